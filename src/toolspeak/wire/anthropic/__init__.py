@@ -12,8 +12,8 @@ from toolspeak.data.messages import JSON
 from toolspeak.wire.anthropic.common import NAME
 from toolspeak.wire.anthropic.request_reader import decode_request
 from toolspeak.wire.anthropic.request_writer import encode_request
-from toolspeak.wire.anthropic.response_reader import AnthropicDecoder, read_message
-from toolspeak.wire.anthropic.response_writer import AnthropicEncoder, error_body, write_message
+from toolspeak.wire.anthropic.response_reader import AnthropicDecoder, decode_response
+from toolspeak.wire.anthropic.response_writer import AnthropicEncoder, encode_error, encode_response
 from toolspeak.wire.base import ModelRequest, WireRequest
 
 
@@ -25,13 +25,13 @@ class AnthropicFormat:
         return NAME
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-        """See `WireFormat`. `Earlier` changes nothing: this API keeps no conversation. The option `tools` holds tools
-        that the API runs itself (`{"type": "web_search_20260209", "name": "web_search"}`) and comes behind the
-        request's own."""
+        """See `WireFormat`. `Earlier` changes nothing: this API stores no conversation. The option `tools` holds tools
+        that the API runs itself (`{"type": "web_search_20260209", "name": "web_search"}`); they follow the request's
+        own."""
         return encode_request(request, model, stream)
 
     def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
-        return read_message(body, model)
+        return decode_response(body, model)
 
     def decoder(self, *, model: str | None = None) -> AnthropicDecoder:
         return AnthropicDecoder(model)
@@ -42,14 +42,14 @@ class AnthropicFormat:
     def encode_response(
         self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
-        """See `WireFormat`. An answer of this API tells no time: `created` is not used."""
-        return write_message(deltas, model=model, response_id=response_id)
+        """See `WireFormat`. An answer of this API holds no time: `created` is not used."""
+        return encode_response(deltas, model=model, response_id=response_id)
 
     def encoder(self, request: WireRequest, *, response_id: str, created: int) -> AnthropicEncoder:
         return AnthropicEncoder(request.model, response_id)
 
     def encode_error(self, message: str, status: int) -> JSON:
-        return error_body(message, status)
+        return encode_error(message, status)
 
 
 ANTHROPIC = AnthropicFormat()

@@ -6,29 +6,19 @@ import hashlib
 import re
 from collections.abc import Container, Mapping
 
-from toolspeak.data.messages import (
-    JSON,
-    FinishReason,
-)
+from toolspeak.data.messages import JSON, FinishReason
 
 NAME = "anthropic"
-"""The format's name, and what its opaque data is marked with."""
-
-
-PDF, PLAIN_TEXT = "application/pdf", "text/plain"
-
-
-_ID = re.compile(r"[a-zA-Z0-9_-]+")
-
-
-_ID_CHARACTERS = 40  # kept of an id that has to be changed; ids of the API's own have about 30
-
-
-FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
-
+"""The format's name, and the `provider` of its opaque data."""
 
 Block = dict[str, JSON]
 
+PDF, PLAIN_TEXT = "application/pdf", "text/plain"
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_ID_CHARACTERS = 40  # what remains of an id that has to change; ids of the API's own have about 30
+INVALID_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+"""Characters that ids and names of tools cannot have."""
 
 STOP_REASONS: Mapping[str, FinishReason] = {
     "end_turn": "stop",
@@ -39,8 +29,7 @@ STOP_REASONS: Mapping[str, FinishReason] = {
     "stop_sequence": "stop",
     "model_context_window_exceeded": "length",
 }
-"""The API's `stop_reason` as ours, and back (the first one); any other is `error`."""
-
+"""The API's `stop_reason` as a finish reason, and back (the first one); any other is `error`."""
 
 ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",
@@ -55,20 +44,20 @@ ERROR_TYPES: Mapping[int, str] = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""The HTTP status of an error and the `type` that its body has."""
-
+"""The `type` in the body of an error, by its HTTP status."""
 
 TOOL_FIELDS = ("strict", "input_examples", "eager_input_streaming", "defer_loading", "allowed_callers")
+"""Fields of a tool that stand in `ToolSpec.extra`."""
 
 
-def accepted_id(given: str, taken: Container[str]) -> str:
-    """An id that the API takes and that is not among those taken: the one given, if it can be."""
-    sent = given if _ID.fullmatch(given) else _changed(given)
-    while sent in taken:
-        sent = _changed(sent)
-    return sent
+def valid_id(wanted: str, used: Container[str]) -> str:
+    """An id that the API accepts and that is not among the `used` ones: `wanted` itself, if possible."""
+    valid = wanted if _ID.fullmatch(wanted) else _replacement(wanted)
+    while valid in used:
+        valid = _replacement(valid)
+    return valid
 
 
-def _changed(text: str) -> str:
+def _replacement(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{FOREIGN.sub('_', text)[:_ID_CHARACTERS]}_{digest}"
+    return f"{INVALID_IN_NAME.sub('_', text)[:_ID_CHARACTERS]}_{digest}"

@@ -39,7 +39,7 @@ from toolspeak.wire.validation import (
 )
 
 OUTPUT_NAME = "output"
-"""The name of an output schema that a client asks for: the API has none."""
+"""The name of a client's output schema: the API has none."""
 
 
 def decode_request(body: JSON) -> WireRequest:
@@ -47,7 +47,7 @@ def decode_request(body: JSON) -> WireRequest:
     fields = dict(require_object(body, "the request"))
     model = require_name(fields.pop("model", None), "model")
     if fields.pop("thread", None) is not None:
-        # The package's tool runner asks for it by itself, and reads by these details that it has to do without.
+        # The package's tool runner sends it unasked, and learns from these details to do without.
         raise FormatError(
             "thread: conversations are not kept here: send the whole one in 'messages', without 'thread'",
             details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
@@ -55,11 +55,11 @@ def decode_request(body: JSON) -> WireRequest:
     reader = _AnthropicConversation(model)
     reader.read_system(fields.pop("system", None))
     reader.read(fields.pop("messages", None))
-    tools = [_spec(reader.marked(tool), place) for tool, place in _listed(fields.pop("tools", None))]
-    choice, parallel = _asked_choice(fields.pop("tool_choice", None), tools)
+    tools = [_tool(reader.note_cache_marker(tool), place) for tool, place in _tools(fields.pop("tools", None))]
+    choice, parallel = _choice(fields.pop("tool_choice", None), tools)
     stream = bool(optional_flag(fields.pop("stream", None), "stream"))
-    reader.marked({"cache_control": fields.pop("cache_control", None)})
-    output = _asked_output(fields)
+    reader.note_cache_marker({"cache_control": fields.pop("cache_control", None)})
+    output = _output(fields)
     request = ModelRequest(reader.messages, tools, choice, parallel, output, fields, reader.cached)
     return WireRequest(request, model, stream)
 
@@ -101,8 +101,8 @@ class _AnthropicConversation(ConversationReader):
             for are_results, group in groupby(parts, lambda part: isinstance(part, ToolResult)):
                 (self.join("tool") if are_results else self.begin(role)).extend(group)
 
-    def marked(self, block: Block) -> Block:
-        """Notes a cache marker."""
+    def note_cache_marker(self, block: Block) -> Block:
+        """Sets `cached` if the block has a cache marker; returns the block."""
         if block.get("cache_control") is not None:
             self.cached = True
         return block
@@ -117,7 +117,7 @@ class _AnthropicConversation(ConversationReader):
     def _blocks(self, value: JSON, place: str) -> Iterable[tuple[Block, str]]:
         for i, item in enumerate(optional_list(value, place)):
             at = f"{place}[{i}]"
-            yield self.marked(require_object(item, at)), at
+            yield self.note_cache_marker(require_object(item, at)), at
 
     def _user_part(self, block: Block, place: str) -> Part:
         if block.get("type") != "tool_result":
@@ -142,7 +142,7 @@ class _AnthropicConversation(ConversationReader):
                 source = require_object(block.get("source"), f"{place}.source")
                 return _document(require_text(name, f"{place}.title"), source, f"{place}.source")
             case kind:
-                raise _unknown(kind, place)
+                raise _unsupported(kind, place)
 
     def _assistant_part(self, block: Block, place: str) -> Part:
         match block.get("type"):
@@ -158,7 +158,7 @@ class _AnthropicConversation(ConversationReader):
             case "tool_use":
                 return self._call(block, place)
             case kind:
-                raise _unknown(kind, place)
+                raise _unsupported(kind, place)
 
     def _call(self, block: Block, place: str) -> ToolCall:
         call_id = optional_text(block.get("id"), f"{place}.id")
@@ -168,7 +168,7 @@ class _AnthropicConversation(ConversationReader):
 
     def _text_block(self, block: Block, place: str) -> str:
         if block.get("type") != "text":
-            raise _unknown(block.get("type"), place)
+            raise _unsupported(block.get("type"), place)
         return require_text(block.get("text"), f"{place}.text")
 
 
@@ -202,14 +202,14 @@ def _bytes(value: JSON, place: str) -> bytes:
         raise invalid_field(place, "base64 text", value) from error
 
 
-def _unknown(kind: JSON, place: str) -> FormatError:
+def _unsupported(kind: JSON, place: str) -> FormatError:
     return FormatError(
         f"{place}.type: a block of the type {kind!r} cannot be taken here: nothing of Anthropic's own servers (their "
         "tools, files and searches) is behind this one; leave it out, or send what it says as text"
     )
 
 
-def _spec(tool: Block, place: str) -> ToolSpec:
+def _tool(tool: Block, place: str) -> ToolSpec:
     kind = tool.get("type")
     if kind not in (None, "custom"):
         raise FormatError(
@@ -223,13 +223,13 @@ def _spec(tool: Block, place: str) -> ToolSpec:
     return ToolSpec(name, description, schema, extra=extra) if extra else ToolSpec(name, description, schema)
 
 
-def _listed(tools: JSON) -> list[tuple[Block, str]]:
+def _tools(tools: JSON) -> list[tuple[Block, str]]:
     return [
         (require_object(tool, f"tools[{i}]"), f"tools[{i}]") for i, tool in enumerate(optional_list(tools, "tools"))
     ]
 
 
-def _asked_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, bool | None]:
+def _choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, bool | None]:
     if value is None:
         return ToolChoice(), None
     choice = require_object(value, "tool_choice")
@@ -251,8 +251,8 @@ def _asked_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, bool 
             raise FormatError("tool_choice.type: expected one of: auto, any, tool, none")
 
 
-def _asked_output(fields: dict[str, JSON]) -> OutputSchema | None:
-    """Takes the output's format out of the fields; what else is asked of the output stays there."""
+def _output(fields: dict[str, JSON]) -> OutputSchema | None:
+    """Takes the output's format out of the fields; the rest of `output_config` stays there."""
     place = "output_config.format"
     config = dict(require_object(fields.pop("output_config", None) or {}, "output_config"))
     value = config.pop("format", None)
@@ -260,7 +260,7 @@ def _asked_output(fields: dict[str, JSON]) -> OutputSchema | None:
         fields["output_config"] = config
     if value is None:
         return None
-    asked = require_object(value, place)
-    if asked.get("type") != "json_schema":
+    form = require_object(value, place)
+    if form.get("type") != "json_schema":
         raise FormatError(f"{place}.type: expected 'json_schema'")
-    return OutputSchema(OUTPUT_NAME, require_object(asked.get("schema"), f"{place}.schema"))
+    return OutputSchema(OUTPUT_NAME, require_object(form.get("schema"), f"{place}.schema"))

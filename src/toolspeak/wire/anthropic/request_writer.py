@@ -28,30 +28,25 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError
-from toolspeak.wire.anthropic.common import FOREIGN, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block, accepted_id
+from toolspeak.wire.anthropic.common import INVALID_IN_NAME, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block, valid_id
 from toolspeak.wire.base import ModelRequest, OutputSchema
 from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import anthropic_form, is_closed
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
-
-_MARK = {"type": "ephemeral"}  # of the default life time, 5 minutes, which each use renews
-_MARKED = ("text", "image", "document", "tool_use", "tool_result")  # blocks of ours, which take a cache marker
+_CACHE_CONTROL = {"type": "ephemeral"}  # for the default 5 minutes, which each use renews
+_CACHEABLE = ("text", "image", "document", "tool_use", "tool_result")  # blocks that take a cache marker
 
 _NAME_CHARACTERS = 128
-
 
 MAX_TOKENS = 32_000
 """`max_tokens`, which the API insists on, where the options give none: what every model of 2025 and later may write
 at most or more (Anthropic, "Models overview": 32,000 for Opus 4.1, 64,000 for the 4.5 models, 128,000 since)."""
 
-
 _OWN_FIELDS = ("model", "messages", "system", "tool_choice", "stream")
 
-
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-
 
 _CHOICES = {"auto": "auto", "required": "any", "none": "none", "specific": "tool"}
 
@@ -59,11 +54,11 @@ _CHOICES = {"auto": "auto", "required": "any", "none": "none", "specific": "tool
 def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str, JSON]:
     """See `AnthropicFormat.encode_request`."""
     check_request(request, _OWN_FIELDS, format_name=NAME)
-    system, rest = split_system(request.messages)
-    messages = encode_history(rest, model)
+    system, rest = _split_system(request.messages)
+    messages = _messages(rest, model)
     tools = [_tool(spec) for spec in request.tools]
     if request.cache:
-        mark_cached(system, tools, messages)
+        _mark_cached(system, tools, messages)
     body: dict[str, JSON] = {
         "model": model,
         "max_tokens": MAX_TOKENS,
@@ -80,20 +75,18 @@ def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str,
     return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
 
 
-def split_system(messages: Sequence[Message | TextMessage]) -> tuple[list[Block], Sequence[Message | TextMessage]]:
-    """The system messages at the beginning as text blocks, and the messages behind them."""
+def _split_system(messages: Sequence[Message | TextMessage]) -> tuple[list[Block], Sequence[Message | TextMessage]]:
+    """The leading system messages as text blocks, and the messages after them."""
     at = 0
     while at < len(messages) and messages[at].role == "system":
         at += 1
-    return [block for message in messages[:at] for block in text_blocks(_plain(message))], messages[at:]
+    return [block for message in messages[:at] for block in _text_blocks(_text_of_message(message))], messages[at:]
 
 
-def encode_history(messages: Sequence[Message | TextMessage], model: str) -> list[Block]:
-    """The messages behind the system prompt, user and assistant in turn; a later system message is the user's.
-
-    (The role `system` inside a conversation is for some models only; the others refuse the request.)
-    """
-    ids = accepted_ids(call_ids(messages))
+def _messages(messages: Sequence[Message | TextMessage], model: str) -> list[Block]:
+    """The messages after the system prompt, user and assistant in turn; a later system message is the user's: the role
+    `system` inside a conversation is for some models only, and the others refuse the request."""
+    ids = _valid_ids(call_ids(messages))
     turns: list[tuple[str, list[Block]]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
@@ -104,62 +97,61 @@ def encode_history(messages: Sequence[Message | TextMessage], model: str) -> lis
             turns[-1][1].extend(blocks)
         else:
             turns.append((role, blocks))
-    without_unanswered(turns)
+    _drop_unanswered(turns)
     turns = [turn for turn in turns if turn[1]]
     if turns and turns[-1][0] == "assistant":
-        _without_white_space_at_its_end(turns)
-    # The API wants the results of calls at the beginning of the message behind them.
+        _strip_last_text(turns)
+    # The API wants the results of calls at the beginning of the next message.
     return [
-        {"role": role, "content": sorted(blocks, key=_behind_results) if role == "user" else blocks}
+        {"role": role, "content": sorted(blocks, key=_is_no_result) if role == "user" else blocks}
         for role, blocks in turns
     ]
 
 
-def mark_cached(system: list[Block], tools: list[Block], messages: list[Block]) -> None:
-    """Marks where the prompt may be cached to: after the tools, the system prompt, and the last message.
+def _mark_cached(system: list[Block], tools: list[Block], messages: list[Block]) -> None:
+    """Sets the cache markers: after the tools, the system prompt, and the last message.
 
-    The fourth marker, the most there may be, is at the last message of the user before: from the last one the API
-    looks back over 20 blocks only, and a turn of many calls is longer.
+    The fourth marker, the last that is allowed, is at the user's message before it: the API looks back over 20 blocks
+    only, and a turn of many calls is longer.
     """
     ends = [blocks[-1] for blocks in (tools, system) if blocks]
-    asked = [message for message in messages[:-1] if message["role"] == "user"]
-    for message in [*asked[-1:], *messages[-1:]]:
-        ends += [block for block in message["content"] if block["type"] in _MARKED][-1:]
+    user_messages = [message for message in messages[:-1] if message["role"] == "user"]
+    for message in [*user_messages[-1:], *messages[-1:]]:
+        ends += [block for block in message["content"] if block["type"] in _CACHEABLE][-1:]
     for block in ends:
-        block["cache_control"] = dict(_MARK)
+        block["cache_control"] = dict(_CACHE_CONTROL)
 
 
-def text_blocks(text: str) -> list[Block]:
+def _text_blocks(text: str) -> list[Block]:
     """A text block; none for white space alone, which the API refuses."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def accepted_ids(ids: dict[str, str]) -> dict[str, str]:
-    """By a call's own id, the id it is sent with: letters, digits, `_` and `-`, as the API asks.
+def _valid_ids(ids: dict[str, str]) -> dict[str, str]:
+    """The id that each call is sent with, by its own id: letters, digits, `_` and `-`, as the API demands.
 
-    One that has other characters gets a mark in their place and a digest, so that it stays its own, in every request
-    the same.
+    In place of other characters an id gets `_` and a digest, so that it stays unique, and the same in every request.
     """
-    accepted: dict[str, str] = {}
-    taken: set[str] = set()
-    for own, given in ids.items():
-        accepted[own] = sent = accepted_id(given, taken)
-        taken.add(sent)
-    return accepted
+    valid: dict[str, str] = {}
+    used: set[str] = set()
+    for own_id, wanted in ids.items():
+        valid[own_id] = valid_id(wanted, used)
+        used.add(valid[own_id])
+    return valid
 
 
-def _behind_results(block: Block) -> bool:
+def _is_no_result(block: Block) -> bool:
     return block["type"] != "tool_result"
 
 
-def _without_white_space_at_its_end(turns: list[tuple[str, list[Block]]]) -> None:
-    """The API refuses an answer to be continued that ends in white space."""
+def _strip_last_text(turns: list[tuple[str, list[Block]]]) -> None:
+    """The API refuses to continue an answer that ends in white space."""
     blocks = turns[-1][1]
     if blocks[-1]["type"] == "text":
         blocks[-1] = {**blocks[-1], "text": cast("str", blocks[-1]["text"]).rstrip()}
 
 
-def _plain(message: Message | TextMessage) -> str:
+def _text_of_message(message: Message | TextMessage) -> str:
     if isinstance(message, TextMessage):
         return message.text
     return text_of([part for part in message.parts if isinstance(part, ContentPart)])
@@ -167,13 +159,13 @@ def _plain(message: Message | TextMessage) -> str:
 
 def _user(message: Message | TextMessage, ids: dict[str, str]) -> list[Block]:
     if isinstance(message, TextMessage):
-        return text_blocks(message.text)
+        return _text_blocks(message.text)
     blocks: list[Block] = []
     for part in message.parts:
         if isinstance(part, ToolResult):
-            # The result of a malformed call has no call to belong to: it is told in words.
-            known = part.call_id in ids
-            blocks += [_result(part, ids[part.call_id])] if known else text_blocks(text_of(part.content))
+            # The result of a malformed call has no call to belong to: it is sent as text.
+            is_native = part.call_id in ids
+            blocks += [_result(part, ids[part.call_id])] if is_native else _text_blocks(text_of(part.content))
         elif isinstance(part, ContentPart):
             blocks += _content(part)
     return blocks
@@ -204,7 +196,7 @@ def _content(part: ContentPart) -> list[Block]:
                 {"type": "document", "source": {"type": "text", "media_type": PLAIN_TEXT, "data": text}, "title": name}
             ]
         case _:
-            return text_blocks(text_of([part]))
+            return _text_blocks(text_of([part]))
 
 
 def _decoded(data: bytes) -> str:
@@ -216,37 +208,37 @@ def _decoded(data: bytes) -> str:
 
 def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) -> list[Block]:
     if isinstance(message, TextMessage):
-        return text_blocks(message.text)
+        return _text_blocks(message.text)
     blocks: list[Block] = []
     for part in message.parts:
         match part:
             case ToolCall():
-                name = FOREIGN.sub("_", part.name)[:_NAME_CHARACTERS] or "_"
+                name = INVALID_IN_NAME.sub("_", part.name)[:_NAME_CHARACTERS] or "_"
                 blocks.append({"type": "tool_use", "id": ids[part.id], "name": name, "input": dict(part.arguments)})
             case MalformedCall(raw=raw):
-                blocks += text_blocks(raw)
+                blocks += _text_blocks(raw)
             case ReasoningPart(text, opaque):
                 blocks += _reasoning(text, opaque, model)
             case ToolResult():
-                pass  # no message of the model's holds one
-            case TextPart(text, opaque) if (own := _own(opaque, model)).get("citations"):
-                blocks += [{**block, "citations": own["citations"]} for block in text_blocks(text)]
+                pass  # no message of the model holds one
+            case TextPart(text, opaque) if (data := _own_data(opaque, model)).get("citations"):
+                blocks += [{**block, "citations": data["citations"]} for block in _text_blocks(text)]
             case _:
-                blocks += text_blocks(text_of([part]))
+                blocks += _text_blocks(text_of([part]))
     return blocks
 
 
 def _reasoning(text: str, opaque: Opaque | None, model: str) -> list[Block]:
-    """What the API wants back as it was, in its place, if it is this model's own."""
-    own = _own(opaque, model)
-    if "block" in own:
-        return [dict(own["block"])]
-    if "redacted" in own:
-        return [{"type": "redacted_thinking", "data": own["redacted"]}]
-    return [{"type": "thinking", "thinking": text, "signature": own["signature"]}] if own else []
+    """The blocks that the API wants back unchanged, if this model made them."""
+    data = _own_data(opaque, model)
+    if "block" in data:
+        return [dict(data["block"])]
+    if "redacted" in data:
+        return [{"type": "redacted_thinking", "data": data["redacted"]}]
+    return [{"type": "thinking", "thinking": text, "signature": data["signature"]}] if data else []
 
 
-def _own(opaque: Opaque | None, model: str) -> dict[str, JSON]:
+def _own_data(opaque: Opaque | None, model: str) -> dict[str, JSON]:
     if opaque is None or (opaque.provider, opaque.model) != (NAME, model):
         return {}
     return cast("dict[str, JSON]", opaque.data)
@@ -265,9 +257,9 @@ def _tool(spec: ToolSpec) -> Block:
 
 
 def _api_tools(request: ModelRequest) -> list[JSON]:
-    found = request.options.get("tools")
-    tools = cast("list[JSON]", found) if isinstance(found, list | tuple) else []
-    if found is not None and (found is not tools or not all(_is_api_tool(tool) for tool in tools)):
+    option = request.options.get("tools")
+    tools = cast("list[JSON]", option) if isinstance(option, list | tuple) else []
+    if option is not None and (option is not tools or not all(_is_api_tool(tool) for tool in tools)):
         raise ConfigurationError(
             "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search_…', 'name': "
             "'web_search'}); tools of yours are the request's own"
@@ -288,8 +280,8 @@ def _choice(request: ModelRequest) -> Block | None:
     return None if choice == {"type": "auto"} else choice
 
 
-def _output_config(output: OutputSchema, given: JSON) -> Block:
-    config = dict(cast("Mapping[str, JSON]", given)) if isinstance(given, Mapping) else {}
+def _output_config(output: OutputSchema, option: JSON) -> Block:
+    config = dict(cast("Mapping[str, JSON]", option)) if isinstance(option, Mapping) else {}
     if config.get("format") is not None:
         raise ConfigurationError("the option 'output_config' cannot set a format: the request's own output goes there")
     schema = anthropic_form(output.schema)
@@ -298,22 +290,22 @@ def _output_config(output: OutputSchema, given: JSON) -> Block:
     return {**config, "format": {"type": "json_schema", "schema": schema}}
 
 
-def without_unanswered(turns: Sequence[tuple[str, list[Block]]]) -> None:
-    """Leaves out calls of the API's own tools that have no result, for it refuses a conversation with one.
+def _drop_unanswered(turns: Sequence[tuple[str, list[Block]]]) -> None:
+    """Drops calls of the API's own tools without a result: the API refuses a conversation with one.
 
-    Not at the end of the conversation, nor with the results of our calls behind them: those it goes on with.
+    Those of the last answer stay, if only results follow: the API goes on with them.
     """
-    answered = {block["tool_use_id"] for _, blocks in turns for block in blocks if _answers(block)}
+    answered = {block["tool_use_id"] for _, blocks in turns for block in blocks if _is_hosted_result(block)}
     last = max((at for at, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
-    goes_on = all(block["type"] == "tool_result" for _, blocks in turns[last + 1 :] for block in blocks)
+    continues = all(block["type"] == "tool_result" for _, blocks in turns[last + 1 :] for block in blocks)
     for at, (role, blocks) in enumerate(turns):
-        if role == "assistant" and not (at == last and goes_on):
-            blocks[:] = [block for block in blocks if not _is_call(block) or block.get("id") in answered]
+        if role == "assistant" and not (at == last and continues):
+            blocks[:] = [block for block in blocks if not _is_hosted_call(block) or block.get("id") in answered]
 
 
-def _is_call(block: Mapping[str, JSON]) -> bool:
+def _is_hosted_call(block: Mapping[str, JSON]) -> bool:
     return block["type"] != "tool_use" and str(block["type"]).endswith("_tool_use")
 
 
-def _answers(block: Mapping[str, JSON]) -> bool:
+def _is_hosted_result(block: Mapping[str, JSON]) -> bool:
     return block["type"] != "tool_result" and isinstance(block.get("tool_use_id"), str)

@@ -8,7 +8,6 @@ is) and "Web search tool" (encrypted content and citations go back in later turn
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import cast
 
 from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
@@ -17,17 +16,17 @@ from toolspeak.errors import ProviderError
 from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.validation import as_object, as_text, ill_formed
+from toolspeak.wire.validation import as_object, as_text, ill_formed, token_count
 
 _ERROR_STATUS = {kind: status for status, kind in ERROR_TYPES.items()}
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")  # no token is in two
 
 
-def read_message(body: JSON, model: str | None = None) -> list[Delta]:
+def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
     """The deltas of an answer that was not streamed; `model` as for `AnthropicDecoder`. Raises ProviderError."""
     message = as_object(body, "the response")
     if message.get("error"):
-        raise _reported(message["error"])
+        raise _stream_error(message["error"])
     content = message.get("content")
     if not isinstance(content, list):
         raise ProviderError(
@@ -45,14 +44,14 @@ def read_message(body: JSON, model: str | None = None) -> list[Delta]:
 class AnthropicDecoder:
     """Reads one streamed answer; a `Decoder`.
 
-    `model` is the name the request gave, which signatures of reasoning go back to; without it the one in the answer.
+    `model`: the name in the request, to which signatures of reasoning are bound; None is the name in the answer.
     """
 
     def __init__(self, model: str | None = None) -> None:
         self.finished = False
         self.stopped = False
-        """Whether the last event has come."""
-        self._asked = model
+        """Whether the last event has arrived."""
+        self._request_model = model
         self._model: str | None = None
         self._finish: FinishReason = "stop"
         self._counts: dict[str, int] = {}
@@ -60,13 +59,13 @@ class AnthropicDecoder:
         self._kinds: dict[int, str] = {}
         self._calls = CallAssembler()
         self._inputs: dict[int, JSON] = {}
-        self._kept = KeptBlocks()
-        self._stopped: list[int] = []
+        self._opaque_blocks = _OpaqueBlocks()
+        self._ended_calls: list[int] = []
         self._thought = False
         self._signature = ""
 
     def feed(self, data: JSON) -> list[Delta]:
-        """What one event says: the data tells its type too. Raises ProviderError."""
+        """The deltas of one event, whose type is in its data. Raises ProviderError."""
         try:
             if data["type"] == "content_block_delta":
                 delta = data["delta"]
@@ -79,11 +78,11 @@ class AnthropicDecoder:
                     if text.__class__ is str and self._calls.knows(index):
                         return self._calls.add(index, text)
         except (KeyError, TypeError):
-            pass  # what is ill-formed is named below
+            pass  # _event names what is ill-formed
         return self._event(as_object(data, "an event of the stream"))
 
     def close(self) -> list[Delta]:
-        """The stream is over; call it once."""
+        """Ends the stream; call it once."""
         out = self._settle(self._finish in NORMAL_END)
         out += self._calls.close(self._finish)
         out.append(TurnEnded(self._finish, self._usage(), self._model))
@@ -112,9 +111,9 @@ class AnthropicDecoder:
             case "message_stop":
                 self.finished = self.stopped = True
             case "error":
-                raise _reported(event.get("error") or event)
+                raise _stream_error(event.get("error") or event)
             case _ if event.get("error"):
-                raise _reported(event["error"])
+                raise _stream_error(event["error"])
             case _:
                 pass  # ping, and what the API may add
         return []
@@ -123,7 +122,7 @@ class AnthropicDecoder:
         kind = self._kinds[index] = as_text(block.get("type"), "'type' of a content block")
         match kind:
             case "text":
-                return self._begin_text(index, block)
+                return self._start_text(index, block)
             case "thinking":
                 self._thought, self._signature = (
                     False,
@@ -138,7 +137,7 @@ class AnthropicDecoder:
                 self._inputs[index] = as_object(block.get("input") or {}, "a call's 'input'")
                 return self._calls.start(index, name, call_id)
             case _:
-                self._kept.start(index, block)  # of tools that Anthropic's servers run, and what the API may add
+                self._opaque_blocks.start(index, block)
                 return []
 
     def _delta(self, index: int, delta: dict[str, JSON]) -> list[Delta]:
@@ -155,51 +154,51 @@ class AnthropicDecoder:
                     if text:
                         self._inputs.pop(index, None)
                     return self._calls.add(index, text)
-                self._kept.add(index, text)
+                self._opaque_blocks.add(index, text)
                 if index not in self._kinds:
                     raise ProviderError(
                         f"the server sent arguments for content block {index}, which it never began", code="ill_formed"
                     )
             case "citations_delta":
-                self._kept.cite(index, [delta["citation"]] if delta.get("citation") else None)
+                self._opaque_blocks.cite(index, [delta["citation"]] if delta.get("citation") else None)
             case _:
                 pass  # what the API may add
         return []
 
-    def _begin_text(self, index: int, block: dict[str, JSON]) -> list[Delta]:
-        """A text that is to have citations says so, and the one before it ends there."""
+    def _start_text(self, index: int, block: dict[str, JSON]) -> list[Delta]:
+        """Ends the text before a text with citations."""
         out: list[Delta] = []
-        if isinstance(block.get("citations"), list) and not self._kept.cites:
-            self._kept.cites = True
+        if isinstance(block.get("citations"), list) and not self._opaque_blocks.cites:
+            self._opaque_blocks.cites = True
             if self._kinds.get(index - 1) == "text":
-                out.append(kept_part("text", self._opaque({})))
-        self._kept.cite(index, block.get("citations"))
+                out.append(_part_end("text", self._opaque({})))
+        self._opaque_blocks.cite(index, block.get("citations"))
         return out + _text(as_text(block.get("text"), "'text' of a content block"))
 
     def _stop(self, index: int) -> list[Delta]:
         if self._calls.knows(index):
-            # Whether the token limit cut it off is said by the next event.
-            self._stopped.append(index)
+            # The next event says whether the token limit cut it off.
+            self._ended_calls.append(index)
         elif self._kinds.get(index) == "thinking" and (self._thought or self._signature):
             opaque = self._opaque({"signature": self._signature}) if self._signature else None
             self._thought, self._signature = False, ""
             return [PartEnded("reasoning", opaque)]
-        elif (kept := self._kept.stop(index)) is not None:
-            return [kept_part(kept[0], self._opaque(kept[1]))]
+        elif (end := self._opaque_blocks.stop(index)) is not None:
+            return [_part_end(end[0], self._opaque(end[1]))]
         return []
 
     def _settle(self, whole: bool) -> list[Delta]:
-        """Completes the call whose block has ended. `whole`: the turn was not cut off there."""
+        """Completes the calls whose blocks have ended. `whole`: the turn was not cut off there."""
         out: list[Delta] = []
-        for index in self._stopped:
-            given = self._inputs.pop(index, None)
-            if given:
-                # Arguments that came in one piece. What was cut off is closed by the API, so that nothing tells it
-                # from a whole object: it must not be read as one.
-                text = json.dumps(given, ensure_ascii=False)
+        for index in self._ended_calls:
+            arguments = self._inputs.pop(index, None)
+            if arguments:
+                # Arguments in one piece. The API closes the braces of what was cut off, so that it looks like a whole
+                # object: it must not be read as one.
+                text = json.dumps(arguments, ensure_ascii=False)
                 out += self._calls.add(index, text if whole else text[:-1])
             out += self._calls.complete(index, whole=whole)
-        self._stopped.clear()
+        self._ended_calls.clear()
         return out
 
     def _thinking(self, text: str) -> list[Delta]:
@@ -207,25 +206,25 @@ class AnthropicDecoder:
         return [ReasoningDelta(text)] if text else []
 
     def _opaque(self, data: JSON) -> Opaque:
-        return Opaque(NAME, self._asked or self._model or "", data)
+        return Opaque(NAME, self._request_model or self._model or "", data)
 
     def _count(self, usage: JSON) -> None:
         """Counts are sums, so the greatest is the last; some servers end with 0 for the input."""
         if not isinstance(usage, dict):
             return
-        found = cast("dict[str, JSON]", usage)
         for field in (*_INPUT_COUNTS, "output_tokens"):
-            if _is_count(found.get(field)):
-                self._counts[field] = max(self._counts.get(field, 0), cast("int", found[field]))
-        details = found.get("output_tokens_details")
-        if isinstance(details, dict) and _is_count(cast("dict[str, JSON]", details).get("thinking_tokens")):
-            self._reasoning = details["thinking_tokens"]
+            count = token_count(usage, field)
+            if count is not None:
+                self._counts[field] = max(self._counts.get(field, 0), count)
+        details = cast("dict[str, JSON]", usage).get("output_tokens_details")
+        reasoning = token_count(details, "thinking_tokens")
+        if reasoning is not None:
+            self._reasoning = reasoning
 
     def _usage(self) -> Usage:
         counts = self._counts
-        known = "input_tokens" in counts
         return Usage(
-            input=sum(counts.get(field, 0) for field in _INPUT_COUNTS) if known else None,
+            input=sum(counts.get(field, 0) for field in _INPUT_COUNTS) if "input_tokens" in counts else None,
             output=counts.get("output_tokens"),
             cached=counts.get("cache_read_input_tokens"),
             reasoning=self._reasoning,
@@ -233,32 +232,32 @@ class AnthropicDecoder:
         )
 
 
-class KeptBlocks:
-    """Those of one answer while it comes. `opaque` marks data as this model's own."""
+class _OpaqueBlocks:
+    """Blocks of one answer that go back as they are: calls of tools that Anthropic's servers run, with their results,
+    and citations of a text."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, tuple[Block, list[str]]] = {}
         self._citations: dict[int, list[JSON]] = {}
         self.cites = False
-        """Whether a text of this answer has citations: then every text is a part of its own, as it was written."""
+        """Whether a text of the answer has citations: then every text is a part of its own."""
 
     def start(self, index: int, block: Block) -> None:
-        """A block of a type that is not ours to read."""
+        """A block of an unknown type."""
         self._blocks[index] = dict(block), []
 
     def add(self, index: int, fragment: str) -> None:
-        """A piece of the input of a server's call."""
+        """A fragment of the input of a server's call."""
         if index in self._blocks:
             self._blocks[index][1].append(fragment)
 
     def cite(self, index: int, citations: JSON) -> None:
-        found = cast("Sequence[JSON]", citations) if isinstance(citations, list) else ()
-        if found:
+        if isinstance(citations, list) and citations:
             self.cites = True
-            self._citations.setdefault(index, []).extend(found)
+            self._citations.setdefault(index, []).extend(cast("list[JSON]", citations))
 
     def stop(self, index: int) -> tuple[str, JSON] | None:
-        """What of the block that ends here goes back with the conversation: of which part it is, and the data."""
+        """The part that ends with this block, and its opaque data, if it has any."""
         if index in self._blocks:
             block, pieces = self._blocks.pop(index)
             if pieces and not (block.get("input")):
@@ -273,7 +272,7 @@ class KeptBlocks:
         return None
 
 
-def kept_part(part: str, opaque: Opaque) -> PartEnded:
+def _part_end(part: str, opaque: Opaque) -> PartEnded:
     return PartEnded("text" if part == "text" else "reasoning", opaque)
 
 
@@ -288,10 +287,6 @@ def _index(event: dict[str, JSON]) -> int:
     return index
 
 
-def _is_count(value: JSON) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _reported(error: JSON) -> ProviderError:
+def _stream_error(error: JSON) -> ProviderError:
     kind = cast("dict[str, JSON]", error).get("type") if isinstance(error, dict) else None
     return reported_error(error, _ERROR_STATUS.get(str(kind)))

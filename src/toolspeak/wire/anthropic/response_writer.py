@@ -23,7 +23,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
-from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block, accepted_id
+from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block, valid_id
 from toolspeak.wire.base import Frame
 from toolspeak.wire.call_assembler import read_arguments
 
@@ -32,20 +32,20 @@ _REASONS: Mapping[FinishReason, str] = {
     **{finish: reason for reason, finish in reversed([*STOP_REASONS.items()])},
 }
 
-_NO_JSON = "\0"  # no reader of JSON takes it, wherever it stands, the lenient ones of half a document neither
+_NO_JSON = "\0"  # no JSON parser accepts it anywhere, nor do the lenient ones of partial documents
 
 
-def error_body(message: str, status: int) -> JSON:
+def encode_error(message: str, status: int) -> JSON:
     kind = ERROR_TYPES.get(status) or ("invalid_request_error" if 400 <= status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def write_message(deltas: Iterable[Delta], *, model: str, response_id: str) -> JSON:
-    """A whole turn as one answer: the calls that count, malformed ones as text."""
+def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str) -> JSON:
+    """A whole turn as one answer: the calls that count, malformed calls as text."""
     encoder = AnthropicEncoder(model, response_id)
     message: dict[str, JSON] = {}
     content: list[Block] = []
-    for delta in _counting(list(deltas)):
+    for delta in _countable(list(deltas)):
         for _, data in encoder.feed(delta):
             match data["type"]:
                 case "message_start":
@@ -61,8 +61,8 @@ def write_message(deltas: Iterable[Delta], *, model: str, response_id: str) -> J
     return {**message, "content": content}
 
 
-def _counting(deltas: list[Delta]) -> Iterable[Delta]:
-    """A turn without the calls that do not count, each call in one piece."""
+def _countable(deltas: list[Delta]) -> Iterable[Delta]:
+    """The deltas of a turn without the calls that do not count, each call in one piece."""
     batches = [delta.selected for delta in deltas if isinstance(delta, BatchEnded)]
     selected = {index for batch in batches for index in batch}
     ignored = {delta.index for delta in deltas if isinstance(delta, CallIgnored)}
@@ -93,46 +93,46 @@ def _extend(block: Block, delta: Block) -> None:
 class AnthropicEncoder:
     """Writes one streamed answer; an `Encoder`.
 
-    The API's blocks come one after the other. What is told of another block while a call is open waits until the call
-    is complete, if it is not already. A call that turns out to be malformed when part of it was sent ends in
-    something that nobody can read as arguments, so that nobody runs half a call.
+    The API's blocks come one after the other. Deltas of another block are deferred while a call is open and its
+    arguments are incomplete. A call that turns out to be malformed after part of it was sent ends in text that is not
+    JSON, so that no client runs half a call.
     """
 
     def __init__(self, model: str, response_id: str) -> None:
         self._model, self._response_id = model, response_id
-        self._begun = False
+        self._started = False
         self._index = -1
         self._kind = ""
         self._call: int | None = None
         self._pieces: list[str] = []
-        self._broken = False
-        self._done: set[int] = set()
+        self._malformed = False
+        self._completed: set[int] = set()
         self._ids: set[str] = set()
-        self._waiting: list[Delta] = []
+        self._deferred: list[Delta] = []
 
     def feed(self, delta: Delta) -> list[Frame]:
         """The events that follow, each with its name."""
-        # The ordinary delta goes on with the block that is open.
+        # The ordinary delta continues the open block.
         if delta.__class__ is TextDelta:
             if self._kind == "text" and (text := cast("TextDelta", delta).text):
                 return [self._delta({"type": "text_delta", "text": text})]
         elif delta.__class__ is ArgumentsDelta:
             text, index = cast("ArgumentsDelta", delta).text, cast("ArgumentsDelta", delta).index
-            if index == self._call and not self._broken:
+            if index == self._call and not self._malformed:
                 self._pieces.append(text)
                 return [self._delta({"type": "input_json_delta", "partial_json": text})]
         out: list[Frame] = []
-        if not self._begun:
-            self._begun = True
+        if not self._started:
+            self._started = True
             out.append(("message_start", {"type": "message_start", "message": self._message()}))
         if isinstance(delta, TurnEnded):
             self._finish(delta, out)
         else:
-            self._take(delta, out)
+            self._accept(delta, out)
         return out
 
     def fail(self, message: str, status: int = 500) -> list[Frame]:
-        return [("error", error_body(message, status))]
+        return [("error", encode_error(message, status))]
 
     def _message(self) -> Block:
         return {
@@ -146,54 +146,54 @@ class AnthropicEncoder:
             "usage": {"input_tokens": 0, "output_tokens": 0},
         }
 
-    def _take(self, delta: Delta, out: list[Frame]) -> None:
+    def _accept(self, delta: Delta, out: list[Frame]) -> None:
         match delta:
             case TextDelta("") | ReasoningDelta("") | PartEnded("text"):
                 return
-            case ArgumentsDelta(index) | CallCompleted(index) if index in self._done:
+            case ArgumentsDelta(index) | CallCompleted(index) if index in self._completed:
                 return
             case CallMalformed(index) | CallIgnored(index):
-                # Nothing was sent of what still waits.
-                self._waiting = [each for each in self._waiting if getattr(each, "index", None) != index]
+                # Nothing of the deferred deltas was sent.
+                self._deferred = [each for each in self._deferred if getattr(each, "index", None) != index]
                 if isinstance(delta, CallIgnored):
                     return
             case TextDelta() | ReasoningDelta() | PartEnded() | CallStarted() | ArgumentsDelta() | CallCompleted():
                 pass
             case _:
-                return  # of the batch and the tools: nothing that this API has words for
+                return  # of the batch and the tools: the API has no event for them
         if self._call is None or getattr(delta, "index", None) == self._call:
             self._write(delta, out)
-        elif self._broken or (not self._waiting and self._whole()):
+        elif self._malformed or (not self._deferred and self._is_complete()):
             self._end_block(out)
             self._write(delta, out)
         else:
-            self._waiting.append(delta)
+            self._deferred.append(delta)
 
-    def _whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return read_arguments("".join(self._pieces), whole=False)[0] is not None
 
-    def _half(self) -> bool:
-        """Whether nobody reads arguments in what was sent; nothing at all is read as `{}`."""
-        return "".join(self._pieces).strip() != "" and not self._whole()
+    def _is_partial(self) -> bool:
+        """Whether the text so far is not JSON; clients read no text at all as `{}`."""
+        return "".join(self._pieces).strip() != "" and not self._is_complete()
 
     def _write(self, delta: Delta, out: list[Frame]) -> None:
         match delta:
             case TextDelta(text):
-                self._begin(out, "text", text="")
+                self._start_block(out, "text", text="")
                 out.append(self._delta({"type": "text_delta", "text": text}))
             case ReasoningDelta(text):
-                self._begin(out, "thinking", thinking="", signature="")
+                self._start_block(out, "thinking", thinking="", signature="")
                 out.append(self._delta({"type": "thinking_delta", "thinking": text}))
             case PartEnded(_, opaque):
                 self._end_reasoning(opaque, out)
             case CallStarted(index, name, call_id):
-                self._begin_call(index, name, call_id, out)
-            case ArgumentsDelta(index, text) if index == self._call and not self._broken:  # one that has waited
+                self._start_call(index, name, call_id, out)
+            case ArgumentsDelta(index, text) if index == self._call and not self._malformed:  # a deferred one
                 self._pieces.append(text)
                 out.append(self._delta({"type": "input_json_delta", "partial_json": text}))
             case CallCompleted(index, name, arguments, call_id):
                 if index != self._call:
-                    self._begin_call(index, name, call_id, out)
+                    self._start_call(index, name, call_id, out)
                 if not self._pieces:
                     text = json.dumps(arguments, ensure_ascii=False)
                     out.append(self._delta({"type": "input_json_delta", "partial_json": text}))
@@ -201,20 +201,20 @@ class AnthropicEncoder:
                 self._release(out)
             case CallMalformed(index, raw):
                 if index == self._call:
-                    self._broken = True
+                    self._malformed = True
                     self._release(out)
-                elif raw and index not in self._done:
+                elif raw and index not in self._completed:
                     self._write(TextDelta(raw), out)
             case _:
                 pass
 
     def _release(self, out: list[Frame]) -> None:
-        """Goes on with what waited."""
-        waiting, self._waiting = self._waiting, []
-        for delta in waiting:
-            self._take(delta, out)
+        """Continues with the deferred deltas."""
+        deferred, self._deferred = self._deferred, []
+        for delta in deferred:
+            self._accept(delta, out)
 
-    def _begin(self, out: list[Frame], kind: str, **fields: JSON) -> None:
+    def _start_block(self, out: list[Frame], kind: str, **fields: JSON) -> None:
         if self._kind == kind and self._call is None:
             return
         self._end_block(out)
@@ -224,19 +224,19 @@ class AnthropicEncoder:
             ("content_block_start", {"type": "content_block_start", "index": self._index, "content_block": block})
         )
 
-    def _begin_call(self, index: int, name: str, given: str | None, out: list[Frame]) -> None:
-        call_id = accepted_id(given or f"toolu_{self._response_id}_{index}", self._ids)
+    def _start_call(self, index: int, name: str, wanted_id: str | None, out: list[Frame]) -> None:
+        call_id = valid_id(wanted_id or f"toolu_{self._response_id}_{index}", self._ids)
         self._ids.add(call_id)
         self._end_block(out)
-        self._begin(out, "tool_use", id=call_id, name=name, input={})
+        self._start_block(out, "tool_use", id=call_id, name=name, input={})
         self._call, self._pieces = index, []
 
     def _end_reasoning(self, opaque: Opaque | None, out: list[Frame]) -> None:
         data: JSON = opaque.data if opaque is not None and opaque.provider == NAME else {}
         if "redacted" in data:
-            self._begin(out, "redacted_thinking", data=data["redacted"])
+            self._start_block(out, "redacted_thinking", data=data["redacted"])
         elif "signature" in data:
-            self._begin(out, "thinking", thinking="", signature="")
+            self._start_block(out, "thinking", thinking="", signature="")
             out.append(self._delta({"type": "signature_delta", "signature": data["signature"]}))
         if self._kind in ("thinking", "redacted_thinking"):
             self._end_block(out)
@@ -247,30 +247,30 @@ class AnthropicEncoder:
     def _end_block(self, out: list[Frame], *, cut: bool = False) -> None:
         if not self._kind:
             return
-        if self._broken and not (cut and self._half()):
+        if self._malformed and not (cut and self._is_partial()):
             out.append(self._delta({"type": "input_json_delta", "partial_json": _NO_JSON}))
         out.append(("content_block_stop", {"type": "content_block_stop", "index": self._index}))
         if self._call is not None:
-            self._done.add(self._call)
-        self._kind, self._call, self._broken = "", None, False
+            self._completed.add(self._call)
+        self._kind, self._call, self._malformed = "", None, False
 
     def _finish(self, end: TurnEnded, out: list[Frame]) -> None:
-        cut = end.finish == "length"  # which the client is told: it knows then what half a call is, if it is half
-        while self._call is not None or self._waiting:
-            self._broken = self._call is not None
+        cut = end.finish == "length"  # the stop reason says it, so clients know that a partial call is one
+        while self._call is not None or self._deferred:
+            self._malformed = self._call is not None
             self._end_block(out, cut=cut)
             self._release(out)
         self._end_block(out)
         reason = _REASONS.get(end.finish)
         if end.finish in (*NORMAL_END, "closed_by_us"):
-            reason = "tool_use" if self._done else "end_turn"
+            reason = "tool_use" if self._completed else "end_turn"
         changed = {"stop_reason": reason, "stop_sequence": None}
-        out.append(("message_delta", {"type": "message_delta", "delta": changed, "usage": _written(end.usage)}))
+        out.append(("message_delta", {"type": "message_delta", "delta": changed, "usage": _usage(end.usage)}))
         out.append(("message_stop", {"type": "message_stop"}))
 
 
-def _written(usage: Usage) -> Block:
-    """`input_tokens` are here those that no cache was read or written for."""
+def _usage(usage: Usage) -> Block:
+    """`input_tokens` leave out what the cache read or wrote."""
     counts: Block = {"output_tokens": usage.output or 0}
     if usage.input is not None:
         counts["input_tokens"] = max(0, usage.input - (usage.cached or 0) - (usage.cache_write or 0))

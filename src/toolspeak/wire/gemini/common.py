@@ -4,7 +4,6 @@ from __future__ import annotations
 
 NAME = "gemini"
 
-
 GENERATION_FIELDS = frozenset(
     {
         "audioTranscriptionConfig", "candidateCount", "enableEnhancedCivicAnswers", "frequencyPenalty", "imageConfig",

@@ -37,7 +37,6 @@ from toolspeak.wire.request_encoding import call_ids, check_request, text_of, wi
 OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
 """Fields of a request that no option may set."""
 
-
 RESULT_KEYS = frozenset({"result", "output", "error"})
 """Keys that say what a function's response is; an object with one of them is wrapped."""
 

@@ -31,7 +31,6 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
 }
 """The API's `finishReason` as ours; any other is `error`."""
 
-
 _UNREADABLE: Mapping[str, tuple[str, str]] = {
     "MALFORMED_FUNCTION_CALL": (
         "invalid_arguments",
@@ -43,7 +42,6 @@ _UNREADABLE: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Finish reasons of a turn whose call the API took away, as a malformed call's code and reason."""
-
 
 _NOT_YET = ("", "FINISH_REASON_UNSPECIFIED")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 NAME = "ollama"
 
-
 RUNTIME_OPTIONS = frozenset(
     {
         "numa", "num_ctx", "num_batch", "num_gpu", "main_gpu", "low_vram", "f16_kv", "logits_all", "vocab_only",

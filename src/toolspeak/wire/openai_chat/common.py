@@ -12,7 +12,6 @@ from toolspeak.data.messages import (
 
 NAME = "openai-chat"
 
-
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 

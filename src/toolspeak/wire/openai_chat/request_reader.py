@@ -42,14 +42,11 @@ from toolspeak.wire.validation import (
 
 _READ = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
 
-
 _LEGACY = {"functions": "tools", "function_call": "tool_choice"}
-
 
 _KNOWN_FIELDS = frozenset(
     ("role", "content", "refusal", "tool_calls", "function_call", *REASONING_FIELDS, "reasoning_details")
 )
-
 
 _CALL_FIELDS = frozenset(("id", "type", "function", "index"))
 

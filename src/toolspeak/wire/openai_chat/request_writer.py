@@ -37,7 +37,6 @@ from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "messages", "tools")
 
-
 _FIELDS_OF_THE_REQUEST = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
 
 

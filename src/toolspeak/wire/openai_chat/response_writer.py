@@ -29,7 +29,6 @@ from toolspeak.wire.validation import shortened
 DONE = "[DONE]"
 """The data of the event behind the last chunk."""
 
-
 _TOLD_FINISH: Mapping[FinishReason, str] = {
     "stop": "stop",
     "tool_calls": "stop",  # without a call; with one it is `tool_calls`

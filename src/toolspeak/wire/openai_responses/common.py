@@ -16,14 +16,11 @@ from toolspeak.data.tools import ToolSpec
 
 NAME = "openai-responses"
 
-
 INPUT = "input"
 """The argument that is a freeform tool's text."""
 
-
 BEFORE_INPUT, BEHIND_INPUT = f'{{"{INPUT}": "', '"}'
 """What makes arguments of such a text, as JSON (`within_json`)."""
-
 
 _JOINT = "__"  # in Chat Completions a name has no other character between words
 

@@ -48,7 +48,6 @@ _UNKNOWABLE: Mapping[str, str] = {
 
 _READ = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "store", "stream")
 
-
 _ANY_OF_OURS = ("function", "custom", "namespace")
 
 

@@ -80,7 +80,6 @@ def encode_response(
 _SAID: Mapping[str, str] = {"message": "output_text", "reasoning": "reasoning_text"}
 _LOGPROBS: Mapping[str, dict[str, JSON]] = {"message": {"logprobs": []}, "reasoning": {}}
 
-
 _Kind: TypeAlias = Literal["message", "reasoning", "function_call", "custom_tool_call", "mcp_call", "web_search_call"]
 _ID_PREFIXES: Mapping[_Kind, str] = {
     "message": "msg",
