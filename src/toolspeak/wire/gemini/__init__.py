@@ -2,8 +2,8 @@
 
 `POST /v1beta/models/{model}:generateContent`, and `:streamGenerateContent?alt=sse` for a stream, each event of which
 is a whole response with the next parts. Source: the Gemini API reference (v1beta) and the types of its published
-Python SDK (google-genai 3.4). What it does otherwise than others: calls come whole and often without an id; the
-finish reason is STOP with calls too; a call the model wrote wrongly is a finish reason, MALFORMED_FUNCTION_CALL;
+Python SDK (google-genai 3.4). Unlike other APIs: calls come whole and often without an id; the finish reason is STOP
+with calls too; a malformed call is a finish reason, MALFORMED_FUNCTION_CALL;
 tokens spent thinking are not in `candidatesTokenCount`; any part may carry a `thoughtSignature`.
 """
 
@@ -23,13 +23,13 @@ from toolspeak.wire.gemini.response_writer import GeminiEncoder, encode_error, e
 
 
 @quick()
-class Gemini:
-    """Implements `WireFormat`. There is no switch for `ModelRequest.parallel`, and none is needed for its `cache`."""
+class GeminiFormat:
+    """A `WireFormat`. The API has no switch for `ModelRequest.parallel`, and needs none for its `cache`."""
 
     name: str = NAME
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-        """The body. Model and `stream` stand in the path: `/v1beta/models/{model}:generateContent` or
+        """See `WireFormat`. The path holds the model and `stream`: `/v1beta/models/{model}:generateContent` or
         `:streamGenerateContent?alt=sse`."""
         return encode_request(request, model)
 
@@ -40,12 +40,12 @@ class Gemini:
         return GeminiDecoder(model)
 
     def decode_request(self, body: JSON) -> WireRequest:
-        """What the body says; `model` is read if it is there, as in the API's batches, and `stream` is False. Whoever
-        knows the request's path asks `decode_request_at`."""
+        """See `WireFormat`. `model` is empty unless the body names it, as in the API's batches; `stream` is False. Use
+        `decode_request_at` where the path is known."""
         return decode_request(body)
 
     def decode_request_at(self, path: str, body: JSON) -> WireRequest:
-        """The request of a body and the path it was sent to, which names the model and says whether to stream.
+        """Reads a request from its body and its path, which names the model and says whether to stream.
 
         Raises FormatError naming the field.
         """
@@ -54,7 +54,7 @@ class Gemini:
     def encode_response(
         self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
-        """`created` has no place in this format."""
+        """See `WireFormat`. An answer of this API holds no time: `created` is not used."""
         return encode_response(deltas, model, response_id)
 
     def encoder(self, request: WireRequest, *, response_id: str, created: int) -> Encoder:
@@ -64,4 +64,4 @@ class Gemini:
         return encode_error(message, status)
 
 
-GEMINI = Gemini()
+GEMINI = GeminiFormat()

@@ -12,9 +12,9 @@ GENERATION_FIELDS = frozenset(
         "temperature", "thinkingConfig", "topK", "topP",
     }
 )  # fmt: skip
-"""Options that stand in `generationConfig` (google-genai 3.4, `GenerateContentConfig`); others stand beside it."""
+"""Options inside `generationConfig` (google-genai 3.4, `GenerateContentConfig`); others are beside it."""
 
 
 def short_name(model: str) -> str:
-    """`models/gemini-3-pro` is `gemini-3-pro`."""
+    """`models/gemini-3-pro` → `gemini-3-pro`."""
     return model.removeprefix("models/")

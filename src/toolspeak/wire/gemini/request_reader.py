@@ -34,29 +34,30 @@ from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
 from toolspeak.wire.validation import invalid_field, optional_list, optional_text, require_name, require_object
 
 FILE_NAME = "file"
-"""The API knows no names of files."""
+"""The API has no names of files."""
 
 _PATH = re.compile(r"(?:^|/)(?:models/)?([^/]+):(generateContent|streamGenerateContent)$")
 _SNAKE = re.compile(r"_([a-z0-9])")
 _OUTPUT_FIELDS = ("responseMimeType", "responseJsonSchema", "responseSchema")
 
 
-def read_path(path: str) -> tuple[str, bool]:
-    """The model that the path of a request names, and whether the answer is to be streamed. Raises FormatError."""
-    found = _PATH.search(path.partition("?")[0])
-    if found is None:
+def _read_path(path: str) -> tuple[str, bool]:
+    """The model in the path of a request, and whether the client wants a stream. Raises FormatError."""
+    match = _PATH.search(path.partition("?")[0])
+    if match is None:
         raise FormatError(f"no path of this API: {path!r}; POST to /v1beta/models/<model>:generateContent")
-    return found[1], found[2] == "streamGenerateContent"
+    return match[1], match[2] == "streamGenerateContent"
 
 
 def decode_request_at(path: str, body: JSON) -> WireRequest:
-    """See `Gemini.decode_request_at`."""
-    model, stream = read_path(path)
+    """See `GeminiFormat.decode_request_at`."""
+    model, stream = _read_path(path)
     fields = {**cast("dict[str, JSON]", body), "model": model} if isinstance(body, dict) else body
     return replace(decode_request(fields), stream=stream)
 
 
 def decode_request(body: JSON) -> WireRequest:
+    """See `GeminiFormat.decode_request`."""
     fields = _camel(require_object(body, "the request"))
     model = short_name(optional_text(fields.pop("model", None), "model"))
     conversation = _GeminiConversation(model)
@@ -72,15 +73,15 @@ def decode_request(body: JSON) -> WireRequest:
 
 
 def _camel(fields: dict[str, JSON]) -> dict[str, JSON]:
-    """The fields that are there, in the one spelling; null is as good as nothing."""
+    """The fields in camel case, without those that are null."""
     return {_camel_name(name): value for name, value in fields.items() if value is not None}
 
 
 def _camel_name(name: str) -> str:
-    return _SNAKE.sub(lambda found: found[1].upper(), name)
+    return _SNAKE.sub(lambda match: match[1].upper(), name)
 
 
-def _at(fields: Mapping[str, JSON], name: str, place: str) -> dict[str, JSON]:
+def _object_at(fields: Mapping[str, JSON], name: str, place: str) -> dict[str, JSON]:
     return _camel(require_object(fields[name], f"{place}.{name}"))
 
 
@@ -114,76 +115,78 @@ class _GeminiConversation(ConversationReader):
 
     def _part(self, part: dict[str, JSON], place: str, role: str) -> Part:
         if "functionResponse" in part:
-            return self._result(_at(part, "functionResponse", place), f"{place}.functionResponse")
+            return self._result(_object_at(part, "functionResponse", place), f"{place}.functionResponse")
         if "functionCall" in part:
             return self._call(
-                _at(part, "functionCall", place), f"{place}.functionCall", self._rest(part, "functionCall")
+                _object_at(part, "functionCall", place), f"{place}.functionCall", self._rest(part, "functionCall")
             )
         if "inlineData" in part:
-            return _inline(_at(part, "inlineData", place), f"{place}.inlineData", self._rest(part, "inlineData"))
+            return _inline_media(
+                _object_at(part, "inlineData", place), f"{place}.inlineData", self._rest(part, "inlineData")
+            )
         if "fileData" in part:
-            return _linked(_at(part, "fileData", place), f"{place}.fileData", self._rest(part, "fileData"))
+            return _media_at_url(_object_at(part, "fileData", place), f"{place}.fileData", self._rest(part, "fileData"))
         if "text" in part:
             text = optional_text(part["text"], f"{place}.text")
-            kept = self._rest(part, "text", "thought")
-            return ReasoningPart(text, kept) if part.get("thought") else TextPart(text, kept)
+            opaque = self._rest(part, "text", "thought")
+            return ReasoningPart(text, opaque) if part.get("thought") else TextPart(text, opaque)
         if role == "model":
-            return TextPart("", self._rest(part))  # what a server's own tools did, say: kept for it
+            return TextPart("", self._rest(part))  # of the API's own tools, for example: it goes back as it is
         raise FormatError(f"{place}: none of text, inlineData, fileData, functionCall and functionResponse is there")
 
     def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
-        """What a part holds besides: it goes back with it."""
+        """The other fields of a part, which go back with it."""
         rest = {name: value for name, value in part.items() if name not in read}
         return Opaque(NAME, self.model, rest) if rest else None
 
-    def _call(self, call: dict[str, JSON], place: str, kept: Opaque | None) -> ToolCall:
+    def _call(self, call: dict[str, JSON], place: str, opaque: Opaque | None) -> ToolCall:
         call_id = optional_text(call.get("id"), f"{place}.id")
         name = require_name(call.get("name"), f"{place}.name")
         arguments = require_object(call.get("args") or {}, f"{place}.args")
-        return self.call(call_id, name, arguments, opaque=kept)
+        return self.call(call_id, name, arguments, opaque=opaque)
 
     def _result(self, fields: dict[str, JSON], place: str) -> ToolResult:
         call_id = optional_text(fields.get("id"), f"{place}.id")
         call = self.match_in_turn(call_id, optional_text(fields.get("name"), f"{place}.name"), place)
         response = require_object(fields.get("response") or {}, f"{place}.response")
         media = [
-            _medium(_camel(require_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]")
+            _result_media(_camel(require_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]")
             for at, part in enumerate(optional_list(fields.get("parts"), f"{place}.parts"))
         ]
         if response.keys() == {"error"}:
             return ToolResult(
-                call.id, call.name, "failure", (_said(response["error"], plain=True), *media), "exception"
+                call.id, call.name, "failure", (_content(response["error"], plain=True), *media), "exception"
             )
         only = next(iter(response)) if len(response) == 1 else ""
-        said = _said(response[only]) if only in ("result", "output") else JsonPart(response)
-        return ToolResult(call.id, call.name, "success", (said, *media))
+        content = _content(response[only]) if only in ("result", "output") else JsonPart(response)
+        return ToolResult(call.id, call.name, "success", (content, *media))
 
 
-def _said(value: JSON, *, plain: bool = False) -> ContentPart:
+def _content(value: JSON, *, plain: bool = False) -> ContentPart:
     if isinstance(value, str):
         return TextPart(value)
     return TextPart(json.dumps(value, ensure_ascii=False)) if plain else JsonPart(value)
 
 
-def _medium(part: dict[str, JSON], place: str) -> ImagePart | FilePart:
+def _result_media(part: dict[str, JSON], place: str) -> ImagePart | FilePart:
     if "fileData" in part:
-        return _linked(_at(part, "fileData", place), f"{place}.fileData", None)
+        return _media_at_url(_object_at(part, "fileData", place), f"{place}.fileData", None)
     if "inlineData" not in part:
         raise FormatError(f"{place}: neither inlineData nor fileData is there")
-    return _inline(_at(part, "inlineData", place), f"{place}.inlineData", None)
+    return _inline_media(_object_at(part, "inlineData", place), f"{place}.inlineData", None)
 
 
-def _inline(blob: dict[str, JSON], place: str, kept: Opaque | None) -> ImagePart | FilePart:
+def _inline_media(blob: dict[str, JSON], place: str, opaque: Opaque | None) -> ImagePart | FilePart:
     kind = require_name(blob.get("mimeType"), f"{place}.mimeType")
     data = require_bytes(blob.get("data"), f"{place}.data")
-    return ImagePart(kind, data, opaque=kept) if kind.startswith("image/") else FilePart(FILE_NAME, kind, data)
+    return ImagePart(kind, data, opaque=opaque) if kind.startswith("image/") else FilePart(FILE_NAME, kind, data)
 
 
-def _linked(file: dict[str, JSON], place: str, kept: Opaque | None) -> ImagePart:
+def _media_at_url(file: dict[str, JSON], place: str, opaque: Opaque | None) -> ImagePart:
     kind = optional_text(file.get("mimeType"), f"{place}.mimeType")
     if kind and not kind.startswith("image/"):
         raise FormatError(f"{place}: only images are taken by their address; send {kind} as inlineData")
-    return ImagePart(kind or ANY_IMAGE, url=require_name(file.get("fileUri"), f"{place}.fileUri"), opaque=kept)
+    return ImagePart(kind or ANY_IMAGE, url=require_name(file.get("fileUri"), f"{place}.fileUri"), opaque=opaque)
 
 
 def _tools(tools: JSON) -> Iterable[ToolSpec]:
@@ -206,7 +209,7 @@ def _parameters(function: dict[str, JSON], place: str) -> dict[str, JSON]:
     if function.get("parametersJsonSchema") is not None:
         return require_object(function["parametersJsonSchema"], f"{place}.parametersJsonSchema")
     if function.get("parameters") is not None:
-        return json_schema(require_object(function["parameters"], f"{place}.parameters"), f"{place}.parameters")
+        return _json_schema(require_object(function["parameters"], f"{place}.parameters"), f"{place}.parameters")
     return {"type": "object", "properties": {}}
 
 
@@ -232,13 +235,13 @@ def _choice(config: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolS
 def _generation(config: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
     fields = _camel(require_object(config or {}, "generationConfig"))
     output = None
-    plain, limited = fields.get("responseJsonSchema"), fields.get("responseSchema")
-    if fields.get("responseMimeType") == "application/json" and (plain is not None or limited is not None):
+    plain, own_schema = fields.get("responseJsonSchema"), fields.get("responseSchema")
+    if fields.get("responseMimeType") == "application/json" and (plain is not None or own_schema is not None):
         place = "generationConfig.responseSchema"
         schema = (
             require_object(plain, "generationConfig.responseJsonSchema")
             if plain is not None
-            else json_schema(require_object(limited, place), place)
+            else _json_schema(require_object(own_schema, place), place)
         )
         output = OutputSchema("response", schema)
         fields = {name: value for name, value in fields.items() if name not in _OUTPUT_FIELDS}
@@ -247,32 +250,32 @@ def _generation(config: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
     return output, {**options, "generationConfig": rest} if rest else options
 
 
-def json_schema(schema: dict[str, JSON], place: str) -> dict[str, JSON]:
-    """JSON Schema of what Gemini's own `Schema` says: types in capitals, `nullable`, numbers of items as text."""
-    found: dict[str, JSON] = {}
+def _json_schema(schema: dict[str, JSON], place: str) -> dict[str, JSON]:
+    """Converts Gemini's own `Schema` (types in capitals, `nullable`, counts as text) to JSON Schema."""
+    result: dict[str, JSON] = {}
     for spelled, value in schema.items():
         name = _camel_name(spelled)
         where = f"{place}.{name}"
         match name:
             case "type":
-                found[name] = optional_text(value, where).lower()
+                result[name] = optional_text(value, where).lower()
             case "properties":
                 inner = require_object(value, where)
-                found[name] = {
-                    key: json_schema(require_object(one, where), f"{where}.{key}") for key, one in inner.items()
+                result[name] = {
+                    key: _json_schema(require_object(one, where), f"{where}.{key}") for key, one in inner.items()
                 }
             case "items":
-                found[name] = json_schema(require_object(value, where), where)
+                result[name] = _json_schema(require_object(value, where), where)
             case "anyOf":
-                found[name] = [json_schema(require_object(one, where), where) for one in optional_list(value, where)]
+                result[name] = [_json_schema(require_object(one, where), where) for one in optional_list(value, where)]
             case "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties" | "maxProperties":
-                found[name] = int(value) if isinstance(value, str) and value.isdecimal() else value
+                result[name] = int(value) if isinstance(value, str) and value.isdecimal() else value
             case "nullable" | "propertyOrdering" | "example":
-                pass  # the first is told below; the others say nothing of what fits
+                pass  # `nullable` follows below; the others do not constrain
             case _:
-                found[name] = value
-    if schema.get("nullable") and "type" in found:
-        found["type"] = [found["type"], "null"]
-        if isinstance(found.get("enum"), list):
-            found["enum"] = [*cast("list[JSON]", found["enum"]), None]
-    return found
+                result[name] = value
+    if schema.get("nullable") and "type" in result:
+        result["type"] = [result["type"], "null"]
+        if isinstance(result.get("enum"), list):
+            result["enum"] = [*cast("list[JSON]", result["enum"]), None]
+    return result

@@ -34,40 +34,40 @@ from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
 from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 
-OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
-"""Fields of a request that no option may set."""
+_OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
+"""Fields that no option may set."""
 
-RESULT_KEYS = frozenset({"result", "output", "error"})
-"""Keys that say what a function's response is; an object with one of them is wrapped."""
+_RESULT_KEYS = frozenset({"result", "output", "error"})
+"""Keys with a meaning in a function's response: an object with one of them is wrapped."""
 
 UNSIGNED = "skip_thought_signature_validator"
-"""The signature of calls that another model made, or a person: from its third generation on Gemini answers 400 to a
+"""The signature of calls that another model or a person made: from its third generation on Gemini answers 400 to a
 conversation in which the first call of a step has none ("Function call is missing a thought_signature").
 
 Source: Gemini API, "Thought signatures" (ai.google.dev/gemini-api/docs/thought-signatures), FAQ on conversations that
 come from another model: this text, or `context_engineering_is_the_way_to_go`, skips the check, at some cost to what the
 model can do. Google's own gemini-cli and vercel/ai (#15550) send this one, as it is: it is base64 already."""
 
-_OLD = re.compile(r"gemini-[12](?:\D|$)")
+_EARLIER_GENERATION = re.compile(r"gemini-[12](?:\D|$)")
 
 
-def third_generation(model: str) -> bool:
-    """Whether a model is a Gemini of the third generation or later, which asks for signatures and takes media in a
+def _is_third_generation(model: str) -> bool:
+    """Whether a model is a Gemini of the third generation or later, which demands signatures and accepts media in a
     function's response."""
-    return model.startswith("gemini-") and not _OLD.match(model)
+    return model.startswith("gemini-") and not _EARLIER_GENERATION.match(model)
 
 
 def encode_request(request: ModelRequest, model: str) -> dict[str, JSON]:
-    """The body; the model and whether to stream stand in the path."""
-    check_request(request, OWN_FIELDS, format_name=NAME)
-    writer = _Contents(request.messages, short_name(model))
+    """See `GeminiFormat.encode_request`."""
+    check_request(request, _OWN_FIELDS, format_name=NAME)
+    writer = _ContentsWriter(request.messages, short_name(model))
     body: dict[str, JSON] = {"contents": writer.contents}
     if writer.system:
         body["systemInstruction"] = {"parts": writer.system}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
         if request.choice.mode != "auto":
-            body["toolConfig"] = {"functionCallingConfig": _calling(request.choice)}
+            body["toolConfig"] = {"functionCallingConfig": _calling_config(request.choice)}
     generation: dict[str, JSON] = {}
     if request.output is not None:
         generation = {"responseMimeType": "application/json", "responseJsonSchema": request.output.schema}
@@ -88,16 +88,16 @@ def _declaration(tool: ToolSpec) -> dict[str, JSON]:
     return {"name": tool.name, **described, "parametersJsonSchema": tool.parameters}
 
 
-def _calling(choice: ToolChoice) -> dict[str, JSON]:
+def _calling_config(choice: ToolChoice) -> dict[str, JSON]:
     if choice.mode == "none":
         return {"mode": "NONE"}
     return {"mode": "ANY"} if choice.mode == "required" else {"mode": "ANY", "allowedFunctionNames": [choice.name]}
 
 
-class _Contents:
-    """A conversation as `contents`, and its leading system messages as the parts of `systemInstruction`.
+class _ContentsWriter:
+    """Writes a conversation as `contents`, and its leading system messages as the parts of `systemInstruction`.
 
-    The results of a turn stand in one content, in the order of its calls, before anything else of the user.
+    The results of a turn form one content, in the order of its calls, before anything else of the user.
     """
 
     def __init__(self, messages: Sequence[Message | TextMessage], model: str) -> None:
@@ -117,10 +117,10 @@ class _Contents:
             self._flush()
             self._content("model", self._model_parts(parts))
         elif message.role == "system" and not (self.contents or self._results):
-            self.system += self._others(parts)
+            self.system += self._parts_without_results(parts)
         else:
             self._results += [part for part in parts if isinstance(part, ToolResult)]
-            others = self._others(parts)
+            others = self._parts_without_results(parts)
             if others:
                 self._flush()
                 self._content("user", others)
@@ -129,30 +129,30 @@ class _Contents:
         if parts:  # a content without parts is refused
             self.contents.append({"role": role, "parts": parts})
 
-    def _others(self, parts: Sequence[Part]) -> list[JSON]:
-        return [found for part in parts if not isinstance(part, ToolResult) for found in self._part(part)]
+    def _parts_without_results(self, parts: Sequence[Part]) -> list[JSON]:
+        return [written for part in parts if not isinstance(part, ToolResult) for written in self._part(part)]
 
     def _model_parts(self, parts: Sequence[Part]) -> list[JSON]:
-        found = [written for part in parts for written in self._part(part)]
-        calls = [part for part in found if "functionCall" in part]
-        if calls and third_generation(self._model) and "thoughtSignature" not in calls[0]:
+        all_parts = [written for part in parts for written in self._part(part)]
+        calls = [part for part in all_parts if "functionCall" in part]
+        if calls and _is_third_generation(self._model) and "thoughtSignature" not in calls[0]:
             calls[0]["thoughtSignature"] = UNSIGNED
-        return cast("list[JSON]", found)
+        return cast("list[JSON]", all_parts)
 
     def _part(self, part: Part) -> list[dict[str, JSON]]:
-        """The part, if the API can be told; reasoning only with a signature of this very model."""
+        """The part, if the API has a form for it; reasoning only with a signature of the same model."""
         match part:
             case TextPart(text):
-                kept = self._kept(part.opaque)
-                # A signature may come on an empty text; a part that is no text at all stands in what was kept.
-                said = {"text": text} if text or kept.keys() == {"thoughtSignature"} else {}
-                return [{**said, **kept}] if said or kept else []
+                data = self._own_data(part.opaque)
+                # A signature may be on an empty text; a part that is no text at all is in the opaque data.
+                text_field = {"text": text} if text or data.keys() == {"thoughtSignature"} else {}
+                return [{**text_field, **data}] if text_field or data else []
             case ReasoningPart(text):
-                kept = self._kept(part.opaque)
-                return [{"text": text, "thought": True, **kept}] if kept else []
+                data = self._own_data(part.opaque)
+                return [{"text": text, "thought": True, **data}] if data else []
             case ToolCall():
                 call = {"id": self._ids.get(part.id, part.id), "name": part.name, "args": dict(part.arguments)}
-                return [{"functionCall": call, **self._kept(part.opaque)}]
+                return [{"functionCall": call, **self._own_data(part.opaque)}]
             case MalformedCall():
                 return [{"text": part.raw}] if part.raw else []
             case ToolResult():
@@ -160,9 +160,9 @@ class _Contents:
             case JsonPart():
                 return [{"text": text_of([part])}]
             case ImagePart() | FilePart():
-                return [{**_medium(part), **self._kept(part.opaque)}]
+                return [{**_medium(part), **self._own_data(part.opaque)}]
 
-    def _kept(self, opaque: Opaque | None) -> dict[str, JSON]:
+    def _own_data(self, opaque: Opaque | None) -> dict[str, JSON]:
         if opaque is None or opaque.provider != NAME or opaque.model != self._model:
             return {}
         return dict(cast("Mapping[str, JSON]", opaque.data))
@@ -175,16 +175,16 @@ class _Contents:
         media: list[JSON] = []
         for result in native:
             response: dict[str, JSON] = {
-                "id": self._ids[result.call_id], "name": result.name, "response": response_of(result)
+                "id": self._ids[result.call_id], "name": result.name, "response": _response(result)
             }  # fmt: skip
-            shown = [_medium(part) for part in result.content if isinstance(part, ImagePart | FilePart)]
-            if shown and third_generation(self._model):
-                response["parts"] = shown
+            result_media = [_medium(part) for part in result.content if isinstance(part, ImagePart | FilePart)]
+            if result_media and _is_third_generation(self._model):
+                response["parts"] = result_media
             else:
-                media += shown
+                media += result_media
             parts.append({"functionResponse": response})
         self._content("user", parts + media)
-        # A result whose call went back as text (history.is_native) is text too.
+        # A result whose call was sent as text (request_encoding.is_native) is text too.
         self._content("user", [{"text": text_of(result.content)} for result in results if result not in native])
 
 
@@ -196,13 +196,13 @@ def _medium(part: ImagePart | FilePart) -> dict[str, JSON]:
     return {"inlineData": {"mimeType": part.media_type, "data": data}}
 
 
-def response_of(result: ToolResult) -> Mapping[str, JSON]:
-    """A result as the object that a function's response has to be."""
-    said = [part for part in result.content if not isinstance(part, ImagePart | FilePart)] or result.content
+def _response(result: ToolResult) -> Mapping[str, JSON]:
+    """A result as an object, which a function's response has to be."""
+    content = [part for part in result.content if not isinstance(part, ImagePart | FilePart)] or result.content
     if result.status == "failure":
-        return {"error": text_of(said)}
-    if len(said) == 1 and isinstance(said[0], JsonPart):
-        value = said[0].value
-        plain = isinstance(value, Mapping) and not RESULT_KEYS & cast("Mapping[str, JSON]", value).keys()
+        return {"error": text_of(content)}
+    if len(content) == 1 and isinstance(content[0], JsonPart):
+        value = content[0].value
+        plain = isinstance(value, Mapping) and not _RESULT_KEYS & cast("Mapping[str, JSON]", value).keys()
         return cast("Mapping[str, JSON]", value) if plain else {"result": value}
-    return {"result": text_of(said)}
+    return {"result": text_of(content)}

@@ -29,9 +29,9 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "MODEL_ARMOR": "content_filter",
     "CONTINUATION": "length",
 }
-"""The API's `finishReason` as ours; any other is `error`."""
+"""Finish reasons by the API's `finishReason`; any other is `error`."""
 
-_UNREADABLE: Mapping[str, tuple[str, str]] = {
+_MALFORMED_CALLS: Mapping[str, tuple[str, str]] = {
     "MALFORMED_FUNCTION_CALL": (
         "invalid_arguments",
         "the call could not be read, so nothing of the turn ran; make it again, with arguments that fit the tool",
@@ -41,9 +41,9 @@ _UNREADABLE: Mapping[str, tuple[str, str]] = {
         "the call names no tool that was offered, so nothing of the turn ran; call one that was, or answer in words",
     ),
 }
-"""Finish reasons of a turn whose call the API took away, as a malformed call's code and reason."""
+"""The code and the reason of a malformed call, by the finish reason of a turn whose call the API withheld."""
 
-_NOT_YET = ("", "FINISH_REASON_UNSPECIFIED")
+_UNFINISHED = ("", "FINISH_REASON_UNSPECIFIED")
 
 
 def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
@@ -57,57 +57,57 @@ def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
 
 
 class GeminiDecoder:
-    """Reads the responses of one stream. `whole`: the only response of a turn, so its parts are not to be joined."""
+    """Reads one streamed answer; a `Decoder`. `whole`: the answer is one response, whose parts stay apart."""
 
     def __init__(self, model: str | None = None, *, whole: bool = False) -> None:
         self.finished = False
-        self._asked = None if model is None else short_name(model)
+        self._request_model = None if model is None else short_name(model)
         self._whole = whole
-        self._begun = False
-        self._unsigned: str | None = None  # the kind of the part before, if it may not be joined to the next
+        self._started = False
+        self._open_kind: str | None = None  # the kind of the last part, if the next one of the kind is another part
         self._calls = CallAssembler()
         self._count = 0
         self._finish: FinishReason = "stop"
-        self._unreadable: tuple[str, str, str] | None = None
+        self._malformed_call: tuple[str, str, str] | None = None
         self._usage: JSON = None
         self._model: JSON = None
         self._id: JSON = None
 
     def feed(self, data: JSON) -> list[Delta]:
-        # The ordinary chunk: one text and nothing else, behind a first one that was read with care.
-        if self._begun and type(data) is dict and not ("error" in data or "promptFeedback" in data):
+        # The ordinary chunk: one text and nothing else, after the first chunk.
+        if self._started and type(data) is dict and not ("error" in data or "promptFeedback" in data):
             chunk = cast("dict[str, Any]", data)
-            text = _only_text(chunk.get("candidates"))
+            text = _plain_text(chunk.get("candidates"))
             if text:
                 self._usage = chunk.get("usageMetadata") or self._usage
                 return [TextDelta(text)]
-        return self._careful(as_object(data, "a chunk of the stream"))
+        return self._chunk(as_object(data, "a chunk of the stream"))
 
-    def _careful(self, chunk: dict[str, JSON]) -> list[Delta]:
+    def _chunk(self, chunk: dict[str, JSON]) -> list[Delta]:
         if chunk.get("error"):
             raise reported_error(chunk["error"])
-        self._begun = not self._whole
+        self._started = not self._whole
         self._usage = chunk.get("usageMetadata") or self._usage  # each counts from the start
         self._model = chunk.get("modelVersion") or self._model
         self._id = chunk.get("responseId") or self._id
         deltas: list[Delta] = []
         for candidate in as_list(chunk.get("candidates"), "'candidates'"):
-            found = as_object(candidate, "a candidate")
-            if found.get("index"):
+            fields = as_object(candidate, "a candidate")
+            if fields.get("index"):
                 continue  # `candidateCount` above 1: a turn is one answer, the first
-            content = as_object(found.get("content") or {}, "'content'")
+            content = as_object(fields.get("content") or {}, "'content'")
             for part in as_list(content.get("parts"), "'parts'"):
                 deltas += self._part(as_object(part, "a part"))
-            if found.get("finishReason"):
-                self._end(as_text(found["finishReason"], "'finishReason'"), found)
+            if fields.get("finishReason"):
+                self._end(as_text(fields["finishReason"], "'finishReason'"), fields)
         feedback = chunk.get("promptFeedback")
         if feedback and as_object(feedback, "'promptFeedback'").get("blockReason"):
             self.finished, self._finish = True, "content_filter"
         return deltas
 
     def close(self) -> list[Delta]:
-        if self._unreadable is not None:
-            deltas, self._finish = self._calls.spoil(*self._unreadable), "tool_calls"
+        if self._malformed_call is not None:
+            deltas, self._finish = self._calls.spoil(*self._malformed_call), "tool_calls"
         else:
             if self._calls.any and self._finish == "stop":
                 self._finish = "tool_calls"
@@ -115,50 +115,53 @@ class GeminiDecoder:
         return [*deltas, TurnEnded(self._finish, _usage(self._usage), _text(self._model), _text(self._id))]
 
     def _end(self, reason: str, candidate: Mapping[str, JSON]) -> None:
-        if reason in _NOT_YET:
+        if reason in _UNFINISHED:
             return
         self.finished = True
-        if reason in _UNREADABLE:
-            code, why = _UNREADABLE[reason]
-            self._unreadable = as_text(candidate.get("finishMessage"), "'finishMessage'"), code, why
+        if reason in _MALFORMED_CALLS:
+            code, why = _MALFORMED_CALLS[reason]
+            self._malformed_call = as_text(candidate.get("finishMessage"), "'finishMessage'"), code, why
         else:
             self._finish = FINISH_REASONS.get(reason, "error")
 
     def _part(self, part: dict[str, JSON]) -> list[Delta]:
         if part.get("functionCall"):
-            self._unsigned = None
-            return self._call(as_object(part["functionCall"], "'functionCall'"), self._rest(part, "functionCall"))
+            self._open_kind = None
+            return self._call(as_object(part["functionCall"], "'functionCall'"), self._opaque(part, "functionCall"))
         kind = "reasoning" if part.get("thought") else "text"
         text = as_text(part.get("text"), "'text'")
-        kept = self._rest(part, "text", "thought")
+        opaque = self._opaque(part, "text", "thought")
         out: list[Delta] = []
         if text:
-            if self._unsigned == kind:
+            if self._open_kind == kind:
                 out.append(PartEnded(kind))
             out.append(ReasoningDelta(text) if kind == "reasoning" else TextDelta(text))
-            self._unsigned = kind if self._whole else None
-        if kept is not None:
-            out.append(PartEnded(kind, kept))
-            self._unsigned = None
+            self._open_kind = kind if self._whole else None
+        if opaque is not None:
+            out.append(PartEnded(kind, opaque))
+            self._open_kind = None
         return out
 
-    def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
-        """The signature, and what the API's own tools left: it goes back with the part."""
-        rest = {name: value for name, value in part.items() if name not in read and value is not None}
-        return Opaque(NAME, self._asked or _text(self._model) or "", rest) if rest else None
+    def _opaque(self, part: dict[str, JSON], *read: str) -> Opaque | None:
+        """The other fields of a part (a signature, data of the API's own tools), which go back with it."""
+        fields = {name: value for name, value in part.items() if name not in read and value is not None}
+        return Opaque(NAME, self._request_model or _text(self._model) or "", fields) if fields else None
 
     def _call(self, call: dict[str, JSON], opaque: Opaque | None) -> list[Delta]:
         arguments = as_object(call.get("args") or {}, "'args' of a function call")
-        name, given = as_text(call.get("name"), "'name' of a function call"), as_text(call.get("id"), "'id' of a call")
+        name, call_id = (
+            as_text(call.get("name"), "'name' of a function call"),
+            as_text(call.get("id"), "'id' of a call"),
+        )
         key = self._count
         self._count += 1
-        out = self._calls.start(key, name, given, opaque)
+        out = self._calls.start(key, name, call_id, opaque)
         out += self._calls.add(key, json.dumps(arguments, ensure_ascii=False))
         return out + self._calls.complete(key)
 
 
-def _only_text(candidates: Any) -> str:
-    """The text of a candidate that says one text and nothing else, or nothing."""
+def _plain_text(candidates: Any) -> str:
+    """The text of a candidate that has one text part and nothing else; else empty."""
     try:
         [candidate] = candidates
         [part] = candidate["content"]["parts"]
@@ -174,12 +177,12 @@ def _text(value: JSON) -> str | None:
 
 
 def _usage(counts: JSON) -> Usage:
-    """What thinking took is part of the output, what the API's own tools read part of the input."""
-    said, thought = token_count(counts, "candidatesTokenCount"), token_count(counts, "thoughtsTokenCount")
-    read, tools = token_count(counts, "promptTokenCount"), token_count(counts, "toolUsePromptTokenCount")
+    """Tokens spent thinking count as output, what the API's own tools read as input."""
+    answer, thoughts = token_count(counts, "candidatesTokenCount"), token_count(counts, "thoughtsTokenCount")
+    prompt, tools = token_count(counts, "promptTokenCount"), token_count(counts, "toolUsePromptTokenCount")
     return Usage(
-        input=None if read is None else read + (tools or 0),
-        output=None if said is None and thought is None else (said or 0) + (thought or 0),
+        input=None if prompt is None else prompt + (tools or 0),
+        output=None if answer is None and thoughts is None else (answer or 0) + (thoughts or 0),
         cached=token_count(counts, "cachedContentTokenCount"),
-        reasoning=thought,
+        reasoning=thoughts,
     )

@@ -15,12 +15,12 @@ _STATUS_NAMES: Mapping[int, str] = {
     413: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED", 500: "INTERNAL", 501: "UNIMPLEMENTED",
     503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
 }  # fmt: skip
-"""HTTP's status as the name of google.rpc.Code that clients look at."""
+"""Names of google.rpc.Code, which clients check, by HTTP status."""
 
 
 def encode_response(deltas: Iterable[Delta], model: str, response_id: str) -> JSON:
     """See `WireFormat.encode_response`."""
-    parts, end = _whole(deltas, _Parts(response_id))
+    parts, end = _joined_parts(deltas, _PartsWriter(response_id))
     return _response(parts, model, response_id, end)
 
 
@@ -30,15 +30,15 @@ def encode_error(message: str, status: int) -> JSON:
     return {"error": {"code": status, "message": message, "status": name}}
 
 
-def _kept(opaque: Opaque | None) -> dict[str, JSON]:
-    """A signature for the client to send back; one of another API would mean nothing to it."""
+def _opaque_fields(opaque: Opaque | None) -> dict[str, JSON]:
+    """The signature, which the client sends back; one of another API means nothing to it."""
     if opaque is None or opaque.provider != NAME:
         return {}
     return dict(cast("Mapping[str, JSON]", opaque.data))
 
 
-class _Parts:
-    """What a delta is as parts. Each call gets an id of its own, for clients that match results by it."""
+class _PartsWriter:
+    """Writes deltas as parts. Each call gets an id of its own, for clients that match results by it."""
 
     def __init__(self, response_id: str) -> None:
         self._response_id = response_id
@@ -51,38 +51,40 @@ class _Parts:
             case ReasoningDelta(text):
                 return [{"text": text, "thought": True}] if text else []
             case PartEnded(kind, opaque):
-                kept = _kept(opaque)
-                said = {"text": ""} if kept.keys() == {"thoughtSignature"} else {}
+                fields = _opaque_fields(opaque)
+                text_field = {"text": ""} if fields.keys() == {"thoughtSignature"} else {}
                 thought = {"thought": True} if kind == "reasoning" else {}
-                return [{**said, **thought, **kept}] if kept else []
-            case CallCompleted(index, name, arguments, given):
-                used = f"{self._response_id}-{index}" if not given or given in self._ids else given
-                self._ids.add(used)
-                return [{"functionCall": {"id": used, "name": name, "args": arguments}, **_kept(delta.opaque)}]
+                return [{**text_field, **thought, **fields}] if fields else []
+            case CallCompleted(index, name, arguments, call_id):
+                unique_id = f"{self._response_id}-{index}" if not call_id or call_id in self._ids else call_id
+                self._ids.add(unique_id)
+                return [
+                    {"functionCall": {"id": unique_id, "name": name, "args": arguments}, **_opaque_fields(delta.opaque)}
+                ]
             case CallMalformed(raw=raw):
-                return [{"text": raw}] if raw else []  # calls are sent whole, so nothing of this one was
+                return [{"text": raw}] if raw else []  # calls are sent whole, so no part of this one was
             case _:
                 return []
 
 
-def _whole(deltas: Iterable[Delta], writer: _Parts) -> tuple[list[dict[str, JSON]], TurnEnded]:
-    """A turn's parts, the texts of each joined, and its end."""
+def _joined_parts(deltas: Iterable[Delta], writer: _PartsWriter) -> tuple[list[dict[str, JSON]], TurnEnded]:
+    """The parts of a turn, neighbouring texts joined, and its end."""
     parts: list[dict[str, JSON]] = []
-    goes_on = False  # whether a further text of the last part's kind belongs to it
+    continues = False  # whether a further text of the last part's kind belongs to it
     end = TurnEnded("stop")
     for delta in deltas:
         if isinstance(delta, TurnEnded):
             end = delta
-        elif isinstance(delta, PartEnded) and goes_on and ("thought" in parts[-1]) == (delta.part == "reasoning"):
-            parts[-1].update(_kept(delta.opaque))
-            goes_on = False
+        elif isinstance(delta, PartEnded) and continues and ("thought" in parts[-1]) == (delta.part == "reasoning"):
+            parts[-1].update(_opaque_fields(delta.opaque))
+            continues = False
         else:
             for part in writer.of(delta):
-                if goes_on and parts[-1].keys() == part.keys():
+                if continues and parts[-1].keys() == part.keys():
                     parts[-1]["text"] += part["text"]
                 else:
                     parts.append(part)
-                    goes_on = part.keys() <= {"text", "thought"}
+                    continues = part.keys() <= {"text", "thought"}
     return parts, end
 
 
@@ -91,7 +93,7 @@ def _response(parts: list[dict[str, JSON]], model: str, response_id: str, end: T
     response: dict[str, JSON] = {"candidates": [candidate], "modelVersion": model, "responseId": response_id}
     if end is not None:
         candidate["finishReason"] = _finish_reason(end.finish)
-        response["usageMetadata"] = _counts(end.usage)
+        response["usageMetadata"] = _usage(end.usage)
     return response
 
 
@@ -107,11 +109,11 @@ def _finish_reason(finish: FinishReason) -> str:
             return "OTHER"
 
 
-def _counts(usage: Usage) -> dict[str, JSON]:
-    said = None if usage.output is None else max(usage.output - (usage.reasoning or 0), 0)
+def _usage(usage: Usage) -> dict[str, JSON]:
+    answer = None if usage.output is None else max(usage.output - (usage.reasoning or 0), 0)
     counts = {
         "promptTokenCount": usage.input,
-        "candidatesTokenCount": said,
+        "candidatesTokenCount": answer,
         "thoughtsTokenCount": usage.reasoning,
         "cachedContentTokenCount": usage.cached,
         "totalTokenCount": usage.total,
@@ -120,12 +122,12 @@ def _counts(usage: Usage) -> dict[str, JSON]:
 
 
 class GeminiEncoder:
-    """Implements `Encoder`: each frame is a whole response with the next parts."""
+    """Writes one streamed answer; an `Encoder`. Each frame is a whole response with the next parts."""
 
     def __init__(self, model: str, response_id: str) -> None:
         self._model = model
         self._response_id = response_id
-        self._parts = _Parts(response_id)
+        self._parts = _PartsWriter(response_id)
 
     def feed(self, delta: Delta) -> list[Frame]:
         if isinstance(delta, TurnEnded):

@@ -1,9 +1,9 @@
 """Ollama's own chat API, both roles. Sans-IO.
 
 `POST /api/chat`; a stream is one JSON object a line, the last with `done`. Source: Ollama's API documentation and its
-server's `api/types.go`. What it does otherwise than others: calls come whole, their arguments as an object, and only
+server's `api/types.go`. Unlike other APIs: calls come whole, their arguments as an object, and only
 recent servers give them ids; the end says `stop` with calls too; an error is a line with `error`; a prompt longer than
-the context (`num_ctx`) is cut at its beginning without a word, unless the request says `truncate: false`.
+the context (`num_ctx`) is cut at its beginning without an error, unless the request says `truncate: false`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from toolspeak.wire.ollama.response_writer import OllamaEncoder, encode_error, e
 
 
 @quick()
-class Ollama:
-    """Implements `WireFormat`.
+class OllamaFormat:
+    """A `WireFormat`.
 
-    The API has no tool choice: a tool that must not be called is not told, and `required` is not enforced. It has no
+    The API has no tool choice: leave out tools that must not be called; `required` is not enforced. It has no
     switch for `ModelRequest.parallel`, and needs none for its `cache`.
     """
 
@@ -38,12 +38,12 @@ class Ollama:
         return decode_response(body)
 
     def decoder(self, *, model: str | None = None) -> Decoder:
-        """There are no opaque data in this format."""
+        """See `WireFormat`. The format has no opaque data: `model` is not used."""
         return OllamaDecoder()
 
     def decode_request(self, body: JSON) -> WireRequest:
-        """What a client asks; without `stream` it wants a stream. A result without an id belongs to the first call of
-        its tool that has none. Raises FormatError naming the field."""
+        """See `WireFormat`. Without `stream` the client wants a stream. A result without an id belongs to the first
+        call of its tool that has no result."""
         return decode_request(body)
 
     def encode_response(
@@ -58,4 +58,4 @@ class Ollama:
         return encode_error(message)
 
 
-OLLAMA = Ollama()
+OLLAMA = OllamaFormat()

@@ -33,7 +33,7 @@ from toolspeak.wire.validation import (
 
 
 def decode_request(body: JSON) -> WireRequest:
-    """See `Ollama.decode_request`."""
+    """See `OllamaFormat.decode_request`."""
     fields = {**require_object(body, "the request")}
     model = require_name(fields.pop("model", None), "model")
     stream = optional_flag(fields.pop("stream", None), "stream")
@@ -43,11 +43,11 @@ def decode_request(body: JSON) -> WireRequest:
         _tool(tool, f"tools[{at}]") for at, tool in enumerate(optional_list(fields.pop("tools", None), "tools"))
     )
     output = None
-    shape = fields.get("format")
-    if isinstance(shape, dict):
+    output_format = fields.get("format")
+    if isinstance(output_format, dict):
         output = OutputSchema("response", cast("dict[str, JSON]", fields.pop("format")))
-    elif shape not in (None, "", "json"):
-        raise invalid_field("format", "'json' or a JSON Schema", shape)
+    elif output_format not in (None, "", "json"):
+        raise invalid_field("format", "'json' or a JSON Schema", output_format)
     runtime = require_object(fields.pop("options", None) or {}, "options")
     options = {name: value for name, value in {**runtime, **fields}.items() if value is not None and value != ""}
     unknown = {name: value for name, value in runtime.items() if name not in RUNTIME_OPTIONS}

@@ -28,14 +28,15 @@ from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.ollama.common import NAME, RUNTIME_OPTIONS
 from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 
-OWN_FIELDS = ("model", "messages", "stream", "tools")
-"""Fields of a request that no option may set."""
+_OWN_FIELDS = ("model", "messages", "stream", "tools")
+"""Fields that no option may set."""
 
 
 def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str, JSON]:
-    check_request(request, OWN_FIELDS, format_name=NAME)
-    body: dict[str, JSON] = {"model": model, "messages": encode_messages(request.messages), "stream": stream}
-    if request.tools:  # the API has no tool choice: a driver asks for it in words
+    """See `WireFormat.encode_request`."""
+    check_request(request, _OWN_FIELDS, format_name=NAME)
+    body: dict[str, JSON] = {"model": model, "messages": _messages(request.messages), "stream": stream}
+    if request.tools:  # the API has no tool choice: a driver puts it into the prompt
         body["tools"] = [_declaration(tool) for tool in request.tools]
     if request.output is not None:
         body["format"] = request.output.schema
@@ -57,16 +58,17 @@ def _declaration(tool: ToolSpec) -> JSON:
     return {"type": "function", "function": function}
 
 
-def encode_messages(messages: Sequence[Message | TextMessage]) -> list[JSON]:
-    """A conversation: results right behind their calls and in their order; those of malformed calls are the user's."""
+def _messages(messages: Sequence[Message | TextMessage]) -> list[JSON]:
+    """The conversation: results right after their calls, in their order; those of malformed calls are the user's."""
     ids = call_ids(messages)
     order = {own: place for place, own in enumerate(ids)}
     out: list[JSON] = []
     results: list[ToolResult] = []
     for message in [*messages, None]:
-        found = [part for part in message.parts if isinstance(part, ToolResult)] if isinstance(message, Message) else []
-        results += found
-        if message is not None and message.role == "tool" and found:
+        parts = message.parts if isinstance(message, Message) else ()
+        new_results = [part for part in parts if isinstance(part, ToolResult)]
+        results += new_results
+        if message is not None and message.role == "tool" and new_results:
             continue
         results.sort(key=lambda result: order.get(result.call_id, len(order)))
         out += [_result(result, ids) for result in results if result.call_id in ids]
@@ -83,10 +85,10 @@ def encode_messages(messages: Sequence[Message | TextMessage]) -> list[JSON]:
 
 
 def _message(role: Role, parts: Sequence[ContentPart]) -> dict[str, JSON]:
-    """Images go as bytes; one that is only an address is told by a line of text, and so is a file."""
+    """A message with images as bytes; an image known by its URL alone becomes a line of text, and so does a file."""
     images = [part.data for part in parts if isinstance(part, ImagePart) and part.data is not None]
-    said = [part for part in parts if not isinstance(part, ImagePart) or part.data is None]
-    message: dict[str, JSON] = {"role": role, "content": text_of(said)}
+    text_parts = [part for part in parts if not isinstance(part, ImagePart) or part.data is None]
+    message: dict[str, JSON] = {"role": role, "content": text_of(text_parts)}
     if images:
         message["images"] = [base64.b64encode(image).decode() for image in images]
     return message
@@ -95,7 +97,7 @@ def _message(role: Role, parts: Sequence[ContentPart]) -> dict[str, JSON]:
 def _result(result: ToolResult, ids: Mapping[str, str]) -> dict[str, JSON]:
     message = _message("tool", result.content)
     if result.status == "failure" and not message["content"].lower().startswith("error"):
-        message["content"] = f"ERROR: {message['content']}"  # the API has no other way to say it
+        message["content"] = f"ERROR: {message['content']}"  # the API has no field for it
     return {**message, "tool_name": result.name, "tool_call_id": ids[result.call_id]}
 
 
@@ -106,7 +108,7 @@ def _assistant(message: Message, ids: Mapping[str, str]) -> JSON:
     for part in message.parts:
         match part:
             case ReasoningPart(text, opaque):
-                # A chat template takes a model's own thoughts back; those that another API signed are not its own.
+                # A chat template takes back the model's own reasoning; what another API signed is not its own.
                 if opaque is None or opaque.provider == NAME:
                     thoughts.append(text)
             case ToolCall():
@@ -118,9 +120,9 @@ def _assistant(message: Message, ids: Mapping[str, str]) -> JSON:
                 pass
             case _:
                 texts.append(text_of([part]))
-    told: dict[str, JSON] = {"role": "assistant", "content": "\n".join(text for text in texts if text)}
+    fields: dict[str, JSON] = {"role": "assistant", "content": "\n".join(text for text in texts if text)}
     if thoughts:
-        told["thinking"] = "".join(thoughts)
+        fields["thinking"] = "".join(thoughts)
     if calls:
-        told["tool_calls"] = calls
-    return told
+        fields["tool_calls"] = calls
+    return fields

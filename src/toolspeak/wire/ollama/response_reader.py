@@ -14,7 +14,8 @@ from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.validation import as_list, as_object, as_text, ill_formed, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
-"""The API's `done_reason` as ours; any other is `error`, as `load` (the model was only loaded) and `unload` are."""
+"""Finish reasons by the API's `done_reason`; any other is `error`, such as `load` (only the model was loaded) and
+`unload`."""
 
 
 def decode_response(body: JSON) -> list[Delta]:
@@ -28,7 +29,7 @@ def decode_response(body: JSON) -> list[Delta]:
 
 
 class OllamaDecoder:
-    """Reads the lines of one answer."""
+    """Reads one streamed answer; a `Decoder`."""
 
     def __init__(self) -> None:
         self.finished = False
@@ -44,17 +45,17 @@ class OllamaDecoder:
             line = cast("dict[str, Any]", data)
             message = line.get("message")
             if line.get("done") is False and type(message) is dict and "error" not in line:
-                said = cast("dict[str, Any]", message)
-                text = said.get("content")
-                if type(text) is str and text and len(said) == 2 and "role" in said:
+                fields = cast("dict[str, Any]", message)
+                text = fields.get("content")
+                if type(text) is str and text and len(fields) == 2 and "role" in fields:
                     return [TextDelta(text)]
-        return self._careful(as_object(data, "a line of the stream"))
+        return self._line(as_object(data, "a line of the stream"))
 
     def close(self) -> list[Delta]:
         finish: FinishReason = "tool_calls" if self._calls.any and self._finish == "stop" else self._finish
         return [*self._calls.close(finish), TurnEnded(finish, self._usage, self._model)]
 
-    def _careful(self, line: dict[str, JSON]) -> list[Delta]:
+    def _line(self, line: dict[str, JSON]) -> list[Delta]:
         if line.get("error"):
             raise reported_error(line["error"])
         message = as_object(line.get("message") or {}, "'message'")
@@ -82,8 +83,8 @@ class OllamaDecoder:
             raise ill_formed("'arguments' of a call", "an object", arguments)
         key = self._count
         self._count += 1
-        name, given = as_text(function.get("name"), "'name' of a call"), as_text(call.get("id"), "'id' of a call")
-        out = self._calls.start(key, name, given)
+        name, call_id = as_text(function.get("name"), "'name' of a call"), as_text(call.get("id"), "'id' of a call")
+        out = self._calls.start(key, name, call_id)
         out += self._calls.add(key, text)
         return out + self._calls.complete(key)
 
@@ -94,5 +95,5 @@ class OllamaDecoder:
         reason = as_text(line.get("done_reason"), "'done_reason'")
         if reason:  # old servers give none
             self._finish = FINISH_REASONS.get(reason, "error")
-        # A prompt that was in the server's cache as a whole may have no count.
+        # A prompt that was wholly in the server's cache may have no count.
         self._usage = Usage(token_count(line, "prompt_eval_count"), token_count(line, "eval_count"))

@@ -12,7 +12,7 @@ from toolspeak.wire.base import Frame
 
 def encode_response(deltas: Iterable[Delta], model: str, response_id: str, created: int) -> JSON:
     """See `WireFormat.encode_response`."""
-    writer = _Writer(model, response_id, created)
+    writer = _LineWriter(model, response_id, created)
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[JSON] = []
@@ -25,12 +25,12 @@ def encode_response(deltas: Iterable[Delta], model: str, response_id: str, creat
         texts.append(message.get("content", ""))
         thoughts.append(message.get("thinking", ""))
         calls += message.get("tool_calls", ())
-    told: dict[str, JSON] = {"role": "assistant", "content": "".join(texts)}
+    fields: dict[str, JSON] = {"role": "assistant", "content": "".join(texts)}
     if any(thoughts):
-        told["thinking"] = "".join(thoughts)
+        fields["thinking"] = "".join(thoughts)
     if calls:
-        told["tool_calls"] = calls
-    return writer.line(told, end)
+        fields["tool_calls"] = calls
+    return writer.line(fields, end)
 
 
 def encode_error(message: str) -> JSON:
@@ -38,8 +38,8 @@ def encode_error(message: str) -> JSON:
     return {"error": message}
 
 
-class _Writer:
-    """What deltas are as messages and lines. Each call gets an id of its own."""
+class _LineWriter:
+    """Writes deltas as messages, and messages as lines. Each call gets an id of its own."""
 
     def __init__(self, model: str, response_id: str, created: int) -> None:
         self._head: dict[str, JSON] = {
@@ -50,17 +50,17 @@ class _Writer:
         self._ids: set[str] = set()
 
     def message(self, delta: Delta) -> dict[str, JSON] | None:
-        """The message that says it, if it is to be said."""
+        """The message for a delta, if it has one."""
         match delta:
-            case TextDelta(text) | CallMalformed(raw=text):  # calls are sent whole, so nothing of this one was
+            case TextDelta(text) | CallMalformed(raw=text):  # calls are sent whole, so no part of this one was
                 return {"role": "assistant", "content": text} if text else None
             case ReasoningDelta(text):
                 return {"role": "assistant", "content": "", "thinking": text} if text else None
-            case CallCompleted(index, name, arguments, given):
-                used = f"{self._response_id}-{index}" if not given or given in self._ids else given
+            case CallCompleted(index, name, arguments, call_id):
+                unique_id = f"{self._response_id}-{index}" if not call_id or call_id in self._ids else call_id
                 function = {"index": len(self._ids), "name": name, "arguments": arguments}
-                self._ids.add(used)
-                return {"role": "assistant", "content": "", "tool_calls": [{"id": used, "function": function}]}
+                self._ids.add(unique_id)
+                return {"role": "assistant", "content": "", "tool_calls": [{"id": unique_id, "function": function}]}
             case _:
                 return None
 
@@ -68,13 +68,13 @@ class _Writer:
         if end is None:
             return {**self._head, "message": message, "done": False}
         counts = {"prompt_eval_count": end.usage.input, "eval_count": end.usage.output}
-        told = {name: number for name, number in counts.items() if number is not None}
-        # Durations are unknown here; clients take their absence.
-        return {**self._head, "message": message, "done": True, "done_reason": _done_reason(end.finish), **told}
+        fields = {name: number for name, number in counts.items() if number is not None}
+        # Durations are unknown here; clients accept their absence.
+        return {**self._head, "message": message, "done": True, "done_reason": _done_reason(end.finish), **fields}
 
 
 def _done_reason(finish: FinishReason) -> str:
-    """A turn that broke off says so in our own word: no client may take it for a whole one."""
+    """A turn that broke off gets a reason of ours: no client may take it for a whole one."""
     match finish:
         case "stop" | "tool_calls" | "closed_by_us" | "refusal" | "pause":
             return "stop"
@@ -83,10 +83,10 @@ def _done_reason(finish: FinishReason) -> str:
 
 
 class OllamaEncoder:
-    """Implements `Encoder`: each frame's data is one line."""
+    """Writes one streamed answer; an `Encoder`. Each frame is one line."""
 
     def __init__(self, model: str, response_id: str, created: int) -> None:
-        self._writer = _Writer(model, response_id, created)
+        self._writer = _LineWriter(model, response_id, created)
 
     def feed(self, delta: Delta) -> list[Frame]:
         if isinstance(delta, TurnEnded):
