@@ -396,6 +396,25 @@ def test_the_role_is_said_once_and_never_null(first: list[bytes], said: dict[str
     assert [delta["role"] for delta in deltas if "role" in delta] == ["assistant"]
 
 
+def test_an_event_whose_role_is_mended_keeps_what_else_it_says_and_the_others_pass_as_they_came():
+    """vLLM says the role first; many small servers never say one."""
+    named = chunk({"content": "Hm."}, x_event=1).replace(b"data: ", b"id: 1\ndata: ", 1)
+    others = [
+        chunk({"content": "So,"}),
+        CALLS[3].replace(b'"index": 1', b'"index": 0'),
+        chunk({}, "tool_calls"),
+        COUNTED,
+        DONE,
+    ]
+    response, _ = asked(in_turn([named, *others]), stream=True, **WANTED[CHAT])
+    first, *rest = response.content.split(b"\n\n")
+    assert b"\n\n".join(rest) == b"".join(others)
+    told_id, data = first.split(b"\n")
+    sent = json.loads(named.split(b"data: ")[1])
+    sent["choices"][0]["delta"]["role"] = "assistant"
+    assert (told_id, json.loads(data.removeprefix(b"data: "))) == (b"id: 1", sent)
+
+
 LEAKED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
 
 

@@ -25,13 +25,14 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, Message, TextMessage
+from toolspeak.data.values import changed
 from toolspeak.gateway.answering import Answering
 from toolspeak.gateway.failures import Failure, with_code
 from toolspeak.gateway.http import Fields
-from toolspeak.gateway.relay import RelayedAnswer, known_as
+from toolspeak.gateway.relay import RelayedAnswer, known_as, with_data
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes, noted, with_notes
-from toolspeak.gateway.unknown_fields import UnknownFields, same_finish, says_role, sound_calls, with_unknown_fields
+from toolspeak.gateway.unknown_fields import UnknownFields, same_finish, sound_calls, with_role, with_unknown_fields
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.relayed import Relayed, opens
 from toolspeak.wire.base import Encoder, ModelRequest
@@ -115,6 +116,8 @@ class NativeRelay:
             self._whole = part
             self.anew = True
             return
+        if self._is_chat and not (self._has_role and b'"role"' not in part.raw):
+            part = self._with_role(part)
         data = part.data
         if part.deltas and part.deltas[-1].__class__ is TurnEnded:
             self._end = cast("TurnEnded", part.deltas[-1])
@@ -130,14 +133,21 @@ class NativeRelay:
         self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
         atoms = deque([atom for atom in map(_atom, part.deltas) if atom is not None])
         self._waiting.append(_Waiting(part, atoms, self._ending))
-        is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw and b'"role"' not in part.raw
-        if self._is_chat and not self._has_role and data is not None and data.get("choices"):
-            self._has_role = says_role(data)
-        has_role = self._has_role or not atoms
-        if self._is_chat and not (has_role and (is_text or self._calls(data or {}, _size(part.deltas)))):
+        is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw
+        if self._is_chat and not is_text and not self._calls(data or {}, _size(part.deltas)):
             self._go_on_anew()
         elif not atoms and (self._begun or (data is not None and not opens(data))):
             await self._flush()
+
+    def _with_role(self, part: Relayed) -> Relayed:
+        """The part with the role where OpenAI's API has it: in the first event that has a choice, and in no other.
+        OpenAI's client for Node takes the last one that it reads; llama-cpp-python says null beside calls."""
+        data = part.data
+        if data is None:
+            return part
+        mended, says_role = with_role(data, says=not self._has_role)
+        self._has_role = self._has_role or says_role
+        return part if mended is data else changed(part, raw=with_data(part.raw, dict(mended)), data=dict(mended))
 
     # --- what leaves -------------------------------------------------------------------------------------------
 

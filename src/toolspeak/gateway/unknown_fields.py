@@ -148,9 +148,20 @@ def sound_calls() -> Callable[[Fields, int], bool]:
     return sound
 
 
-def says_role(data: Fields) -> bool:
-    """Whether a chunk says that the assistant speaks. OpenAI's client for Node wants the first one to."""
-    return _object(_first(data).get("delta")).get("role") == "assistant"
+def with_role(data: Fields, *, says: bool) -> tuple[Fields, bool]:
+    """A chunk that says the assistant's role if it `says` one, and no other role; and whether it says it."""
+    choice = _first(data)
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        return data, False
+    delta = cast("Fields", delta)
+    if delta.get("role") == "assistant":
+        return data, True
+    if not says and "role" not in delta:
+        return data, False
+    mended = {**({"role": "assistant"} if says else {}), **_without(delta, ("role",))}
+    others = cast("list[JSON]", data["choices"])[1:]
+    return {**data, "choices": [{**choice, "delta": mended}, *others]}, says
 
 
 def _first(data: Fields) -> Fields:
