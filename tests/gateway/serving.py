@@ -80,7 +80,7 @@ def events(text: str) -> list[Any]:
 
 @asynccontextmanager
 async def gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gateway]:
-    config = server_config(Application(Settings(tuple(upstreams), **settings), logs=False))
+    config = server_config(Application(Settings(tuple(upstreams), **settings), owns_process=False))
     async with serving(config) as (server, port):
         address = f"http://127.0.0.1:{port}"
         async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False, verify=False) as client:

@@ -79,7 +79,7 @@ def test_nothing_leaves_a_stream_that_was_closed():
 
 def test_no_piece_waits_for_the_client_to_acknowledge_the_one_before():
     async def run() -> bool:
-        config = server_config(Application(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), logs=False))
+        config = server_config(Application(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), owns_process=False))
         async with serving(config, protocol=0) as (server, port):  # as sockets are that name none
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import shutil
@@ -70,17 +71,28 @@ class BoundedProtocol(HttpToolsProtocol):
 
 @dataclass(frozen=True)
 class Application:
-    """Makes the application in the process that runs it; uvicorn hands it to its workers. `logs`: it writes them to
-    standard error. `loaded` is where the settings come from, if they are to be read again when that changes."""
+    """Makes the application in the process that runs it; uvicorn hands it to its workers."""
 
     settings: Settings
-    logs: bool = True
+    owns_process: bool = True
+    """The process runs nothing else: its log goes to standard error, and its garbage collector is tuned."""
     loaded: Loaded | None = None
+    """Where the settings come from, if the gateway reads them again when that changes."""
 
     def __call__(self) -> Any:
-        if self.logs:
+        if self.owns_process:
             log_to_stderr()
+            _tune_collector()
         return _WithLifespan(Gateway(self.settings, os.environ), self.loaded)
+
+
+def _tune_collector() -> None:
+    """Looks for cycles among new objects after 20,000 of them, where Python's default is 700, and never among those of
+    the modules. With 1,500 streams open, the default took 30 % of the CPU and found next to nothing: almost all that a
+    chunk makes is freed at once."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 class _WithLifespan:
