@@ -42,7 +42,7 @@ class SmallJson(CogencyJson):
     def parser(self, tools=(), starts_in="text"):
         shape = CallShape("args", array=True, arguments_required=True)
         format_ = BlockFormat(
-            EXECUTE, self.batch, lambda _marker, first, caps: JsonCalls(shape, first, caps), self.caps
+            EXECUTE, self.batch, lambda _marker, first, caps, _tools: JsonCalls(shape, first, caps), caps=self.caps
         )
         return BlockParser(format_, starts_in)
 
@@ -54,7 +54,11 @@ class SmallXml(CogencyXml):
     def parser(self, tools=(), starts_in="text"):
         known = {spec.name: spec for spec in tools}
         format_ = BlockFormat(
-            EXECUTE, self.batch, lambda _marker, first, caps: XmlCalls("execute", known, first, caps), self.caps
+            EXECUTE,
+            self.batch,
+            lambda _marker, first, caps, tools: XmlCalls("execute", tools, first, caps),
+            known,
+            self.caps,
         )
         return BlockParser(format_, starts_in)
 
@@ -65,7 +69,9 @@ class SmallToolCall(ToolCallDialect):
 
     def parser(self, tools=(), starts_in="text"):
         shape, rule = CallShape("arguments", array=False, arguments_required=False), BatchRule("last_call", max_calls=1)
-        format_ = BlockFormat(TOOL_CALL, rule, lambda _marker, first, caps: JsonCalls(shape, first, caps), self.caps)
+        format_ = BlockFormat(
+            TOOL_CALL, rule, lambda _marker, first, caps, _tools: JsonCalls(shape, first, caps), caps=self.caps
+        )
         return BlockParser(format_, starts_in)
 
 

@@ -29,6 +29,7 @@ _TAG = 64
 """Characters that a tag takes at most."""
 
 _MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
+_CUT_TAG = re.compile(r"</[\w:]+\Z")
 ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
 _MARKS = tuple("<>[]|")
 _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
@@ -68,6 +69,13 @@ def ends_line(rest: str, ending: bool) -> bool | None:
     if not behind:
         return True if ending or len(rest) >= MAX_CANDIDATE else None
     return behind[0] in "\r\n<["
+
+
+def may_end_in_call(tail: str, ends: Iterable[str]) -> bool:
+    """Whether a text with this end may end in a call, whole or damaged, or in an end marker of calls: nearly all text
+    ends in another character, and nobody has to read the rest of it."""
+    said = tail.rstrip().rstrip(" \t\r\n,;`")
+    return said == "" or said.endswith(("}", "]", ")", ">", *ends)) or _CUT_TAG.search(said[-_TAG:]) is not None
 
 
 def is_open(end: str, said: str) -> bool:

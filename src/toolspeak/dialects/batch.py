@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from copy import copy
+from dataclasses import field
 
 from toolspeak.data.deltas import BatchEnded, CallIgnored, Delta
+from toolspeak.data.values import changed, quick
 from toolspeak.dialects.base import BatchRule
 
 LATE = "the turn's batch had ended already"
 NOT_LAST = "only the last call of a turn counts"
 
 
+@quick(frozen=False)
 class Batch:
     """The batch of one turn. `begun`: a block was seen, so that the batch has an end; `open`: it is still to come."""
 
+    rule: BatchRule
     begun: bool = False
     open: bool = True
+    _candidates: list[int] = field(default_factory=list[int])  # what counts so far
     _ok: bool = True
     _notes: tuple[str, ...] = ()
-
-    def __init__(self, rule: BatchRule) -> None:
-        self.rule = rule
-        self._candidates: list[int] = []  # what counts so far
 
     def add(
         self,
@@ -75,6 +75,4 @@ class Batch:
 
     def copy(self) -> Batch:
         """As it is now, whatever is added later."""
-        kept = copy(self)
-        kept._candidates = [*self._candidates]
-        return kept
+        return changed(self, _candidates=[*self._candidates])

@@ -64,7 +64,7 @@ class BlockParser(TextParser):
             return body_at
         if marker.kind == "calls":
             self._marked = self._marked or marker.place == "anywhere"
-            body = self._format.new_body(marker, self._calls, self._format.caps)
+            body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
             self._batch.begun = True
         else:
             body = ResultsBody(self._format.caps)
@@ -330,7 +330,7 @@ class BlockParser(TextParser):
         if verdict == "opened" and not normal:
             self._batch.begun = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
-            body = self._format.new_body(marker, self._calls, self._format.caps)
+            body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
             cut = Problem("truncated", CUT)
             block = OpenBlock(marker, None, body, (), "", cut, self._position)
             body.raw.add(self._held)

@@ -87,19 +87,20 @@ class Body(ABC):
     sets that. One that is `undecided` has to `choose` its reader first.
     """
 
-    # Of the class until they are set, as most are in few blocks.
+    # Of the class until they are set, as they are in few blocks; what each chunk asks for is not, for that takes five
+    # times as long.
     start: int = 0
     problem_offset: int = 0
-    done: bool = False
-    problem: Problem | None = None
     notes: tuple[str, ...] = ()
     doubted: frozenset[int] = frozenset()
-    undecided: bool = False
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.raw = Buffer(caps.characters)
         self.calls: list[CallCompleted | CallMalformed] = []
+        self.done: bool = False
+        self.problem: Problem | None = None
+        self.undecided: bool = False
 
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...

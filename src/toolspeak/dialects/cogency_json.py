@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -44,6 +44,10 @@ You can use tools. To call them, write one <execute> block that holds a JSON arr
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 
+def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Mapping[str, ToolSpec]) -> JsonCalls:
+    return JsonCalls(_SHAPE, first_index, caps)
+
+
 class CogencyJson(CogencyDialect):
     """Implements `Dialect`."""
 
@@ -59,13 +63,8 @@ class CogencyJson(CogencyDialect):
     introduction = _INTRODUCTION
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        def new_body(_marker: Marker, first_index: int, caps: Caps) -> JsonCalls:
-            return JsonCalls(_SHAPE, first_index, caps)
-
-        names = frozenset(spec.name for spec in tools)
-        format = BlockFormat(  # noqa: A001
-            _TABLE, BATCH, new_body, names=names, thoughts_hide=True, tools=tools, example=self.example
-        )
+        known = {spec.name: spec for spec in tools}
+        format = BlockFormat(_TABLE, BATCH, _new_body, known, thoughts_hide=True, writes=self.example)  # noqa: A001
         return BlockParser(format, starts_in)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:

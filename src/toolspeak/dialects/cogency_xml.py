@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -47,6 +47,10 @@ element for each argument:
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 
+def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec]) -> XmlCalls:
+    return XmlCalls(EXECUTE, tools, first_index, caps)
+
+
 class CogencyXml(CogencyDialect):
     """Implements `Dialect`."""
 
@@ -63,15 +67,8 @@ class CogencyXml(CogencyDialect):
     introduction = _INTRODUCTION
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        by_name = {spec.name: spec for spec in tools}
-
-        def new_body(_marker: Marker, first_index: int, caps: Caps) -> XmlCalls:
-            return XmlCalls(EXECUTE, by_name, first_index, caps)
-
-        names = frozenset(spec.name for spec in tools)
-        format = BlockFormat(  # noqa: A001
-            _TABLE, BATCH, new_body, names=names, thoughts_hide=True, tools=tools, example=self.example
-        )
+        known = {spec.name: spec for spec in tools}
+        format = BlockFormat(_TABLE, BATCH, _new_body, known, thoughts_hide=True, writes=self.example)  # noqa: A001
         return BlockParser(format, starts_in)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:

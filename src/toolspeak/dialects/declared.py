@@ -122,19 +122,9 @@ class DeclaredDialect(WithGrammar):
     def format(self, tools: Sequence[ToolSpec]) -> BlockFormat:
         """How the dialect's blocks are recognised and read."""
         by_name = {spec.name: spec for spec in tools}
-
-        def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
-            return self.new_body(marker, first_index, caps, by_name)
-
-        return BlockFormat(
-            self.by_tools(tuple(by_name)) if self.by_tools and by_name else self.table,
-            self.batch,
-            new_body,
-            text_aside=self.info.text_aside,
-            names=by_name.keys(),
-            tools=tools,
-            example=self.example,
-        )
+        table = self.by_tools(tuple(by_name)) if self.by_tools and by_name else self.table
+        aside = self.info.text_aside
+        return BlockFormat(table, self.batch, self.new_body, by_name, text_aside=aside, writes=self.example)
 
     def example(self, tools: Sequence[ToolSpec]) -> str:
         """A call of one of the tools, as the model should write it."""

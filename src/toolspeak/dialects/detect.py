@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -84,10 +84,10 @@ class AutoParser(BlockParser):
             out += self.feed("")
         return out
 
-    def _new_body(self, marker: Marker, first_index: int, caps: Caps) -> Body:
+    def _new_body(self, marker: Marker, first_index: int, caps: Caps, _tools: Mapping[str, ToolSpec]) -> Body:
         reader = self._union.current
         reader = reader or self._readers[0]  # the turn was cut off before it was clear whose block begins
-        return reader.format.new_body(marker, first_index, caps)
+        return reader.format.new_body(marker, first_index, caps, reader.format.tools)
 
     # States, besides those of any blocks.
 

@@ -3,7 +3,7 @@ not."""
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection
 from typing import Generic, Protocol, TypeVar
 
 from toolspeak.data.deltas import (
@@ -87,7 +87,7 @@ class Draft(Generic[ReaderT]):
         """Whether a call began in it."""
         return any(isinstance(delta, CallStarted) for delta in self.deltas)
 
-    def calls_known(self, names: AbstractSet[str]) -> bool:
+    def calls_known(self, names: Collection[str]) -> bool:
         """Whether the last call is a whole one of a known tool; without `names` every name is known."""
         calls = [delta for delta in self.deltas if isinstance(delta, CallCompleted | CallMalformed)]
         last = calls[-1] if calls else None
@@ -100,7 +100,7 @@ class Draft(Generic[ReaderT]):
         if cut:
             where = "the turn was cut off inside your thoughts, where nothing runs"
         reason = f"{where}; end your thoughts first, then write the call"
-        if name is not None and self.format.names and name not in self.format.names:
+        if name is not None and self.format.tools and name not in self.format.tools:
             reason = f"{reason}. No tool is called {name!r}"
         return CallMalformed(index, self._raw().strip(), IN_THOUGHTS, reason, self.start, name, True)
 

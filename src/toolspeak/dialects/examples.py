@@ -148,12 +148,12 @@ class ExampleParser(StrayParser):
     def _remember(self, quote: Quote, rest: str) -> None:
         """A sentence goes on with `rest` behind a call, which may be meant if something else in the turn is one."""
         alone = quote.kind == "sentence" and not quote.quoted and (quote.gap + rest)[:1] not in QUOTATION
-        if alone and not quote.broken and quote.known(self._block_format.names) and len(self._spoken_calls) < MOST_TOLD:
+        if alone and not quote.broken and quote.known(self._block_format.tools) and len(self._spoken_calls) < MOST_TOLD:
             self._spoken_calls = (*self._spoken_calls, (quote.name, quote.offset))
 
     def _doubt(self, quote: Quote) -> None:
         """An example that may have been meant: the model is told unless something else in the turn is a call."""
-        if quote.known(self._block_format.names) or quote.broken:
+        if quote.known(self._block_format.tools) or quote.broken:
             self._shown = quote
 
     def _show(self, quote: Quote, out: list[Delta]) -> None:

@@ -35,6 +35,15 @@ FILLER_COMING = re.compile(
 )
 
 
+def beginnings_in(text: str, position: int) -> list[int]:
+    """Where such a call may begin from text[position] on, whole or cut by the text's end."""
+    at, places = position - 1, list[int]()
+    while (at := text.find(RECIPIENT, at + 1)) >= 0:
+        places.append(at)
+    cut = BEGINNING.search(text, max(position, len(text) - len(RECIPIENT) + 1))
+    return places if cut is None else [*places, cut.start()]
+
+
 def decide(stripped: re.Pattern[str] | None, text: str, at: int) -> int | Literal["text", "undecided"]:
     """Where the arguments begin of a call whose recipient stands at text[at]."""
     found = stripped.match(text, at, at + MAX_CANDIDATE) if stripped else None

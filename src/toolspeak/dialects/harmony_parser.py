@@ -16,6 +16,7 @@ from toolspeak.dialects.harmony_bare import (
     FILLER_COMING,
     RECIPIENT,
     WORDS,
+    beginnings_in,
     decide,
     is_filler,
     stripped,
@@ -107,8 +108,9 @@ class HarmonyParser(TurnParser):
             verdict = decide(self._stripped, text, at) if text.startswith("t", at) else "text"
             if isinstance(verdict, int):
                 return self._open_bare(text, at, verdict, out)
-            coming = verdict == "undecided" or at == len(text) or FILLER_COMING.fullmatch(text, position)
-            if coming and len(text) - position < MAX_CANDIDATE:
+            if len(text) - position < MAX_CANDIDATE and (
+                verdict == "undecided" or at == len(text) or FILLER_COMING.fullmatch(text, position)
+            ):
                 return self._hold(text, position)
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE)
         stop = found.start() if found else len(text)
@@ -189,6 +191,9 @@ class HarmonyParser(TurnParser):
 
     def _before_bare(self, text: str, position: int, out: list[Delta]) -> int | None:
         """In text: a call without tokens, if one may begin before any token does."""
+        places = beginnings_in(text, position)
+        if not places:
+            return None
         token, quoting, seen = position, self._quoting, position
         while (token := text.find("<|", token)) >= 0:
             quoting, seen = in_code(quoting, text, seen, token), token
@@ -196,8 +201,7 @@ class HarmonyParser(TurnParser):
                 break
             token += 2
         quoting, seen = self._quoting, position
-        for found in BEGINNING.finditer(text, position, len(text) if token < 0 else token):
-            at = found.start()
+        for at in places if token < 0 else [at for at in places if at < token]:
             quoting, seen = in_code(quoting, text, seen, at), at
             verdict = "text" if quoting else decide(self._stripped, text, at)
             if verdict != "text":

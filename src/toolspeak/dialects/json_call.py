@@ -20,9 +20,12 @@ PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
 
 
 @cache
-def head_of(name_key: str, arguments_key: str) -> re.Pattern[str]:
-    """What most calls begin with, whole: the name and the key of the arguments, which follow."""
-    parts = (r"\{", f'"{name_key}"', ":", r'"([^"\\\x00-\x1f]++)"', ",", f'"{arguments_key}"', ":", r"(?=\{)")
+def head_of(name_key: str, arguments_key: str, id_key: str = "") -> re.Pattern[str]:
+    """What most calls begin with, whole: the name and the key of the arguments, which follow; in front of them the id,
+    if it has a key. The last group is the name."""
+    text = r'"([^"\\\x00-\x1f]++)"'
+    own_id = (f'"{id_key}"', ":", text, ",") if id_key else ()
+    parts = (r"\{", *own_id, f'"{name_key}"', ":", text, ",", f'"{arguments_key}"', ":", r"(?=\{)")
     return re.compile(r"[ \t\n\r]*+".join(parts))
 
 

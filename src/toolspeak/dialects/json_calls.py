@@ -105,11 +105,14 @@ class JsonCalls(Steps):
     def _element(self, text: str, position: int, out: list[Delta]) -> int:
         self._call = call = JsonCall(self._base + position)
         shape = self._shape
-        if not shape.keyed and (head := head_of(shape.name_key, shape.arguments_key).match(text, position)):
-            call.keys |= {shape.name_key, shape.arguments_key}
+        head = None if shape.keyed else head_of(shape.name_key, shape.arguments_key).match(text, position)
+        if head is None and not shape.keyed:
+            head = head_of(shape.name_key, shape.arguments_key, shape.id_key).match(text, position)
+        if head is not None:
+            name, call.id = head[head.lastindex or 0], head[1] if head.lastindex == 2 else None
+            call.keys |= {shape.name_key, shape.arguments_key, shape.id_key if call.id else shape.name_key}
             self._key = call.arguments_key = shape.arguments_key
-            name = head[1]
-            call.name = name if name in self._tools else known_name(name, self._tools)
+            call.name = name if name in self._tools or not self._tools else known_name(name, self._tools)
             self._announce(out)
             return self._value_start(text, head.end(), out)
         if text[position] == "{":

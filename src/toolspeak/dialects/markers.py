@@ -210,7 +210,7 @@ class MarkerTable:
     @cached_property
     def beginnings(self) -> Beginnings:
         """How markers begin."""
-        texts, words, patterns = {"`", "~"}, set[str](), set[str]()
+        texts, words, patterns = {"``", "~~"}, set[str](), set[str]()  # a fence takes three
         for marker in self.markers:
             opening = marker.opening
             if isinstance(opening, Matches) and opening.within and len(marker.text) == 1:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 
 from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta
 from toolspeak.data.tools import ToolSpec
@@ -14,8 +14,8 @@ from toolspeak.dialects.end_marker import EndMarker
 from toolspeak.dialects.markers import Marker, Table
 from toolspeak.dialects.scan import Caps, Problem
 
-NewBody = Callable[[Marker, int, Caps], Body]
-"""Makes the reader of one block, given its marker and the index of its first call."""
+NewBody = Callable[[Marker, int, Caps, Mapping[str, ToolSpec]], Body]
+"""Makes the reader of one block, given its marker, the index of its first call, and the known tools by name."""
 
 CUT_VALUE = "an end tag that nothing opened follows it, so its last value may have been cut at a tag in it"
 
@@ -27,20 +27,23 @@ def no_example(_tools: Sequence[ToolSpec]) -> str:
 @quick()
 class BlockFormat:
     """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened.
-    `text_aside`: the text behind a block of calls is none of the answer (`DialectInfo.text_aside`). `names` are those
-    of the known tools, none if every name may be one. `thoughts_hide`: no call in
-    reasoning runs, whether it has an end or not. `example` writes a call of one of the `tools`, which the model is
-    shown where nobody can read what it wrote."""
+    `tools` are the known ones by name, none if every name may be one. `text_aside`: the text behind a block of calls
+    is none of the answer (`DialectInfo.text_aside`). `thoughts_hide`: no call in reasoning runs, whether it has an end
+    or not. `writes` a call of one of the tools: an example for a model that wrote what nobody can read."""
 
     table: Table
     batch: BatchRule
     new_body: NewBody
+    tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
     caps: Caps = Caps()
     text_aside: bool = False
-    names: AbstractSet[str] = frozenset()
     thoughts_hide: bool = False
-    tools: Sequence[ToolSpec] = ()
-    example: Callable[[Sequence[ToolSpec]], str] = no_example
+    writes: Callable[[Sequence[ToolSpec]], str] = no_example
+
+    @property
+    def example(self) -> str:
+        """A call of one of the tools, as the model should write it."""
+        return self.writes(tuple(self.tools.values()))
 
 
 @quick(frozen=False)
@@ -73,6 +76,10 @@ class OpenBlock:
             out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in calls)
             index, raw = first_index + len(calls), self.body.raw.value()
             out.append(CallMalformed(index, raw, problem.code, problem.reason, self.offset, None, True))
-        elif self.body.doubted:
-            out.extend(CallIgnored(index, CUT_VALUE) for index in sorted(self.body.doubted))
-        return {call.index for call in calls if type(call) is CallMalformed} | self.body.doubted
+        malformed = {call.index for call in calls if type(call) is CallMalformed}
+        doubted = self.body.doubted
+        if not doubted:
+            return malformed
+        if problem is None:
+            out.extend(CallIgnored(index, CUT_VALUE) for index in sorted(doubted))
+        return malformed | doubted

@@ -8,8 +8,7 @@ than a short paragraph leads to it. Until that is known the block is held back. 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection
 from dataclasses import field
 from typing import Any, Literal
 
@@ -82,7 +81,7 @@ class Quote:
         """Whether one of its blocks could not be read."""
         return any(isinstance(delta, CallMalformed) and delta.whole_block for delta in self.deltas)
 
-    def known(self, names: AbstractSet[str]) -> bool:
+    def known(self, names: Collection[str]) -> bool:
         """Whether a call of a known tool stands in it."""
         return any(isinstance(delta, CallStarted) and (not names or delta.name in names) for delta in self.deltas)
 

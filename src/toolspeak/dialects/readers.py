@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
@@ -76,7 +76,7 @@ class _Turns:
         return Reader(self.dialect, BlockFormat(table, self.dialect.batch, _no_body), own=True, turn=True)
 
 
-def _no_body(_marker: Marker, _first_index: int, _caps: Caps) -> Body:
+def _no_body(_marker: Marker, _first_index: int, _caps: Caps, _tools: Mapping[str, ToolSpec]) -> Body:
     raise AssertionError("the rest of a turn has a parser, not a body")
 
 

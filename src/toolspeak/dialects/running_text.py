@@ -11,6 +11,7 @@ from toolspeak.dialects.attempts import (
     lone_end,
     lone_end_problem,
     may_attempt,
+    may_end_in_call,
     unmarked,
     unmarked_problem,
 )
@@ -64,6 +65,9 @@ class TextParser(ExampleParser):
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
             if type(verdict) is Found and at == start and self._begins_with(verdict, text, at):
                 return self._open(verdict, at)
+            if verdict == "undecided" and at + 1 == len(text) and not self._ending:  # one character tells nothing
+                self._emit(TextDelta, text, start, at, out)
+                return self._hold(text, at)
             if self._may_end and self._marks.thought_end_starts.match(text, at):
                 closed = self._thought_end(text, at)
                 if closed > 0:
@@ -103,14 +107,14 @@ class TextParser(ExampleParser):
     def _begins_with(self, found: Found, text: str, at: int) -> bool:
         """Whether the calls at text[at] are nothing else, as nothing stands before them and they begin once: there is
         nothing to weigh, and so do most turns begin."""
-        marker = found.marker
+        marker, stop = found.marker, at + found.length
         return (
             self._markdown is None
             and not self._unread
             and marker.kind == "calls"
-            and marker.place == "anywhere"
             and not (found.fence or self._ending)
-            and not marker.text.startswith(text[at + found.length : at + found.length + len(marker.text)])
+            and (marker.place == "anywhere" or not (stop > at or self._marked or self._has_text))
+            and (stop == at or not marker.text.startswith(text[stop : stop + len(marker.text)]))
         )
 
     def _is_unsaid(self) -> bool:
@@ -208,19 +212,20 @@ class TextParser(ExampleParser):
         window = text[at : at + MAX_CANDIDATE]
         if self._ending:
             window = without_frames(window, format.table.markup.frames)
-        meant = attempted(tried, end, window, format.names, self._ending != "")
+        meant = attempted(tried, end, window, format.tools, self._ending != "")
         if meant is None:
             return "undecided"
-        return as_attempt(tried, format.example(format.tools), self._ending == "cut") if meant else verdict
+        return as_attempt(tried, format.example, self._ending == "cut") if meant else verdict
 
     def _report_end(self, out: list[Delta]) -> None:
         """The turn is over, and nothing in it was a call: what may have been meant as one is told to the model."""
         format, index = self._block_format, self._calls  # noqa: A001
-        end = lone_end(self._read_up(), self._marks.call_ends)
         if self._shown is not None:
-            self._report(not_run(self._shown, format.example(format.tools), index), out)
-        elif end:
-            problem = lone_end_problem(end, format.example(format.tools))
+            self._report(not_run(self._shown, format.example, index), out)
+        elif not may_end_in_call(self._tail, self._marks.call_ends):
+            return
+        elif end := lone_end(self._read_up(), self._marks.call_ends):
+            problem = lone_end_problem(end, format.example)
             self._report(CallMalformed(index, "", problem.code, problem.reason, self._position, None, True), out)
         else:
             self._report_unmarked(self._position, out)
@@ -231,15 +236,17 @@ class TextParser(ExampleParser):
         format = self._block_format  # noqa: A001
         if self._raws is not None or self._batch.rule.counts != "all_calls" or not (self._seen or self._unread):
             return
+        if not may_end_in_call(self._tail, self._marks.call_ends):
+            return
         here, fenced = self._read_up(), self._marks.fenced
         if not fenced and (here.in_block or here.in_inline_code):
             return
         said = end_of(self._seen).rstrip()
         said = said.rstrip("`\n") if fenced else said
         ends = self._marks.call_ends
-        lost = here.place != "cited" and unmarked(said, format.names, ends)
-        if lost or nearly_called(said, format.tools, format.example, ends):
-            problem = unmarked_problem(format.example(format.tools))
+        lost = here.place != "cited" and unmarked(said, format.tools, ends)
+        if lost or nearly_called(said, tuple(format.tools.values()), format.writes, ends):
+            problem = unmarked_problem(format.example)
             self._report(CallMalformed(self._calls, "", problem.code, problem.reason, at, None, True), out)
             self._seen.clear()
 
@@ -248,7 +255,7 @@ class TextParser(ExampleParser):
         format = self._block_format  # noqa: A001
         if self._raws is None and self._batch.rule.counts == "all_calls":
             for name, offset in self._spoken_calls:
-                self._report(spoken(name, offset, format.example(format.tools), self._calls), out)
+                self._report(spoken(name, offset, format.example, self._calls), out)
 
     def _report(self, malformed: CallMalformed, out: list[Delta]) -> None:
         """A call that stays text."""

@@ -45,19 +45,20 @@ class ThinkingParser(TurnParser):
     _uncut: int = 0  # characters that were read since `_seen` was cut
     _depth: int = 0  # of the reasoning that is open
     _restated: bool = False  # the model may yet write the marker that the prompt ended with
-    _draft: Draft[ThinkingParser] | None = None
     _said: bool = False  # whether the turn has any text, up to the last reasoning
     _hidden: Draft[ThinkingParser] | None = None  # the last draft that stayed one
-    _raws: list[str | None] | None = None  # of the blocks that ended, in a draft's reader; None for a broken one
     _spoken: int = 0  # of the start markers that reasoning spoke of, those whose end it has not named
-    _ending: Literal["", "cut", "normal"] = ""  # nothing follows what is held
-    _echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
-    _text_kind: type[TextDelta | TextAside] = TextDelta
-    _markdown: Markdown | None = None  # made when it is asked
-    _silent: bool = True  # whether there is no text since the block or the reasoning before it
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         super().__init__(format.batch)
+        self._draft: Draft[ThinkingParser] | None = None
+        # Of the blocks that ended, in a draft's reader; None for a broken one.
+        self._raws: list[str | None] | None = None
+        self._ending: Literal["", "cut", "normal"] = ""  # nothing follows what is held
+        self._markdown: Markdown | None = None  # made when it is asked
+        self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
+        self._silent: bool = True  # whether there is no text since the block or the reasoning before it
+        self._text_kind: type[TextDelta | TextAside] = TextDelta
         self._format = format
         self._table, self._candidate = format.table, format.table.candidate
         self._marks = markup = format.table.markup
@@ -117,6 +118,11 @@ class ThinkingParser(TurnParser):
             if len(self._seen) > MOST_UNREAD or self._uncut > MOST_UNCUT:
                 self._cut_seen()
         return here
+
+    @property
+    def _tail(self) -> str:
+        """The end of the text so far, without reading it."""
+        return (self._markdown.tail if self._markdown else "") + "".join(self._unread)
 
     def _read_on(self, here: Markdown | None, text: str, start: int, stop: int) -> Markdown:
         """Where text[stop] stands; `here` says so of text[start], or what was read before, if it is None."""
@@ -367,7 +373,7 @@ class ThinkingParser(TurnParser):
 
     def _may_run(self, draft: Draft[ThinkingParser]) -> bool:
         """Whether what a turn ends with, inside reasoning, is a call of a known tool."""
-        return draft.calls_known(draft.format.names)
+        return draft.calls_known(draft.format.tools)
 
     def _adopt(self, reader: ThinkingParser) -> None:
         """Takes over what a draft's reader knows of the turn's calls."""

@@ -64,6 +64,10 @@ You can use tools. To use one, write a <tool_call> block with one JSON object in
 - A response without a block is your answer, and the work is over."""
 
 
+def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Mapping[str, ToolSpec]) -> JsonCalls:
+    return JsonCalls(_SHAPE, first_index, caps)
+
+
 class ToolCallDialect(WithGrammar):
     """Implements `Dialect`."""
 
@@ -90,13 +94,8 @@ class ToolCallDialect(WithGrammar):
         return Prompt((joined(system, self.instructions(tools, listing=listing) if tools else ""),))
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        def new_body(_marker: Marker, first_index: int, caps: Caps) -> JsonCalls:
-            return JsonCalls(_SHAPE, first_index, caps)
-
-        names = frozenset(spec.name for spec in tools)
-        format = BlockFormat(  # noqa: A001
-            _TABLE, _BATCH, new_body, names=names, thoughts_hide=True, tools=tools, example=_example
-        )
+        known = {spec.name: spec for spec in tools}
+        format = BlockFormat(_TABLE, _BATCH, _new_body, known, thoughts_hide=True, writes=_example)  # noqa: A001
         return BlockParser(format, starts_in)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:

@@ -27,14 +27,15 @@ class TurnParser(ABC):
     _text_state: State  # what `_plain` reads in place of
     # Of the class until they are set, as some are in few turns: it is made for each.
     _reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
-    _held: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
     _quoting: bool = False  # whether the text so far ends inside inline code
-    _position: int = 0  # of the turn, at the start of held + chunk
-    _run: Run | None = None
-    _calls: int = 0
 
     def __init__(self, rule: BatchRule) -> None:
         self._batch: Batch = Batch(rule)
+        # Asked for again and again, and an attribute of the class takes five times as long.
+        self._calls: int = 0
+        self._run: Run | None = None
+        self._held: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
+        self._position: int = 0  # of the turn, at the start of held + chunk
 
     def feed(self, chunk: str) -> list[Delta]:
         if self._run is not None:

@@ -1,0 +1,124 @@
+"""Each shortcut of the parsers says what the plain way says.
+
+What is read in one step where it is there to its end (calls, JSON objects, headers), and chunks that hold nothing but
+content, are compared with the same text in single characters by `test_contract.py`, in every dialect. Here are the
+shortcuts that a text takes however it is cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from dialect_strategies import TOOLS
+from hypothesis import given
+from hypothesis import strategies as st
+from test_contract import examples, reply, soup
+
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.data.values import changed
+from toolspeak.dialects import DIALECTS, Dialect, read_turn
+from toolspeak.dialects.attempts import lone_end, may_end_in_call, unmarked
+from toolspeak.dialects.blocks import BlockParser
+from toolspeak.dialects.damaged import nearly_called
+from toolspeak.dialects.markdown import Markdown
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Follows, Opening, Signature, Starts, Texts
+
+BLOCKS = [each for each in DIALECTS if isinstance(each.parser(TOOLS), BlockParser)]
+each_of_blocks = pytest.mark.parametrize("dialect", BLOCKS, ids=lambda dialect: dialect.name)
+
+
+def format_of(dialect: Dialect) -> Any:
+    parser = dialect.parser(TOOLS)
+    assert isinstance(parser, BlockParser)
+    return parser.format
+
+
+def calls(data: st.DataObject, dialect: Dialect) -> str:
+    """Calls as the dialect writes them, and maybe something behind them."""
+    made = [("read", {"file": "a"}), ("write", {"content": data.draw(soup(dialect))})]
+    chosen = data.draw(st.lists(st.sampled_from(made), min_size=1, max_size=2))
+    message = Message("assistant", tuple(ToolCall(f"callid00{i}", *each) for i, each in enumerate(chosen)))
+    return dialect.render([message], TOOLS)[0].text + data.draw(st.sampled_from(["", "\n", " Done.", "```", ")."]))
+
+
+@each_of_blocks
+@given(data=st.data())
+@examples(25)
+def test_a_turn_that_begins_with_its_calls_is_read_as_behind_a_line_break(dialect: Dialect, data: st.DataObject):
+    text = calls(data, dialect) if data.draw(st.booleans()) else reply(data, dialect)
+    first, behind = read_turn(dialect, text, TOOLS), read_turn(dialect, f"\n{text}", TOOLS)
+    assert behind.calls == first.calls
+    assert (behind.ignored, behind.forged, behind.notes) == (first.ignored, first.forged, first.notes)
+    assert behind.text.lstrip() == first.text.lstrip()
+
+
+@each_of_blocks
+@given(data=st.data())
+@examples(25)
+def test_nothing_begins_where_the_search_finds_no_candidate(dialect: Dialect, data: st.DataObject):
+    table = format_of(dialect).table
+    text = reply(data, dialect)
+    for at, char in enumerate(text):
+        # Of a word what stands before it tells too, which `decide` does not see.
+        if table.candidate.match(text[at:]) is None and not (char.isalnum() or char in "_./-"):
+            assert table.decide(text[at : at + 256], False) == "text", text[at : at + 40]
+
+
+@dataclass(frozen=True, slots=True)
+class Slowly:
+    """An opening that is never told in one step."""
+
+    opening: Opening
+    usual: str = ""
+
+    def decide(self, held: str, start: int, stop: int) -> Any:
+        return self.opening.decide(held, start, stop)
+
+
+class SlowSignature(Signature):
+    usual = property(lambda _: "")  # pyright: ignore
+
+
+def slowly(marker: Marker) -> Marker:
+    opening = marker.opening
+    if isinstance(opening, Starts | Texts | Follows):
+        return changed(marker, opening=Slowly(opening))
+    if isinstance(opening, Signature):
+        fields = {name: getattr(opening, name) for name in Signature.__dataclass_fields__}
+        return changed(marker, opening=SlowSignature(**fields))
+    return marker
+
+
+@each_of_blocks
+@given(data=st.data())
+@examples(25)
+def test_a_marker_that_is_told_in_one_step_is_told_the_same_step_by_step(dialect: Dialect, data: st.DataObject):
+    table = format_of(dialect).table
+    plain = MarkerTable([slowly(marker) for marker in table.markers])
+    text = calls(data, dialect) if data.draw(st.booleans()) else reply(data, dialect)
+    for at in range(len(text)):
+        if table.candidate.match(text[at:]) is not None:
+            told, decided = table.decide(text[at : at + 256], False), plain.decide(text[at : at + 256], False)
+            assert getattr(told, "length", told) == getattr(decided, "length", decided)
+            assert getattr(told, "notes", ()) == getattr(decided, "notes", ())
+
+
+@each_of_blocks
+@given(data=st.data())
+@examples(25)
+def test_what_ends_in_a_call_has_an_end_that_may_be_one(dialect: Dialect, data: st.DataObject):
+    format_ = format_of(dialect)
+    ends = format_.table.markup.call_ends
+    text = reply(data, dialect) + data.draw(st.sampled_from(["", "`", "\n```", " ,", "\u2003", "</tool"]))
+    here = Markdown()
+    here.add(text)
+    said = text.rstrip()
+    meant = [
+        lone_end(here, ends),
+        *(unmarked(each, format_.tools, ends) for each in (said, said.rstrip("`\n"))),
+        *(nearly_called(each, TOOLS, format_.writes, ends) for each in (said, said.rstrip("`\n"))),
+    ]
+    assert may_end_in_call(text, ends) or not any(meant)
