@@ -22,16 +22,16 @@ from toolspeak.wire.openai_responses.response_writer import ResponseEncoder, enc
 
 @quick()
 class OpenAIResponses:
-    """Implements `WireFormat`."""
+    """A `WireFormat`."""
 
     name: str = NAME
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
         """See `WireFormat.encode_request`.
 
-        The system message at the front is sent as `instructions`, which a server never keeps. The option `tools`
-        holds tools that the API runs itself (`{"type": "web_search"}`) and comes behind the request's own; the option
-        `text` is joined with the output's format. Without `keep` the server is told not to store the turn.
+        The leading system message is sent as `instructions`, which a server never stores. The option `tools` holds
+        tools that the API runs itself (`{"type": "web_search"}`); they follow the request's own. The option `text` is
+        merged with the output's format. Without `keep` the request has `store: false`.
         """
         return encode_request(request, model=model, stream=stream)
 

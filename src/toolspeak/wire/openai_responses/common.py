@@ -17,49 +17,53 @@ from toolspeak.data.tools import ToolSpec
 NAME = "openai-responses"
 
 INPUT = "input"
-"""The argument that is a freeform tool's text."""
+"""The argument that holds a freeform tool's text."""
 
-BEFORE_INPUT, BEHIND_INPUT = f'{{"{INPUT}": "', '"}'
-"""What makes arguments of such a text, as JSON (`within_json`)."""
+INPUT_START, INPUT_END = f'{{"{INPUT}": "', '"}'
+"""What stands around the `escaped` text in the JSON of the arguments."""
 
-_JOINT = "__"  # in Chat Completions a name has no other character between words
-
-
-def own_name(spec: ToolSpec) -> tuple[str, str]:
-    """The namespace of a tool, "" if it has none, and its name in there."""
-    about: Any = spec.extra.get("namespace")
-    return ("", spec.name) if about is None else (about["name"], spec.name.removeprefix(joined_name(about["name"], "")))
+_SEPARATOR = "__"  # names in Chat Completions have no other character between words
 
 
-def joined_name(namespace: JSON, name: str) -> str:
-    """The name by which a model knows a function of a namespace."""
-    return f"{namespace.rstrip('_')}{_JOINT}{name}" if isinstance(namespace, str) and namespace else name
+def namespace_and_name(spec: ToolSpec) -> tuple[str, str]:
+    """The namespace of a tool, "" if it has none, and its name in the namespace."""
+    namespace: Any = spec.extra.get("namespace")
+    return (
+        ("", spec.name)
+        if namespace is None
+        else (namespace["name"], spec.name.removeprefix(qualified_name(namespace["name"], "")))
+    )
+
+
+def qualified_name(namespace: JSON, name: str) -> str:
+    """The name under which a model knows a function of a namespace."""
+    return f"{namespace.rstrip('_')}{_SEPARATOR}{name}" if isinstance(namespace, str) and namespace else name
 
 
 def is_freeform(spec: ToolSpec | None) -> bool:
-    """Whether a tool takes a text."""
+    """Whether a tool takes a text in place of JSON."""
     return spec is not None and spec.extra.get("custom") is not None
 
 
-def named(name: str, spec: ToolSpec | None) -> dict[str, JSON]:
-    """How an item names its tool."""
-    namespace, own = ("", name) if spec is None else own_name(spec)
-    return {"namespace": namespace, "name": own} if namespace else {"name": own}
+def name_fields(name: str, spec: ToolSpec | None) -> dict[str, JSON]:
+    """The fields with which an item names its tool."""
+    namespace, own_name = ("", name) if spec is None else namespace_and_name(spec)
+    return {"namespace": namespace, "name": own_name} if namespace else {"name": own_name}
 
 
-def text_input(arguments: Mapping[str, JSON]) -> str:
-    """The text of a call of a freeform tool; the arguments as JSON if they are others than it has."""
-    given = arguments.get(INPUT)
-    return given if isinstance(given, str) and len(arguments) == 1 else json.dumps(dict(arguments), ensure_ascii=False)
+def freeform_text(arguments: Mapping[str, JSON]) -> str:
+    """The text of a freeform tool's call; the arguments as JSON if they are not what such a tool has."""
+    text = arguments.get(INPUT)
+    return text if isinstance(text, str) and len(arguments) == 1 else json.dumps(dict(arguments), ensure_ascii=False)
 
 
-def within_json(text: str) -> str:
-    """A piece of a text as it stands in a JSON string."""
+def escaped(text: str) -> str:
+    """A fragment of text, escaped for a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def search_query(arguments: Mapping[str, JSON]) -> str:
-    """What a web search looks for: its `query`, or the first text, for tools name it as they like."""
+    """The query of a web search: the argument `query`, else the first text, for tools differ in its name."""
     query = arguments.get("query")
     texts = [query, *arguments.values()]
     return next((text for text in texts if isinstance(text, str)), "")

@@ -1,6 +1,6 @@
 """Requests of OpenAI Responses as a server reads them. Sans-IO.
 
-The server keeps nothing: what a client sends is the whole conversation.
+The server stores nothing: a client sends the whole conversation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import file_of, image_of
 from toolspeak.wire.conversation_reader import ConversationReader
-from toolspeak.wire.openai_responses.common import INPUT, NAME, joined_name, own_name
+from toolspeak.wire.openai_responses.common import INPUT, NAME, namespace_and_name, qualified_name
 from toolspeak.wire.validation import (
     invalid_field,
     optional_flag,
@@ -39,54 +39,63 @@ from toolspeak.wire.validation import (
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
-_UNKNOWABLE: Mapping[str, str] = {
+_UNSUPPORTED: Mapping[str, str] = {
     "previous_response_id": "responses are not kept here: send the whole conversation as 'input', with store: false",
     "conversation": "conversations are not kept here: send the whole conversation as 'input', with store: false",
     "prompt": "prompt templates are not kept here: send 'instructions' and 'input'",
     "background": "responses are not kept here: leave 'background', and read the answer or its stream",
 }
 
-_READ = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "store", "stream")
+_KNOWN_FIELDS = (
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "text",
+    "store",
+    "stream",
+)
 
-_ANY_OF_OURS = ("function", "custom", "namespace")
+_CLIENT_TOOLS = ("function", "custom", "namespace")
 
 
 def decode_request(body: JSON) -> WireRequest:
     """See `WireFormat.decode_request`. Tools that the API runs itself (`web_search`), a `tool_choice` of one of them
-    and what `text` says besides a JSON Schema stand in `options`. A tool of type `custom` has one argument, `input`. An
-    output of no call before it keeps the id that it names, which is "" if it names none."""
-    asked = require_object(body, "the request")
-    for name, why in _UNKNOWABLE.items():
-        if asked.get(name):
+    and the fields of `text` other than a JSON Schema go into `options`. A tool of type `custom` has one argument,
+    `input`. An output of no earlier call keeps the id that it names, which is "" if it names none."""
+    fields = require_object(body, "the request")
+    for name, why in _UNSUPPORTED.items():
+        if fields.get(name):
             raise FormatError(f"{name}: {why}")
-    model = require_name(asked.get("model"), "model")
-    options = {name: value for name, value in asked.items() if name not in _READ and name not in _UNKNOWABLE}
-    tools, api_tools = decode_tools(asked.get("tools"))
+    model = require_name(fields.get("model"), "model")
+    options = {name: value for name, value in fields.items() if name not in _KNOWN_FIELDS and name not in _UNSUPPORTED}
+    tools, api_tools = _tools(fields.get("tools"))
     if api_tools:
         options["tools"] = api_tools
-    choice, tools, other_choice = decode_choice(asked.get("tool_choice"), tools)
+    choice, tools, other_choice = _choice(fields.get("tool_choice"), tools)
     if other_choice is not None:
         options["tool_choice"] = other_choice
-    output, text = _text(asked.get("text"))
+    output, text = _text(fields.get("text"))
     if text:
         options["text"] = text
     conversation = _ResponsesConversation(model)
-    conversation.read(asked)
+    conversation.read(fields)
     request = ModelRequest(
         conversation.messages,
         tools=tools,
         choice=choice,
-        parallel=optional_flag(asked.get("parallel_tool_calls"), "parallel_tool_calls"),
+        parallel=optional_flag(fields.get("parallel_tool_calls"), "parallel_tool_calls"),
         output=output,
         options=options,
-        keep=optional_flag(asked.get("store"), "store") is True,
+        keep=optional_flag(fields.get("store"), "store") is True,
     )
-    return WireRequest(request, model, stream=optional_flag(asked.get("stream"), "stream") is True)
+    return WireRequest(request, model, stream=optional_flag(fields.get("stream"), "stream") is True)
 
 
 class _ResponsesConversation(ConversationReader):
-    """Neighbouring items of the assistant (text, reasoning, calls) are one message, and so are neighbouring outputs. An
-    output of no call before it keeps the id that it names, which is "" if it names none."""
+    """Neighbouring items of the assistant (text, reasoning, calls) are one message, and so are neighbouring outputs."""
 
     def read(self, body: dict[str, JSON]) -> None:
         instructions = body.get("instructions")
@@ -117,7 +126,7 @@ class _ResponsesConversation(ConversationReader):
             case "mcp_call":
                 self._read_hosted_call(item, place)
             case "mcp_list_tools" | "web_search_call":
-                pass  # says nothing that the model reads: the results of a search are not in its item
+                pass  # nothing for the model: the item does not hold the results of a search
             case "item_reference":
                 raise FormatError(f"{place}: items are not kept here: send the item itself, with store: false")
             case _:
@@ -135,14 +144,14 @@ class _ResponsesConversation(ConversationReader):
         if role != "assistant":
             self.begin(role).extend(parts)
             return
-        kept = {name: item[name] for name in ("id", "phase") if item.get(name)}
-        opaque = Opaque(NAME, self.model, kept) if kept else None
+        own_fields = {name: item[name] for name in ("id", "phase") if item.get(name)}
+        opaque = Opaque(NAME, self.model, own_fields) if own_fields else None
         for part in parts:
             self.join("assistant").append(TextPart(part.text, opaque) if isinstance(part, TextPart) else part)
 
     def _call(self, item: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
         call_id = optional_text(item.get("call_id"), f"{place}.call_id")
-        name = joined_name(item.get("namespace"), require_name(item.get("name"), f"{place}.name"))
+        name = qualified_name(item.get("namespace"), require_name(item.get("name"), f"{place}.name"))
         raw = require_text(item.get("arguments"), f"{place}.arguments")
         return self.call_from_text(call_id, name, raw, self._opaque(item))
 
@@ -153,15 +162,15 @@ class _ResponsesConversation(ConversationReader):
         return self.call(call_id, name, arguments, opaque=self._opaque(item))
 
     def _read_hosted_call(self, item: dict[str, JSON], place: str) -> None:
-        """A call that the server of an earlier answer ran, and its result."""
-        name = joined_name(item.get("server_label"), require_name(item.get("name"), f"{place}.name"))
+        """A call that the server ran in an earlier turn, with its result."""
+        name = qualified_name(item.get("server_label"), require_name(item.get("name"), f"{place}.name"))
         raw = require_text(item.get("arguments"), f"{place}.arguments")
         item_id = optional_text(item.get("id"), f"{place}.id")
         parts = self.join("assistant")
         call = self.call_from_text(item_id, name, raw)
         parts.append(call)
         self.match_by_id(item_id)
-        text, failed = hosted_result(item)
+        text, failed = _hosted_result(item)
         status, code = ("failure", "exception") if failed else ("success", None)
         self.join("tool").append(ToolResult(call.id, name, status, (TextPart(text),), code))
 
@@ -232,11 +241,11 @@ _PARTS: Mapping[str, Callable[[dict[str, JSON], str], ContentPart]] = {
 }
 
 
-def _text(given: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
+def _text(value: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
     """The output's schema, and the rest of `text`."""
-    if given is None:
+    if value is None:
         return None, {}
-    text = require_object(given, "text")
+    text = require_object(value, "text")
     if text.get("format") is None:
         return None, text
     form = require_object(text["format"], "text.format")
@@ -252,8 +261,8 @@ def _text(given: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
     return output, {name: value for name, value in text.items() if name != "format"}
 
 
-def hosted_result(item: Mapping[str, JSON]) -> tuple[str, bool]:
-    """The text of an `mcp_call`'s result, and whether it failed."""
+def _hosted_result(item: Mapping[str, JSON]) -> tuple[str, bool]:
+    """The text of an `mcp_call`'s result, and whether the call failed."""
     error, output = item.get("error"), item.get("output")
     if not error:
         return (output if isinstance(output, str) else ""), False
@@ -265,25 +274,25 @@ def hosted_result(item: Mapping[str, JSON]) -> tuple[str, bool]:
     return "\n".join(text for text in texts if isinstance(text, str)) or json.dumps(error, ensure_ascii=False), True
 
 
-def decode_tools(given: JSON) -> tuple[list[ToolSpec], list[JSON]]:
+def _tools(value: JSON) -> tuple[list[ToolSpec], list[JSON]]:
     """The tools that the client runs, and those that the API runs itself (`web_search`)."""
     specs: list[ToolSpec] = []
     others: list[JSON] = []
-    for i, each in enumerate(optional_list(given, "tools")):
+    for i, each in enumerate(optional_list(value, "tools")):
         tool = require_object(each, f"tools[{i}]")
         match require_name(tool.get("type"), f"tools[{i}].type"):
             case "function":
-                specs.append(_read_function(tool, f"tools[{i}]"))
+                specs.append(_function(tool, f"tools[{i}]"))
             case "custom":
-                specs.append(_read_custom(tool, f"tools[{i}]"))
+                specs.append(_custom(tool, f"tools[{i}]"))
             case "namespace":
-                specs += _read_namespace(tool, f"tools[{i}]")
+                specs += _namespace(tool, f"tools[{i}]")
             case _:
                 others.append(tool)
     return specs, others
 
 
-def _read_function(tool: dict[str, JSON], place: str) -> ToolSpec:
+def _function(tool: dict[str, JSON], place: str) -> ToolSpec:
     if "function" in tool and "name" not in tool:
         raise FormatError(f"{place}.name: it is nested as Chat Completions wants it; write it beside the type")
     parameters = tool.get("parameters")
@@ -297,19 +306,19 @@ def _read_function(tool: dict[str, JSON], place: str) -> ToolSpec:
     )
 
 
-def _read_custom(tool: dict[str, JSON], place: str) -> ToolSpec:
+def _custom(tool: dict[str, JSON], place: str) -> ToolSpec:
     kind = require_object(tool.get("format") or {"type": "text"}, f"{place}.format")
-    said = "What the tool reads: plain text."
+    input_description = "What the tool reads: plain text."
     if kind.get("type") == "grammar":
         syntax = require_text(kind.get("syntax"), f"{place}.format.syntax")
         definition = require_text(kind.get("definition"), f"{place}.format.definition")
-        said = f"What the tool reads: text of this {syntax} grammar.\n{definition}"
+        input_description = f"What the tool reads: text of this {syntax} grammar.\n{definition}"
     return ToolSpec(
         require_name(tool.get("name"), f"{place}.name"),
         _description(tool, place),
         {
             "type": "object",
-            "properties": {INPUT: {"type": "string", "description": said}},
+            "properties": {INPUT: {"type": "string", "description": input_description}},
             "required": [INPUT],
             "additionalProperties": False,
         },
@@ -317,8 +326,8 @@ def _read_custom(tool: dict[str, JSON], place: str) -> ToolSpec:
     )
 
 
-def _read_namespace(tool: dict[str, JSON], place: str) -> list[ToolSpec]:
-    about: dict[str, JSON] = {name: value for name, value in tool.items() if name not in ("type", "tools")}
+def _namespace(tool: dict[str, JSON], place: str) -> list[ToolSpec]:
+    fields: dict[str, JSON] = {name: value for name, value in tool.items() if name not in ("type", "tools")}
     namespace = require_name(tool.get("name"), f"{place}.name")
     specs: list[ToolSpec] = []
     for i, each in enumerate(optional_list(tool.get("tools"), f"{place}.tools")):
@@ -326,9 +335,9 @@ def _read_namespace(tool: dict[str, JSON], place: str) -> list[ToolSpec]:
         inner = require_object(each, at)
         if inner.get("type") != "function":
             raise invalid_field(f"{at}.type", "function", inner.get("type"))
-        spec = _read_function(inner, at)
-        name = joined_name(namespace, spec.name)
-        specs.append(ToolSpec(name, spec.description, spec.parameters, extra={**spec.extra, "namespace": about}))
+        spec = _function(inner, at)
+        name = qualified_name(namespace, spec.name)
+        specs.append(ToolSpec(name, spec.description, spec.parameters, extra={**spec.extra, "namespace": fields}))
     return specs
 
 
@@ -336,17 +345,17 @@ def _description(tool: dict[str, JSON], place: str) -> str:
     return "" if tool.get("description") is None else require_text(tool["description"], f"{place}.description")
 
 
-def decode_choice(given: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec], JSON]:
-    """The choice, the tools that it leaves, and what was asked if it is a tool that the API runs itself."""
-    if given is None:
+def _choice(value: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec], JSON]:
+    """The choice, the tools that it allows, and the field itself if it names a tool that the API runs itself."""
+    if value is None:
         return ToolChoice(), specs, None
-    if given in ("auto", "none", "required"):
-        return ToolChoice(given), specs, None
-    if not isinstance(given, dict):
-        raise invalid_field("tool_choice", "auto, none, required or an object", given)
-    choice = cast("dict[str, JSON]", given)
+    if value in ("auto", "none", "required"):
+        return ToolChoice(value), specs, None
+    if not isinstance(value, dict):
+        raise invalid_field("tool_choice", "auto, none, required or an object", value)
+    choice = cast("dict[str, JSON]", value)
     if choice.get("type") in ("function", "custom"):
-        name = joined_name(choice.get("namespace"), require_name(choice.get("name"), "tool_choice.name"))
+        name = qualified_name(choice.get("namespace"), require_name(choice.get("name"), "tool_choice.name"))
         return ToolChoice("specific", name), specs, None
     if choice.get("type") != "allowed_tools":
         return ToolChoice(), specs, choice
@@ -356,14 +365,14 @@ def decode_choice(given: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[
     allowed: set[str] = set()
     for i, each in enumerate(optional_list(choice.get("tools"), "tool_choice.tools")):
         tool = require_object(each, f"tool_choice.tools[{i}]")
-        if tool.get("type") not in _ANY_OF_OURS:
+        if tool.get("type") not in _CLIENT_TOOLS:
             continue  # the API's own
         name = require_name(tool.get("name"), f"tool_choice.tools[{i}].name")
         if tool["type"] == "namespace":
-            found = {spec.name for spec in specs if own_name(spec)[0] == name}
+            names = {spec.name for spec in specs if namespace_and_name(spec)[0] == name}
         else:
-            found = {spec.name for spec in specs if spec.name == joined_name(tool.get("namespace"), name)}
-        if not found:
+            names = {spec.name for spec in specs if spec.name == qualified_name(tool.get("namespace"), name)}
+        if not names:
             raise FormatError(f"tool_choice.tools[{i}].name: no tool is called {name!r}; name one of tools")
-        allowed |= found
+        allowed |= names
     return ToolChoice(mode), [spec for spec in specs if spec.name in allowed], None

@@ -27,7 +27,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError
 from toolspeak.wire.base import ModelRequest, OutputSchema
 from toolspeak.wire.base64_data import data_url, image_url
-from toolspeak.wire.openai_responses.common import NAME, is_freeform, named, own_name, text_input
+from toolspeak.wire.openai_responses.common import NAME, freeform_text, is_freeform, name_fields, namespace_and_name
 from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
@@ -38,20 +38,20 @@ def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[s
     check_request(request, _OWN_FIELDS, format_name=NAME)
     instructions, messages = _split_instructions(request.messages)
     ids = call_ids(request.messages)
-    new = _not_kept(request, ids)
+    new_messages = _new_messages(request, ids)
     body: dict[str, JSON] = {"model": model}
     if instructions:
         body["instructions"] = instructions
-    sent = messages if new is None else new
+    messages_to_send = messages if new_messages is None else new_messages
     specs = {spec.name: spec for spec in request.tools if spec.extra}
-    body["input"] = [item for message in sent for item in _items(message, ids, model, specs)]
-    if request.earlier is not None and new is not None:
+    body["input"] = [item for message in messages_to_send for item in _items(message, ids, model, specs)]
+    if request.earlier is not None and new_messages is not None:
         body["previous_response_id"] = request.earlier.response_id
-    tools = [*encode_tools(request.tools), *_api_tools(request)]
+    tools = [*_tools(request.tools), *_api_tools(request)]
     if tools:
         body["tools"] = tools
     if request.choice.mode != "auto":
-        body["tool_choice"] = encode_choice(request.choice, request.tools)
+        body["tool_choice"] = _choice(request.choice, request.tools)
     if request.parallel is not None:
         body["parallel_tool_calls"] = request.parallel
     if request.output is not None:
@@ -69,7 +69,7 @@ def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[s
 def _split_instructions(
     messages: Sequence[Message | TextMessage],
 ) -> tuple[str, Sequence[Message | TextMessage]]:
-    """The text of the system message at the front, and the messages behind it."""
+    """The text of the leading system message, and the messages after it."""
     first = messages[0] if messages else None
     if isinstance(first, TextMessage) and first.role == "system" and first.text:
         return first.text, messages[1:]
@@ -80,11 +80,11 @@ def _split_instructions(
     return "", messages
 
 
-def _not_kept(request: ModelRequest, ids: Mapping[str, str]) -> Sequence[Message | TextMessage] | None:
-    """The messages that the server does not have; None if all must be sent.
+def _new_messages(request: ModelRequest, ids: Mapping[str, str]) -> Sequence[Message | TextMessage] | None:
+    """The messages that the server has not stored; None if all must be sent.
 
-    The server insists on an output for each call of the turn it keeps, under the id it gave: where the turn has a call
-    that cannot be answered so (a malformed one), only the whole conversation will do.
+    The server demands an output for each call of its stored turn, under the call's id. Where that is impossible (for a
+    malformed call), only the whole conversation will do.
     """
     earlier = request.earlier
     if earlier is None:
@@ -107,14 +107,14 @@ def _items(
 ) -> list[JSON]:
     """The input items that one message becomes."""
     if isinstance(message, TextMessage):
-        return [_said("user" if message.role == "tool" else message.role, message.text)]
+        return [_message_item("user" if message.role == "tool" else message.role, message.text)]
     if message.role == "assistant":
         return _assistant(message, ids, model, specs)
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     # The outputs come first: what is said stands between no call and its output.
     items: list[JSON] = [_output(result, ids, specs) for result in results if result.call_id in ids]
     # The results of malformed calls, which went back as text.
-    items += [_said("user", text_of(result.content)) for result in results if result.call_id not in ids]
+    items += [_message_item("user", text_of(result.content)) for result in results if result.call_id not in ids]
     content = [part for part in message.parts if isinstance(part, TextPart | JsonPart | ImagePart | FilePart)]
     if content:
         role = "user" if message.role == "tool" else message.role
@@ -123,48 +123,48 @@ def _items(
 
 
 def _assistant(message: Message, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec]) -> list[JSON]:
-    # An item's id only goes with the reasoning that led to it: one without the other is refused, and so is the id of
-    # an item that was not stored ("Items are not persisted when `store` is set to false").
+    # An item's id goes only with the reasoning that led to it: the API refuses one without the other, and the id of an
+    # item that was not stored ("Items are not persisted when `store` is set to false").
     thoughts = [part for part in message.parts if isinstance(part, ReasoningPart)]
-    linked = bool(thoughts) and all(_reasoning(part, model) is not None for part in thoughts)
+    with_ids = bool(thoughts) and all(_reasoning(part, model) is not None for part in thoughts)
     items: list[JSON] = []
     for part in message.parts:
-        item = _assistant_item(part, ids, model, specs, linked=linked)
+        item = _assistant_item(part, ids, model, specs, with_ids=with_ids)
         if item is not None:
             items.append(item)
     return items
 
 
 def _assistant_item(
-    part: Part, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec], *, linked: bool
+    part: Part, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec], *, with_ids: bool
 ) -> JSON:
     match part:
         case TextPart(text):
-            kept = _own(part.opaque, model)
-            return _assistant_text(text, kept, linked=linked) if text else None
+            data = _own_data(part.opaque, model)
+            return _assistant_text(text, data, with_ids=with_ids) if text else None
         case ReasoningPart():
             return _reasoning(part, model)
         case ToolCall():
-            kept = _own(part.opaque, model)
-            linking = {"id": kept["id"]} if linked and kept.get("id") else {}
-            return {**linking, **call_item(part.name, part.arguments, ids[part.id], specs)}
+            data = _own_data(part.opaque, model)
+            id_field = {"id": data["id"]} if with_ids and data.get("id") else {}
+            return {**id_field, **_call_item(part.name, part.arguments, ids[part.id], specs)}
         case MalformedCall():
-            return _said("assistant", part.raw)
+            return _message_item("assistant", part.raw)
         case ToolResult():
-            return None  # results stand in messages of role tool or user
+            return None  # results are in messages of role tool or user
         case _:
-            return _said("assistant", text_of([part]))
+            return _message_item("assistant", text_of([part]))
 
 
-def _assistant_text(text: str, kept: Mapping[str, JSON], *, linked: bool) -> JSON:
-    # `phase` (commentary, final_answer) is to be sent back, or later turns get worse (API reference).
-    phase = {"phase": kept["phase"]} if kept.get("phase") else {}
-    if not (linked and kept.get("id")):
-        return {**_said("assistant", text), **phase}
+def _assistant_text(text: str, data: Mapping[str, JSON], *, with_ids: bool) -> JSON:
+    # Without `phase` (commentary, final_answer) later turns get worse (API reference).
+    phase = {"phase": data["phase"]} if data.get("phase") else {}
+    if not (with_ids and data.get("id")):
+        return {**_message_item("assistant", text), **phase}
     content: list[JSON] = [{"type": "output_text", "text": text, "annotations": list[JSON]()}]
     return {
         "type": "message",
-        "id": kept["id"],
+        "id": data["id"],
         "role": "assistant",
         "status": "completed",
         "content": content,
@@ -172,12 +172,12 @@ def _assistant_text(text: str, kept: Mapping[str, JSON], *, linked: bool) -> JSO
     }
 
 
-def _said(role: str, text: str) -> dict[str, JSON]:
+def _message_item(role: str, text: str) -> dict[str, JSON]:
     return {"type": "message", "role": role, "content": text}
 
 
-def _own(opaque: Opaque | None, model: str) -> Mapping[str, JSON]:
-    """What this API gave for this model to be sent back; empty if there is nothing."""
+def _own_data(opaque: Opaque | None, model: str) -> Mapping[str, JSON]:
+    """Data of this API and model that go back; empty if there are none."""
     if opaque is None or opaque.provider != NAME or opaque.model != model:
         return {}
     data: JSON = opaque.data
@@ -185,8 +185,8 @@ def _own(opaque: Opaque | None, model: str) -> Mapping[str, JSON]:
 
 
 def _reasoning(part: ReasoningPart, model: str) -> JSON:
-    """The reasoning item, verbatim; None for one that only its server could read, and perhaps no longer keeps."""
-    item = _own(part.opaque, model)
+    """The reasoning item, verbatim; None for one that holds an id alone, which its server may have dropped."""
+    item = _own_data(part.opaque, model)
     return dict(item) if item.get("encrypted_content") or item.get("content") else None
 
 
@@ -211,20 +211,20 @@ def _content_part(part: ContentPart) -> JSON:
             return {"type": "input_text", "text": text_of([part])}
 
 
-def encode_tools(specs: Iterable[ToolSpec]) -> list[JSON]:
-    """The request's tools, those of one namespace in one entry."""
+def _tools(specs: Iterable[ToolSpec]) -> list[JSON]:
+    """The request's tools; those of one namespace are one entry."""
     tools: list[JSON] = []
     spaces: dict[str, list[JSON]] = {}
     for spec in specs:
-        about: Any = spec.extra.get("namespace")
+        namespace: Any = spec.extra.get("namespace")
         if is_freeform(spec):
-            given: Any = spec.extra["custom"]
-            tools.append({"type": "custom", "name": spec.name, "description": spec.description, **given})
-        elif about is not None:
-            if about["name"] not in spaces:
-                spaces[about["name"]] = []
-                tools.append({"type": "namespace", **about, "tools": spaces[about["name"]]})
-            spaces[about["name"]].append({**_function(spec), "name": own_name(spec)[1]})
+            fields: Any = spec.extra["custom"]
+            tools.append({"type": "custom", "name": spec.name, "description": spec.description, **fields})
+        elif namespace is not None:
+            if namespace["name"] not in spaces:
+                spaces[namespace["name"]] = []
+                tools.append({"type": "namespace", **namespace, "tools": spaces[namespace["name"]]})
+            spaces[namespace["name"]].append({**_function(spec), "name": namespace_and_name(spec)[1]})
         else:
             tools.append(_function(spec))
     return tools
@@ -236,33 +236,35 @@ def _function(spec: ToolSpec) -> dict[str, JSON]:
         "name": spec.name,
         "description": spec.description,
         "parameters": dict(spec.parameters),
-        # The API's own default would be strict, which refuses schemas with optional arguments.
+        # The API's default is strict, which refuses schemas with optional arguments.
         "strict": spec.extra.get("strict") is True,
     }
 
 
-def call_item(name: str, arguments: Mapping[str, JSON], call_id: str, specs: Mapping[str, ToolSpec]) -> dict[str, JSON]:
-    """A call as an item of a conversation."""
+def _call_item(
+    name: str, arguments: Mapping[str, JSON], call_id: str, specs: Mapping[str, ToolSpec]
+) -> dict[str, JSON]:
+    """A call as an item of the conversation."""
     spec = specs.get(name)
     if is_freeform(spec):
-        return {"type": "custom_tool_call", "call_id": call_id, "name": name, "input": text_input(arguments)}
+        return {"type": "custom_tool_call", "call_id": call_id, "name": name, "input": freeform_text(arguments)}
     text = json.dumps(dict(arguments), ensure_ascii=False)
-    return {"type": "function_call", "call_id": call_id, **named(name, spec), "arguments": text}
+    return {"type": "function_call", "call_id": call_id, **name_fields(name, spec), "arguments": text}
 
 
-def encode_choice(choice: ToolChoice, specs: Sequence[ToolSpec]) -> JSON:
+def _choice(choice: ToolChoice, specs: Sequence[ToolSpec]) -> JSON:
     if choice.mode != "specific":
         return choice.mode
     spec = next((spec for spec in specs if spec.name == choice.name), None)
     if spec is None:
         return {"type": "function", "name": choice.name}
-    return {"type": "custom" if is_freeform(spec) else "function", **named(spec.name, spec)}
+    return {"type": "custom" if is_freeform(spec) else "function", **name_fields(spec.name, spec)}
 
 
 def _api_tools(request: ModelRequest) -> list[JSON]:
-    found = request.options.get("tools")
-    tools = cast("Sequence[JSON]", found) if isinstance(found, list | tuple) else ()
-    if found is not None and (found is not tools or not all(_is_api_tool(tool) for tool in tools)):
+    option = request.options.get("tools")
+    tools = cast("Sequence[JSON]", option) if isinstance(option, list | tuple) else ()
+    if option is not None and (option is not tools or not all(_is_api_tool(tool) for tool in tools)):
         raise ConfigurationError(
             "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search'}); "
             "functions are the request's own tools"
@@ -274,8 +276,8 @@ def _is_api_tool(tool: JSON) -> bool:
     return isinstance(tool, Mapping) and cast("Mapping[str, JSON]", tool).get("type") not in (None, "function")
 
 
-def _format(asked: OutputSchema) -> dict[str, JSON]:
-    output = openai_form(asked)
+def _format(schema: OutputSchema) -> dict[str, JSON]:
+    output = openai_form(schema)
     described = {"description": output.description} if output.description else {}
     return {
         "type": "json_schema",

@@ -10,11 +10,11 @@ from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.openai_responses.common import BEFORE_INPUT, BEHIND_INPUT, NAME, joined_name, within_json
+from toolspeak.wire.openai_responses.common import INPUT_END, INPUT_START, NAME, escaped, qualified_name
 from toolspeak.wire.validation import as_list, as_object, as_text, token_count
 
 INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
-"""`incomplete_details.reason` as our finish reason; any other is `error`."""
+"""Finish reasons by `incomplete_details.reason`; any other is `error`."""
 
 
 def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
@@ -27,8 +27,8 @@ def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
     return decoder.read(answer) + decoder.close()
 
 
-class _Item:
-    """One output item while it comes. `key` is its call's; `streamed`: some of its content came as deltas."""
+class _IncomingItem:
+    """An output item that is not complete. `key`: of its call. `streamed`: some of its content came as deltas."""
 
     __slots__ = ("index", "key", "kind", "streamed")
 
@@ -38,24 +38,24 @@ class _Item:
 
 
 class ResponseDecoder:
-    """Implements `Decoder`.
+    """Reads one streamed answer; a `Decoder`.
 
-    An event belongs to the item of its `item_id`; where that is unknown (there are servers that give an item another
-    id in each event) to the newest at its `output_index`. What was not streamed is read when its item is done, and what
-    no item event told from the last event's response.
+    An event belongs to the item of its `item_id`; where that is unknown (some servers change an item's id in each
+    event) to the newest item at its `output_index`. What was not streamed is read when its item is done, else from the
+    response in the last event.
     """
 
     def __init__(self, model: str | None = None) -> None:
         self.finished = False
-        self._asked = model
+        self._request_model = model
         self._model: str | None = None
         self._id: str | None = None
         self._calls = CallAssembler()
-        self._by_id: dict[str, _Item] = {}
-        self._by_index: dict[int, _Item] = {}
-        self._current: _Item | None = None
+        self._by_id: dict[str, _IncomingItem] = {}
+        self._by_index: dict[int, _IncomingItem] = {}
+        self._current: _IncomingItem | None = None
         self._items = 0
-        self._linked = False
+        self._has_reasoning = False
         self._refused = False
         self._finish: FinishReason = "stop"
         self._usage = Usage()
@@ -69,7 +69,7 @@ class ResponseDecoder:
                     case "response.output_text.delta":
                         item = self._current
                         if item is None or item.kind != "message" or item.index != event.get("output_index"):
-                            item = self._of(event, "message")
+                            item = self._item_or_new(event, "message")
                         item.streamed = True
                         return [TextDelta(text)]
                     case "response.function_call_arguments.delta":
@@ -79,13 +79,13 @@ class ResponseDecoder:
         return self._event(as_object(data, "an event of the stream"))
 
     def read(self, answer: dict[str, JSON]) -> list[Delta]:
-        """A whole response object. Its output is only read if no item came before."""
-        self._begin(answer)
+        """Reads a whole response object; its output only if no item came before."""
+        self._note_head(answer)
         out: list[Delta] = []
         if not self._items:
             for item in as_list(answer.get("output"), "'output'"):
                 out += self._done(as_object(item, "an item of 'output'"), None)
-        self._end(answer)
+        self._note_end(answer)
         return out
 
     def close(self) -> list[Delta]:
@@ -103,25 +103,25 @@ class ResponseDecoder:
                 return self._added(event)
             case "response.output_item.done":
                 item = as_object(event.get("item"), "'item'")
-                return self._done(item, self._known(event, item))
+                return self._done(item, self._item_of(event, item))
             case "response.output_text.delta" | "response.refusal.delta":
-                return self._said(event, refusal=kind == "response.refusal.delta")
+                return self._text_delta(event, refusal=kind == "response.refusal.delta")
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return self._thought(event)
+                return self._reasoning_delta(event)
             case "response.reasoning_summary_part.added":
                 # Parts of a summary are paragraphs with headings of their own.
                 return [ReasoningDelta("\n\n")] if event.get("summary_index") else []
             case "response.function_call_arguments.delta":
                 return self._arguments(event, as_text(event.get("delta"), "'delta'"))
             case "response.custom_tool_call_input.delta":
-                return self._arguments(event, within_json(as_text(event.get("delta"), "'delta'")))
+                return self._arguments(event, escaped(as_text(event.get("delta"), "'delta'")))
             case "response.function_call_arguments.done":
-                item = self._known(event, event)
+                item = self._item_of(event, event)
                 if item is not None and not item.streamed:
                     return self._arguments(event, as_text(event.get("arguments"), "'arguments'"))
                 return []
             case "response.created" | "response.in_progress" | "response.queued":
-                self._begin(as_object(event.get("response"), "'response'"))
+                self._note_head(as_object(event.get("response"), "'response'"))
                 return []
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
                 answer = as_object(event.get("response"), "'response'")
@@ -129,14 +129,14 @@ class ResponseDecoder:
             case _:
                 return []
 
-    def _begin(self, answer: dict[str, JSON]) -> None:
+    def _note_head(self, answer: dict[str, JSON]) -> None:
         model, response_id = answer.get("model"), answer.get("id")
         if isinstance(model, str) and model:
             self._model = model
         if isinstance(response_id, str) and response_id:
             self._id = response_id
 
-    def _end(self, answer: dict[str, JSON]) -> None:
+    def _note_end(self, answer: dict[str, JSON]) -> None:
         self._usage = _usage(answer.get("usage"))
         match answer.get("status"):
             case "completed" | None:
@@ -159,74 +159,74 @@ class ResponseDecoder:
     # --- items ---------------------------------------------------------------------------------------------------
 
     def _added(self, event: dict[str, JSON]) -> list[Delta]:
-        given = as_object(event.get("item"), "'item'")
-        item = self._new(as_text(given.get("type"), "'type' of an item"), given.get("id"), event.get("output_index"))
-        return self._start(item, given) if item.kind in ("function_call", "custom_tool_call") else []
+        fields = as_object(event.get("item"), "'item'")
+        item = self._new(as_text(fields.get("type"), "'type' of an item"), fields.get("id"), event.get("output_index"))
+        return self._start(item, fields) if item.kind in ("function_call", "custom_tool_call") else []
 
-    def _new(self, kind: str, item_id: JSON, index: JSON) -> _Item:
+    def _new(self, kind: str, item_id: JSON, index: JSON) -> _IncomingItem:
         self._items += 1
-        item = self._current = _Item(self._items, kind, index)
+        item = self._current = _IncomingItem(self._items, kind, index)
         if isinstance(item_id, str):
             self._by_id[item_id] = item
         if isinstance(index, int):
             self._by_index[index] = item
         return item
 
-    def _known(self, event: dict[str, JSON], item: dict[str, JSON]) -> _Item | None:
-        """The item that an event is about: `item` holds its id (`id` of an item, `item_id` of an event)."""
-        item_id, index = item.get("item_id") or item.get("id"), event.get("output_index")
-        found = self._by_id.get(item_id) if isinstance(item_id, str) else None
-        return found or (self._by_index.get(index) if isinstance(index, int) else None)
+    def _item_of(self, event: dict[str, JSON], source: dict[str, JSON]) -> _IncomingItem | None:
+        """The item of an event; `source` holds its id (`id` of an item, `item_id` of an event)."""
+        item_id, index = source.get("item_id") or source.get("id"), event.get("output_index")
+        by_id = self._by_id.get(item_id) if isinstance(item_id, str) else None
+        return by_id or (self._by_index.get(index) if isinstance(index, int) else None)
 
-    def _of(self, event: dict[str, JSON], kind: str) -> _Item:
-        """The item that an event is about; a new one if none was announced."""
-        return self._known(event, event) or self._new(kind, event.get("item_id"), event.get("output_index"))
+    def _item_or_new(self, event: dict[str, JSON], kind: str) -> _IncomingItem:
+        """The item of an event; a new one if none was announced."""
+        return self._item_of(event, event) or self._new(kind, event.get("item_id"), event.get("output_index"))
 
-    def _start(self, item: _Item, given: dict[str, JSON]) -> list[Delta]:
-        name = joined_name(given.get("namespace"), as_text(given.get("name"), "'name' of a function call"))
-        out = self._calls.start(item.key, name, as_text(given.get("call_id"), "'call_id'") or None)
-        return out + self._calls.add(item.key, BEFORE_INPUT) if item.kind == "custom_tool_call" else out
+    def _start(self, item: _IncomingItem, fields: dict[str, JSON]) -> list[Delta]:
+        name = qualified_name(fields.get("namespace"), as_text(fields.get("name"), "'name' of a function call"))
+        out = self._calls.start(item.key, name, as_text(fields.get("call_id"), "'call_id'") or None)
+        return out + self._calls.add(item.key, INPUT_START) if item.kind == "custom_tool_call" else out
 
     def _arguments(self, event: dict[str, JSON], text: str) -> list[Delta]:
-        item = self._known(event, event)
+        item = self._item_of(event, event)
         if item is None or not self._calls.knows(item.key):
-            return []  # of a call that has ended, or of a tool that the API runs itself
+            return []  # of a completed call, or of a tool that the API runs itself
         item.streamed = True
         return self._calls.add(item.key, text)
 
-    def _said(self, event: dict[str, JSON], *, refusal: bool) -> list[Delta]:
+    def _text_delta(self, event: dict[str, JSON], *, refusal: bool) -> list[Delta]:
         text = as_text(event.get("delta"), "'delta'")
         if not text:
             return []
-        self._of(event, "message").streamed = True
+        self._item_or_new(event, "message").streamed = True
         self._refused = self._refused or refusal
         return [TextDelta(text)]
 
-    def _thought(self, event: dict[str, JSON]) -> list[Delta]:
+    def _reasoning_delta(self, event: dict[str, JSON]) -> list[Delta]:
         text = as_text(event.get("delta"), "'delta'")
         if not text:
             return []
-        self._of(event, "reasoning").streamed = True
+        self._item_or_new(event, "reasoning").streamed = True
         return [ReasoningDelta(text)]
 
-    def _done(self, given: dict[str, JSON], known: _Item | None) -> list[Delta]:
-        kind = as_text(given.get("type"), "'type' of an item")
-        if known is not None and known.kind != kind:  # a server that gives several items the same index
-            known = None
-        item = known or self._new(kind, given.get("id"), None)
+    def _done(self, data: dict[str, JSON], item_of_event: _IncomingItem | None) -> list[Delta]:
+        kind = as_text(data.get("type"), "'type' of an item")
+        if item_of_event is not None and item_of_event.kind != kind:  # some servers repeat an index
+            item_of_event = None
+        item = item_of_event or self._new(kind, data.get("id"), None)
         match kind:
             case "message":
-                return self._message_done(given, item)
+                return self._message_done(data, item)
             case "reasoning":
-                return self._reasoning_done(given, item)
+                return self._reasoning_done(data, item)
             case "function_call" | "custom_tool_call":
-                return self._call_done(given, item, started=known is not None)
+                return self._call_done(data, item, started=item_of_event is not None)
             case _:
-                return []  # of a tool that the API runs itself, or newer than this
+                return []  # of a tool that the API runs itself, or a new kind
 
-    def _message_done(self, given: dict[str, JSON], item: _Item) -> list[Delta]:
+    def _message_done(self, data: dict[str, JSON], item: _IncomingItem) -> list[Delta]:
         out: list[Delta] = []
-        for each in as_list(given.get("content"), "'content' of a message"):
+        for each in as_list(data.get("content"), "'content' of a message"):
             part = as_object(each, "a part of 'content'")
             refusal = part.get("type") == "refusal"
             text = as_text(part.get("refusal" if refusal else "text"), "the text of a part of 'content'")
@@ -234,38 +234,38 @@ class ResponseDecoder:
             if text and not item.streamed:
                 out.append(TextDelta(text))
         if item.streamed or out:
-            kept = {name: given[name] for name in ("id", "phase") if given.get(name)}
-            worth = self._linked or "phase" in kept
-            out.append(PartEnded("text", self._opaque(kept) if worth else None))
+            fields = {name: data[name] for name in ("id", "phase") if data.get(name)}
+            goes_back = self._has_reasoning or "phase" in fields
+            out.append(PartEnded("text", self._opaque(fields) if goes_back else None))
         return out
 
-    def _reasoning_done(self, given: dict[str, JSON], item: _Item) -> list[Delta]:
-        self._linked = True
-        text = "" if item.streamed else _thoughts(given)
-        return [*([ReasoningDelta(text)] if text else []), PartEnded("reasoning", self._opaque(given))]
+    def _reasoning_done(self, data: dict[str, JSON], item: _IncomingItem) -> list[Delta]:
+        self._has_reasoning = True
+        text = "" if item.streamed else _reasoning_text(data)
+        return [*([ReasoningDelta(text)] if text else []), PartEnded("reasoning", self._opaque(data))]
 
-    def _call_done(self, given: dict[str, JSON], item: _Item, *, started: bool) -> list[Delta]:
-        out: list[Delta] = [] if started else self._start(item, given)
+    def _call_done(self, data: dict[str, JSON], item: _IncomingItem, *, started: bool) -> list[Delta]:
+        out: list[Delta] = [] if started else self._start(item, data)
         if not self._calls.knows(item.key):
-            return out  # told twice
-        freeform, whole = item.kind == "custom_tool_call", given.get("status") != "incomplete"
+            return out  # a repeated event
+        freeform, whole = item.kind == "custom_tool_call", data.get("status") != "incomplete"
         if not item.streamed and freeform:
-            out += self._calls.add(item.key, within_json(as_text(given.get("input"), "'input'")))
+            out += self._calls.add(item.key, escaped(as_text(data.get("input"), "'input'")))
         elif not item.streamed:
-            out += self._calls.add(item.key, as_text(given.get("arguments"), "'arguments'"))
+            out += self._calls.add(item.key, as_text(data.get("arguments"), "'arguments'"))
         if freeform and whole:
-            out += self._calls.add(item.key, BEHIND_INPUT)
-        if given.get("id"):
-            self._calls.sign(item.key, self._opaque({"id": given["id"]}))
-        # A call the token limit cut off is an incomplete item.
+            out += self._calls.add(item.key, INPUT_END)
+        if data.get("id"):
+            self._calls.sign(item.key, self._opaque({"id": data["id"]}))
+        # The item of a call that the token limit cut off is incomplete.
         return out + self._calls.complete(item.key, whole=whole)
 
     def _opaque(self, data: JSON) -> Opaque:
-        return Opaque(NAME, self._asked or self._model or "", data)
+        return Opaque(NAME, self._request_model or self._model or "", data)
 
 
-def _thoughts(item: dict[str, JSON]) -> str:
-    """The text of a reasoning item: its summary and, where a server shows it, what was thought."""
+def _reasoning_text(item: dict[str, JSON]) -> str:
+    """The text of a reasoning item: its summary and, where a server shows it, the reasoning itself."""
     texts: list[str] = []
     for field in ("summary", "content"):
         for each in as_list(item.get(field), f"'{field}' of reasoning"):
@@ -275,7 +275,7 @@ def _thoughts(item: dict[str, JSON]) -> str:
 
 
 def _stream_error(event: dict[str, JSON]) -> ProviderError:
-    """The API's error event is flat; servers send `error` objects too, some with the HTTP status beside them."""
+    """The error of an event: the API's is flat; servers also send `error` objects, some with the HTTP status beside."""
     error = event.get("error")
     if not error:
         return reported_error({name: event.get(name) for name in ("message", "code")})

@@ -25,20 +25,20 @@ from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import Frame
 from toolspeak.wire.call_assembler import read_arguments
-from toolspeak.wire.openai_responses.common import NAME, is_freeform, named, search_query, text_input
+from toolspeak.wire.openai_responses.common import NAME, freeform_text, is_freeform, name_fields, search_query
 
-INCOMPLETE: Mapping[FinishReason, str] = {
+_INCOMPLETE: Mapping[FinishReason, str] = {
     "length": "max_output_tokens",
     "content_filter": "content_filter",
-    # The API says a refusal in the content's type; when it is known here, the text has been sent.
+    # The API has a content type for refusals; when the turn ends with one, the text has been sent.
     "refusal": "content_filter",
 }
-FAILED: Mapping[FinishReason, str] = {
+_FAILED: Mapping[FinishReason, str] = {
     "error": "the model's turn ended in an error; ask again",
     "cancelled": "the model's turn was cancelled; ask again",
 }
 
-_ECHOED = (
+_REPEATED_FIELDS = (
     "instructions",
     "max_output_tokens",
     "max_tool_calls",
@@ -53,7 +53,7 @@ _ECHOED = (
     "truncation",
     "user",
 )
-"""Fields of the request that its response repeats as they are, `null` where they were not set."""
+"""Fields of the request that the response repeats; `null` where they are not set."""
 
 
 def encode_error(message: str, status: int) -> JSON:
@@ -63,13 +63,13 @@ def encode_error(message: str, status: int) -> JSON:
 
 def encode_response(
     deltas: Iterable[Delta],
-    asked: Mapping[str, JSON],
+    request_fields: Mapping[str, JSON],
     tools: Iterable[ToolSpec],
     *,
     response_id: str,
     created: int,
 ) -> JSON:
-    encoder = ResponseEncoder(asked, tools, response_id=response_id, created=created)
+    encoder = ResponseEncoder(request_fields, tools, response_id=response_id, created=created)
     frames: list[Frame] = []
     for delta in deltas:
         frames = encoder.feed(delta)
@@ -77,7 +77,7 @@ def encode_response(
     return last["response"]
 
 
-_SAID: Mapping[str, str] = {"message": "output_text", "reasoning": "reasoning_text"}
+_TEXT_EVENTS: Mapping[str, str] = {"message": "output_text", "reasoning": "reasoning_text"}
 _LOGPROBS: Mapping[str, dict[str, JSON]] = {"message": {"logprobs": []}, "reasoning": {}}
 
 _Kind: TypeAlias = Literal["message", "reasoning", "function_call", "custom_tool_call", "mcp_call", "web_search_call"]
@@ -92,42 +92,44 @@ _ID_PREFIXES: Mapping[_Kind, str] = {
 
 
 @dataclass(slots=True)
-class _Item:
-    """An output item while it is written. `pieces` are its text, or its arguments."""
+class _OutgoingItem:
+    """An output item that is not complete. `pieces`: of its text, or of its arguments."""
 
     kind: _Kind
     index: int
     id: str
-    about: Mapping[str, JSON] = field(default_factory=dict[str, JSON])  # how a call names its tool; all of a hosted one
+    fields: Mapping[str, JSON] = field(default_factory=dict[str, JSON])  # those that name a call; all of a hosted call
     call_id: str = ""
     pieces: list[str] = field(default_factory=list[str])
 
 
 class ResponseEncoder:
-    """Implements `Encoder`: the events of one response, as the API numbers and orders them.
+    """Writes one streamed answer, with the API's numbers and order of events; an `Encoder`.
 
-    The call of a freeform tool leaves when it is whole: a part of its text could run as well as the whole.
+    The call of a freeform tool is sent when it is complete: a client could run a part of its text.
     """
 
-    def __init__(self, asked: Mapping[str, JSON], tools: Iterable[ToolSpec], *, response_id: str, created: int) -> None:
+    def __init__(
+        self, request_fields: Mapping[str, JSON], tools: Iterable[ToolSpec], *, response_id: str, created: int
+    ) -> None:
         self._specs = {spec.name: spec for spec in tools if spec.extra}
-        self._response = _response(asked, response_id, created)
+        self._response = _response(request_fields, response_id, created)
         self._suffix = response_id.removeprefix("resp_")
         self._sequence = 0
-        self._begun = False
-        self._open: _Item | None = None  # text or reasoning
-        self._calls: dict[int, _Item] = {}
-        self._hosted: dict[int, _Item] = {}
+        self._started = False
+        self._open: _OutgoingItem | None = None  # text or reasoning
+        self._calls: dict[int, _OutgoingItem] = {}
+        self._hosted: dict[int, _OutgoingItem] = {}
         self._call_ids: set[str] = set()
         self._output: dict[int, JSON] = {}
-        self._opened = 0
+        self._item_count = 0
 
     def feed(self, delta: Delta) -> list[Frame]:
         match delta:
             case TextDelta(text):
-                return self._say("message", text)
+                return self._text_delta("message", text)
             case ReasoningDelta(text):
-                return self._say("reasoning", text)
+                return self._text_delta("reasoning", text)
             case PartEnded(part, opaque):
                 return self._end_part("message" if part == "text" else "reasoning", opaque)
             case CallStarted(index, name, call_id):
@@ -137,9 +139,9 @@ class ResponseEncoder:
             case CallCompleted():
                 return self._complete_call(delta)
             case CallMalformed(index, raw, _, reason):
-                return self._spoil_call(index, reason) if index in self._calls else self._say("message", raw)
+                return self._fail_call(index, reason) if index in self._calls else self._text_delta("message", raw)
             case CallIgnored(index, reason):
-                return self._spoil_call(index, reason) if index in self._calls else []
+                return self._fail_call(index, reason) if index in self._calls else []
             case HostedCallStarted():
                 return self._start_hosted(delta)
             case HostedCallEnded(index, text, failed):
@@ -150,11 +152,11 @@ class ResponseEncoder:
                 return []
 
     def fail(self, message: str, status: int = 500) -> list[Frame]:
-        return [*self._begin(), *self._close_all("incomplete"), *self._failed(message, status)]
+        return [*self._start_response(), *self._close_all("incomplete"), *self._failed(message, status)]
 
     # --- items ---------------------------------------------------------------------------------------------------
 
-    def _say(self, kind: Literal["message", "reasoning"], text: str) -> list[Frame]:
+    def _text_delta(self, kind: Literal["message", "reasoning"], text: str) -> list[Frame]:
         if not text:
             return []
         frames: list[Frame] = []
@@ -162,56 +164,58 @@ class ResponseEncoder:
         if item is None or item.kind != kind:
             frames = self._close_open("completed")
             frames += self._open_part(kind)
-            item = cast("_Item", self._open)
+            item = cast("_OutgoingItem", self._open)
         item.pieces.append(text)
-        event = f"response.{_SAID[kind]}.delta"
+        event = f"response.{_TEXT_EVENTS[kind]}.delta"
         frames.append(self._event(event, item, content_index=0, delta=text, **_LOGPROBS[kind]))
         return frames
 
     def _open_part(self, kind: Literal["message", "reasoning"]) -> list[Frame]:
         item = self._open = self._new(kind)
-        begun = _message(item, "in_progress", {}) if kind == "message" else _reasoning(item, {})
-        begun["content"] = []
+        item_at_start = _message(item, "in_progress", {}) if kind == "message" else _reasoning(item, {})
+        item_at_start["content"] = []
         part = _text_part("") if kind == "message" else {"type": "reasoning_text", "text": ""}
         return [
-            *self._begin(),
-            self._event("response.output_item.added", item, item=begun),
+            *self._start_response(),
+            self._event("response.output_item.added", item, item=item_at_start),
             self._event("response.content_part.added", item, content_index=0, part=part),
         ]
 
-    def _new(self, kind: _Kind, item_id: str | None = None) -> _Item:
-        index = self._opened
-        self._opened += 1
-        return _Item(kind, index, item_id or f"{_ID_PREFIXES[kind]}_{self._suffix}_{index}")
+    def _new(self, kind: _Kind, item_id: str | None = None) -> _OutgoingItem:
+        index = self._item_count
+        self._item_count += 1
+        return _OutgoingItem(kind, index, item_id or f"{_ID_PREFIXES[kind]}_{self._suffix}_{index}")
 
     def _end_part(self, kind: Literal["message", "reasoning"], opaque: Opaque | None) -> list[Frame]:
-        kept = _own(opaque)
+        data = _own_data(opaque)
         if self._open is not None and self._open.kind == kind:
-            return self._close_open("completed", kept)
-        if kind == "message" or not kept:
+            return self._close_open("completed", data)
+        if kind == "message" or not data:
             return []
-        # Reasoning that its API keeps to itself: an item with nothing to read.
-        item_id = kept.get("id")
-        frames = [*self._begin(), *self._close_open("completed")]
+        # Reasoning that its API hides: an item without text.
+        item_id = data.get("id")
+        frames = [*self._start_response(), *self._close_open("completed")]
         item = self._new("reasoning", item_id if isinstance(item_id, str) else None)
-        done = self._output[item.index] = _reasoning(item, kept)
+        done = self._output[item.index] = _reasoning(item, data)
         names = ("response.output_item.added", "response.output_item.done")
         return [*frames, *(self._event(name, item, item=done) for name in names)]
 
-    def _close_open(self, status: str, kept: Mapping[str, JSON] | None = None) -> list[Frame]:
+    def _close_open(self, status: str, data: Mapping[str, JSON] | None = None) -> list[Frame]:
         item, self._open = self._open, None
         if item is None:
             return []
         text = "".join(item.pieces)
         if item.kind == "message":
-            done = _message(item, status, kept or {})
+            done = _message(item, status, data or {})
             part = _text_part(text)
         else:
-            done = _reasoning(item, kept or {})
+            done = _reasoning(item, data or {})
             part = {"type": "reasoning_text", "text": text}
         self._output[item.index] = done
         return [
-            self._event(f"response.{_SAID[item.kind]}.done", item, content_index=0, text=text, **_LOGPROBS[item.kind]),
+            self._event(
+                f"response.{_TEXT_EVENTS[item.kind]}.done", item, content_index=0, text=text, **_LOGPROBS[item.kind]
+            ),
             self._event("response.content_part.done", item, content_index=0, part=part),
             self._event("response.output_item.done", item, item=done),
         ]
@@ -219,16 +223,16 @@ class ResponseEncoder:
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def _start_call(self, index: int, name: str, call_id: str | None) -> list[Frame]:
-        frames = [*self._begin(), *self._close_open("completed")]
+        frames = [*self._start_response(), *self._close_open("completed")]
         spec = self._specs.get(name)
         item = self._calls[index] = self._new("custom_tool_call" if is_freeform(spec) else "function_call")
-        item.about = named(name, spec)
+        item.fields = name_fields(name, spec)
         unique = call_id if call_id and call_id not in self._call_ids else f"call_{self._suffix}_{index}"
         item.call_id = unique
         self._call_ids.add(unique)
         return [*frames, self._event("response.output_item.added", item, item=_call(item, "in_progress"))]
 
-    def _arguments(self, item: _Item, text: str) -> list[Frame]:
+    def _arguments(self, item: _OutgoingItem, text: str) -> list[Frame]:
         item.pieces.append(text)
         kind = "custom_tool_call_input" if item.kind == "custom_tool_call" else "function_call_arguments"
         return [self._event(f"response.{kind}.delta", item, delta=text)]
@@ -237,45 +241,45 @@ class ResponseEncoder:
         frames = [] if call.index in self._calls else self._start_call(call.index, call.name, call.id)
         item = self._calls.pop(call.index)
         if item.kind == "custom_tool_call":
-            frames += self._arguments(item, text_input(call.arguments))
+            frames += self._arguments(item, freeform_text(call.arguments))
         elif not item.pieces:
             frames += self._arguments(item, json.dumps(dict(call.arguments), ensure_ascii=False))
         return frames + self._close_call(item, "completed")
 
-    def _spoil_call(self, index: int, reason: str) -> list[Frame]:
-        """A call that was sent in part must not run: its arguments end as no JSON, and its item as incomplete."""
+    def _fail_call(self, index: int, reason: str) -> list[Frame]:
+        """Ends a call that was sent in part and must not run: no JSON as arguments, and an incomplete item."""
         item = self._calls.pop(index)
         readable = read_arguments("".join(item.pieces))[0] is not None
         return [*(self._arguments(item, f" ({reason})") if readable else []), *self._close_call(item, "incomplete")]
 
-    def _close_call(self, item: _Item, status: str) -> list[Frame]:
+    def _close_call(self, item: _OutgoingItem, status: str) -> list[Frame]:
         done = self._output[item.index] = _call(item, status)
         if item.kind == "custom_tool_call":
-            ended = self._event("response.custom_tool_call_input.done", item, input=done["input"])
+            arguments_done = self._event("response.custom_tool_call_input.done", item, input=done["input"])
         else:
-            about: dict[str, JSON] = {"arguments": done["arguments"], "name": item.about["name"]}
-            ended = self._event("response.function_call_arguments.done", item, **about)
+            item_fields: dict[str, JSON] = {"arguments": done["arguments"], "name": item.fields["name"]}
+            arguments_done = self._event("response.function_call_arguments.done", item, **item_fields)
         return [
-            ended,
+            arguments_done,
             self._event("response.output_item.done", item, item=done),
         ]
 
-    # --- calls that run here -------------------------------------------------------------------------------------
+    # --- hosted calls --------------------------------------------------------------------------------------------
 
     def _start_hosted(self, call: HostedCallStarted) -> list[Frame]:
-        frames = [*self._begin(), *self._close_open("completed")]
+        frames = [*self._start_response(), *self._close_open("completed")]
         kind: _Kind = "mcp_call" if call.kind == "mcp" else "web_search_call"
         item = self._hosted[call.index] = self._new(kind)
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
         if kind == "mcp_call":
-            item.about = {"server_label": call.server, "name": call.name, "arguments": arguments}
+            item.fields = {"server_label": call.server, "name": call.name, "arguments": arguments}
         else:
-            item.about = {"action": {"type": "search", "query": search_query(call.arguments)}}
-        begun = _hosted_call(item, "in_progress", None, None)
+            item.fields = {"action": {"type": "search", "query": search_query(call.arguments)}}
+        item_at_start = _hosted_call(item, "in_progress", None, None)
         if kind == "mcp_call":
-            begun["arguments"] = ""
+            item_at_start["arguments"] = ""
         frames += [
-            self._event("response.output_item.added", item, item=begun),
+            self._event("response.output_item.added", item, item=item_at_start),
             self._event(f"response.{kind}.in_progress", item),
         ]
         if kind == "web_search_call":
@@ -286,11 +290,11 @@ class ResponseEncoder:
             self._event("response.mcp_call_arguments.done", item, arguments=arguments),
         ]
 
-    def _end_hosted(self, item: _Item, text: str, *, failed: bool) -> list[Frame]:
+    def _end_hosted(self, item: _OutgoingItem, text: str, *, failed: bool) -> list[Frame]:
         error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]} if failed else None
         done = _hosted_call(item, "failed" if failed else "completed", None if failed else text, error)
         self._output[item.index] = done
-        outcome = "failed" if failed and item.kind == "mcp_call" else "completed"  # a search has no event for the other
+        outcome = "failed" if failed and item.kind == "mcp_call" else "completed"  # a search has no event for a failure
         return [
             self._event(f"response.{item.kind}.{outcome}", item),
             self._event("response.output_item.done", item, item=done),
@@ -298,16 +302,16 @@ class ResponseEncoder:
 
     # --- the response --------------------------------------------------------------------------------------------
 
-    def _begin(self) -> list[Frame]:
-        if self._begun:
+    def _start_response(self) -> list[Frame]:
+        if self._started:
             return []
-        self._begun = True
-        return [self._about("response.created", "in_progress"), self._about("response.in_progress", "in_progress")]
+        self._started = True
+        return [self._response_event(f"response.{event}", "in_progress") for event in ("created", "in_progress")]
 
     def _close_all(self, status: str) -> list[Frame]:
         frames = self._close_open(status)
         for index in [*self._calls]:
-            frames += self._spoil_call(index, "the turn ended in the middle of the call")
+            frames += self._fail_call(index, "the turn ended in the middle of the call")
         for item in self._hosted.values():
             done = self._output[item.index] = _hosted_call(item, "incomplete", None, None)
             frames.append(self._event("response.output_item.done", item, item=done))
@@ -315,28 +319,28 @@ class ResponseEncoder:
         return frames
 
     def _end(self, finish: FinishReason, usage: Usage) -> list[Frame]:
-        why = INCOMPLETE.get(finish)
-        frames = [*self._begin(), *self._close_all("completed" if why is None else "incomplete")]
+        why = _INCOMPLETE.get(finish)
+        frames = [*self._start_response(), *self._close_all("completed" if why is None else "incomplete")]
         self._response["usage"] = _usage(usage)
-        if finish in FAILED:
-            return frames + self._failed(FAILED[finish], 500)
+        if finish in _FAILED:
+            return frames + self._failed(_FAILED[finish], 500)
         if why is not None:
             self._response["incomplete_details"] = {"reason": why}
-            return [*frames, self._about("response.incomplete", "incomplete")]
-        return [*frames, self._about("response.completed", "completed")]
+            return [*frames, self._response_event("response.incomplete", "incomplete")]
+        return [*frames, self._response_event("response.completed", "completed")]
 
     def _failed(self, message: str, status: int) -> list[Frame]:
         code = "rate_limit_exceeded" if status == 429 else "invalid_prompt" if status < 500 else "server_error"
         self._response["error"] = {"code": code, "message": message}
-        return [self._about("response.failed", "failed")]
+        return [self._response_event("response.failed", "failed")]
 
-    def _about(self, event: str, status: str) -> Frame:
+    def _response_event(self, event: str, status: str) -> Frame:
         output = [self._output[index] for index in sorted(self._output)]
         return self._numbered(event, {"response": {**self._response, "status": status, "output": output}})
 
-    def _event(self, event: str, about: _Item, **fields: JSON) -> Frame:
-        place = {} if "item" in fields else {"item_id": about.id}
-        return self._numbered(event, {**place, "output_index": about.index, **fields})
+    def _event(self, event: str, output_item: _OutgoingItem, **fields: JSON) -> Frame:
+        place = {} if "item" in fields else {"item_id": output_item.id}
+        return self._numbered(event, {**place, "output_index": output_item.index, **fields})
 
     def _numbered(self, event: str, fields: dict[str, JSON]) -> Frame:
         number = self._sequence
@@ -344,8 +348,8 @@ class ResponseEncoder:
         return event, {"type": event, "sequence_number": number, **fields}
 
 
-def _response(asked: Mapping[str, JSON], response_id: str, created: int) -> dict[str, JSON]:
-    text: Any = asked.get("text")
+def _response(request_fields: Mapping[str, JSON], response_id: str, created: int) -> dict[str, JSON]:
+    text: Any = request_fields.get("text")
     return {
         "id": response_id,
         "object": "response",
@@ -354,22 +358,22 @@ def _response(asked: Mapping[str, JSON], response_id: str, created: int) -> dict
         "background": False,
         "error": None,
         "incomplete_details": None,
-        "model": asked["model"],
+        "model": request_fields["model"],
         "output": [],
-        "parallel_tool_calls": asked.get("parallel_tool_calls") is not False,
+        "parallel_tool_calls": request_fields.get("parallel_tool_calls") is not False,
         "previous_response_id": None,
         "store": False,
         "text": {"format": {"type": "text"}, **(cast("Mapping[str, JSON]", text) if isinstance(text, Mapping) else {})},
-        "tool_choice": asked.get("tool_choice", "auto"),
-        "tools": asked.get("tools", []),
+        "tool_choice": request_fields.get("tool_choice", "auto"),
+        "tools": request_fields.get("tools", []),
         "usage": None,
-        **{name: asked.get(name) for name in _ECHOED},
-        **cast("Mapping[str, JSON]", asked.get("echoed", {})),
+        **{name: request_fields.get(name) for name in _REPEATED_FIELDS},
+        **cast("Mapping[str, JSON]", request_fields.get("echoed", {})),
     }
 
 
-def _message(item: _Item, status: str, kept: Mapping[str, JSON]) -> dict[str, JSON]:
-    phase = {"phase": kept["phase"]} if kept.get("phase") else {}
+def _message(item: _OutgoingItem, status: str, data: Mapping[str, JSON]) -> dict[str, JSON]:
+    phase = {"phase": data["phase"]} if data.get("phase") else {}
     content = [_text_part("".join(item.pieces))]
     return {"type": "message", "id": item.id, "status": status, "role": "assistant", "content": content, **phase}
 
@@ -378,24 +382,24 @@ def _text_part(text: str) -> dict[str, JSON]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _reasoning(item: _Item, kept: Mapping[str, JSON]) -> dict[str, JSON]:
-    secret = {"encrypted_content": kept["encrypted_content"]} if kept.get("encrypted_content") else {}
+def _reasoning(item: _OutgoingItem, data: Mapping[str, JSON]) -> dict[str, JSON]:
+    secret = {"encrypted_content": data["encrypted_content"]} if data.get("encrypted_content") else {}
     content = [{"type": "reasoning_text", "text": "".join(item.pieces)}] if item.pieces else []
     return {"type": "reasoning", "id": item.id, "summary": [], "content": content, **secret}
 
 
-def _hosted_call(item: _Item, status: str, output: str | None, error: JSON) -> dict[str, JSON]:
+def _hosted_call(item: _OutgoingItem, status: str, output: str | None, error: JSON) -> dict[str, JSON]:
     result = {"output": output, "error": error, "approval_request_id": None} if item.kind == "mcp_call" else {}
-    return {"type": item.kind, "id": item.id, "status": status, **item.about, **result}
+    return {"type": item.kind, "id": item.id, "status": status, **item.fields, **result}
 
 
-def _call(item: _Item, status: str) -> dict[str, JSON]:
-    field = "input" if item.kind == "custom_tool_call" else "arguments"
-    about = {"call_id": item.call_id, **item.about, field: "".join(item.pieces)}
-    return {"type": item.kind, "id": item.id, "status": status, **about}
+def _call(item: _OutgoingItem, status: str) -> dict[str, JSON]:
+    content_field = "input" if item.kind == "custom_tool_call" else "arguments"
+    fields = {"call_id": item.call_id, **item.fields, content_field: "".join(item.pieces)}
+    return {"type": item.kind, "id": item.id, "status": status, **fields}
 
 
-def _own(opaque: Opaque | None) -> Mapping[str, JSON]:
+def _own_data(opaque: Opaque | None) -> Mapping[str, JSON]:
     data: JSON = opaque.data if opaque is not None and opaque.provider == NAME else None
     return cast("Mapping[str, JSON]", data) if isinstance(data, Mapping) else {}
 
