@@ -50,7 +50,7 @@ def test_a_trial_that_fails_puts_it_aside_for_longer_each_time_up_to_a_bound(cha
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["failed", "decided", "answered", "asked", "probing", "probed", "left"]),
+            st.sampled_from(["failed", "decided", "answered", "asked", "begun", "probing", "probed", "left"]),
             SECONDS,
             CHANCE,
             st.none() | SECONDS,
@@ -67,6 +67,8 @@ def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, fl
                 health = health.failed(latest, 5, chance, wait, decides=what == "decided")
             case "asked" if health.is_asked:
                 health = health.asked()
+            case "begun":
+                health = health.begun()
             case "probing" if health.is_due(latest):
                 health = health.probing()
             case "probed":

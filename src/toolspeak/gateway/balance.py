@@ -218,19 +218,18 @@ class Pool:
             nonlocal has_begun
             if not has_begun:
                 has_begun = True
-                self._becomes(member, HEALTHY)
+                self._becomes(member, self._health[member].begun())
 
         try:
             await asking.ask(member, begun)
-            begun()
+            self._becomes(member, HEALTHY)
         except ToolspeakError as error:
             asking.failed.append((self.labels[member], _code(error)))
             if is_fault(error):
                 self._count(member, error)
-            if answered_by(error):
-                begun()
-            elif not has_begun and is_fault(error):
-                self._failed(member, error, decides=is_trial)
+                self._failed(member, error, decides=is_trial and not has_begun)
+            elif answered_by(error):
+                self._becomes(member, HEALTHY)
             raise
         finally:
             if is_trial and not has_begun:

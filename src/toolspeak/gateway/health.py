@@ -73,14 +73,19 @@ class Health:
         """As those know it that take over from whoever asks it now: what is under way they will not hear of."""
         return replace(self, state="answers") if self.state in ("probing", "trial") else self
 
+    def begun(self) -> Health:
+        """An answer begins to come, which may still break. After a trial other requests go there again; the first
+        failure among them puts it aside for longer."""
+        return Health("up", FAILURES - 1, self.times) if self.state == "trial" else self
+
     def answered(self) -> Health:
-        """A request was answered."""
+        """A request was answered to the end."""
         return HEALTHY
 
     def failed(
         self, now: float, aside: float, chance: float, wait: float | None = None, *, decides: bool = False
     ) -> Health:
-        """A request failed before its first byte.
+        """A request failed, before its first byte or in the middle of its answer.
 
         `aside`: the seconds that it stays aside the first time. `chance` is from 0 up to 1. `wait`: the seconds that
         the upstream asks to wait, which puts it aside at once. `decides`: it was the trial or the probe. Other failures
