@@ -107,21 +107,21 @@ def digests(tools=(write, read), calls=WRITES):
 
 def test_decisions_are_used_without_asking():
     decided = {"w1": Decision(True, digest=digests()["w1"]), "w2": Decision(False, "no")}
-    results = results_of([write, read], WRITES, approver=None, decided=decided)
+    results = results_of([write, read], WRITES, approver=None, decisions=decided)
     assert [result.code for result in results] == [None, None, "rejected"]
     assert sorted(ran) == ["a", "b"]
 
 
 def test_one_decision_missing_keeps_the_batch_waiting():
     batch = asyncio.run(
-        run_batch([write, read], WRITES, approver=None, decided={"w1": Decision(True, digest=digests()["w1"])})
+        run_batch([write, read], WRITES, approver=None, decisions={"w1": Decision(True, digest=digests()["w1"])})
     )
     assert [request.call.id for request in batch.pending] == ["w2"]
     assert ran == []
 
 
 def test_a_no_holds_for_a_call_that_would_not_have_needed_a_yes():
-    assert result_of([read], WRITES[1], decided={"r1": Decision(False)}).code == "rejected"
+    assert result_of([read], WRITES[1], decisions={"r1": Decision(False)}).code == "rejected"
     assert ran == []
 
 

@@ -77,10 +77,10 @@ def test_a_recorded_yes_holds_while_tool_arguments_and_effects_are_what_was_show
     run(approver=Editor(path="b"), recorder=recorder)
     decided = recorder.events[2]
     yes = Decision(True, arguments=decided.arguments, digest=decided.digest)
-    batch = run(tools=[writer(**again)], decided={"w": yes})
+    batch = run(tools=[writer(**again)], decisions={"w": yes})
     assert (not batch.pending, [result.status for result in batch.results]) == (holds, ["success"] * holds)
     other = Decision(True, arguments={"path": "c", "text": "1"}, digest=decided.digest)
-    assert run(decided={"w": other}).pending
+    assert run(decisions={"w": other}).pending
 
 
 def test_what_has_other_effects_by_the_time_of_the_yes_is_not_let_run():

@@ -32,7 +32,6 @@ from toolspeak.agent.resume import Resumption, SubRunStart, opening_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.compaction import Window
-from toolspeak.agent.state.decisions import decisions_of
 from toolspeak.agent.state.history import paired, without_secrets
 from toolspeak.agent.state.output import OutputMode, choose_output, with_output
 from toolspeak.agent.state.state import RunState
@@ -63,6 +62,7 @@ from toolspeak.execute import (
     StandingRules,
     resolve_approver,
 )
+from toolspeak.execute.approval.decisions import read_decisions
 from toolspeak.execute.approval.policy_rules import may_be_asked
 from toolspeak.execute.calls.ids import new_id
 from toolspeak.journal.base import Journal
@@ -326,7 +326,7 @@ class Agent:
         last record. Raises RunError for a run that has ended, or an unknown call id; RunBusy while another process
         is at work on it.
         """
-        decided = decisions_of(decisions)
+        decided = read_decisions(decisions)
         check_deps(self.toolset, deps)
         if isinstance(run, str):
             if self._journal is None:

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.decisions import decision_of
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import SubRunUsed
 from toolspeak.data.messages import Message, Usage
 from toolspeak.errors import ToolspeakError
 from toolspeak.execute import ApprovalRequest, Decision
+from toolspeak.execute.approval.decisions import decision_of
 from toolspeak.execute.sub_runs import ENTERED, SubRun, SubRuns
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory import MemoryJournal

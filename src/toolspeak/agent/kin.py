@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from toolspeak.agent.family import asked_of_parent
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.decisions import fact_of
-from toolspeak.data.events import ApprovalRequested, CallSuspended, RunPaused
+from toolspeak.data.events import CallSuspended, RunPaused
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
 from toolspeak.execute.approval.approvers import StandingApprover, ask, ask_together
+from toolspeak.execute.approval.decisions import decision_fact, question_fact
 from toolspeak.execute.approval.evaluator import PolicyEvaluator, no_unasked_repair, only_a_person
 from toolspeak.execute.approval.policy_rules import resolve_policy
 from toolspeak.execute.sub_runs import SubRuns
@@ -33,9 +32,8 @@ async def ask_for_sub_runs(
         async with pause.ends():
             for question, answer in await _answers(recorder, settings, questions):
                 if isinstance(answer, Decision):
-                    reason = settings.secrets.hide_text(answer.reason)
-                    decision = replace(answer, reason=reason, digest=question.digest)
-                    await recorder.record(fact_of(question.call.id, decision))
+                    call_id, digest = question.call.id, question.digest
+                    await recorder.record(decision_fact(call_id, answer, digest, settings.secrets))
                 else:
                     left.append(question)
     except BatchPaused:
@@ -58,15 +56,15 @@ async def _answers(
         if isinstance(said, Escalate) and said.person and standing:
             said = Decision(False, only_a_person(said))
         if isinstance(said, Decision) and not said.approved:  # its yes is for this run's own calls
-            await recorder.record(_requested(question))
+            await recorder.record(question_fact(question))
             answers.append((question, said))
         else:
             left.append(question)
     if isinstance(approver, BatchApprover) and left:
-        await recorder.record_all(map(_requested, left))
+        await recorder.record_all(map(question_fact, left))
         return [*answers, *zip(left, await ask_together(approver, left), strict=True)]
     for question in left:
-        await recorder.record(_requested(question))
+        await recorder.record(question_fact(question))
         if approver is None or isinstance(approver, BatchApprover):
             answers.append((question, Escalate()))
             continue
@@ -75,8 +73,3 @@ async def _answers(
             answer = Decision(False, refused, approver.decision.by)
         answers.append((question, answer))
     return answers
-
-
-def _requested(request: ApprovalRequest) -> ApprovalRequested:
-    call = request.call
-    return ApprovalRequested(call.id, request.reason, request.preview, call, request.effects, request.digest)

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.family import decided_by_parent
-from toolspeak.agent.state.decisions import decided
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.load import Loaded, load_whole
 from toolspeak.data.events import PAUSED, UNFINISHED, Event, RunResumed, RunStarted
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import RunError
 from toolspeak.execute import Decision, Secrets, StandingRules
+from toolspeak.execute.approval.decisions import decision_facts, keep_rule
 from toolspeak.journal.base import Journal
 
 
@@ -77,11 +77,11 @@ def opening_of(
     """What is recorded first when a run goes on; rules that come with decisions are kept, and a cassette is told.
     Raises RunError for a decision about a call that does not wait, or waits as another."""
     waiting = state.undecided if state.status in PAUSED else {}
-    facts = decided(decisions, waiting, secrets)
+    facts = decision_facts(decisions, waiting, secrets)
     own = {call.id for call in state.batch}  # questions of runs that tools started are those runs' matter
     for fact in facts:
-        if fact.always is not None and fact.call_id in own:
-            rules.add(fact.always, fact.by)
+        if fact.call_id in own:
+            keep_rule(fact, rules)
     if recording is not None:
         recording.resumed(state, [fact for fact in facts if fact.call_id in own])
     return [*facts, RunResumed()]

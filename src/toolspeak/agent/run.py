@@ -18,7 +18,6 @@ from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.recorder import Recorder, RunEvent, Watched
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
-from toolspeak.agent.state.decisions import decision_of, doubts_of
 from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.record import seconds_left, time_is_over
 from toolspeak.agent.state.state import RunState
@@ -37,7 +36,9 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
-from toolspeak.execute import NONE_IN_DOUBT, Answer, ApprovalRequest, BatchPaused, CallsInDoubt, ToolExecution
+from toolspeak.execute import NONE_IN_DOUBT, Answer, ApprovalRequest, BatchPaused, ToolExecution
+from toolspeak.execute.approval.decisions import decision_of
+from toolspeak.execute.recovery import calls_in_doubt
 from toolspeak.execute.sub_runs import ENTERED, BatchHeld
 from toolspeak.journal.base import Journal
 
@@ -387,9 +388,9 @@ class Run:
                     emit=self._facts.emit,
                     context=self._contexts.batch(state),
                     approver=settings.approver,
-                    decided={one.call_id: decision_of(one) for one in state.decisions} if state.decisions else {},
+                    decisions={one.call_id: decision_of(one) for one in state.decisions} if state.decisions else {},
                     finished={one.call_id: one for one in state.results} if state.results else {},
-                    doubts=CallsInDoubt(doubts_of(state.in_doubt), settings.in_doubt) if state.begun else NONE_IN_DOUBT,
+                    in_doubt=calls_in_doubt(state.in_doubt, settings.in_doubt) if state.begun else NONE_IN_DOUBT,
                     deadline=seconds,
                     max_calls=action.max_calls,
                     early=early,

@@ -1,16 +1,16 @@
-"""The first phase of a batch: in call order, each call is admitted, refused, or found to wait for a yes."""
+"""The first phase of a batch: in call order, each call is admitted, refused, or found to wait for an answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from toolspeak.data.approvals import Decision, Escalate
-from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested, UserMessageQueued
+from toolspeak.data.events import Event, StopRequested, UserMessageQueued
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolResult, failure
-from toolspeak.data.values import quick, same_json
+from toolspeak.data.values import same_json
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval.approvers import (
     ApprovalRequest,
@@ -21,16 +21,17 @@ from toolspeak.execute.approval.approvers import (
     ask_together,
     request_digest,
 )
+from toolspeak.execute.approval.decisions import decision_fact, keep_rule, question_fact
 from toolspeak.execute.approval.evaluator import PolicyEvaluator, changed_note, no_unasked_repair, only_a_person
-from toolspeak.execute.batch import BatchContext, Deadline, Emit
-from toolspeak.execute.call_interceptors import Interceptor, chain_of, hook_failure
-from toolspeak.execute.calls.results import result_of
-from toolspeak.execute.calls.secrets import Secrets, hide_effects
-from toolspeak.execute.early import EarlyStart
-from toolspeak.execute.entries import REFUSED, Entry, Held, Ready, Settled, Stopping, call_of, stopped_result
-from toolspeak.execute.hooks import Answer, Block, HookError, HookNotes
-from toolspeak.execute.recovery import ASKED, CallsInDoubt, has_person, unknown_outcome
-from toolspeak.execute.request_builder import RequestBuilder, is_of_a_revision
+from toolspeak.execute.approval.request_builder import RequestBuilder, is_of_a_revision
+from toolspeak.execute.batch_state import BatchState
+from toolspeak.execute.call import Call
+from toolspeak.execute.call_interceptors import chain_of, hook_failure
+from toolspeak.execute.calls.prepare import PreparedCall
+from toolspeak.execute.calls.results import result_of, stopped_result
+from toolspeak.execute.calls.secrets import hide_effects
+from toolspeak.execute.hooks import Answer, Block, HookError
+from toolspeak.execute.recovery import ASKED, has_person, unknown_outcome
 from toolspeak.tools.verify import Happened
 
 ResultT = TypeVar("ResultT")
@@ -42,211 +43,328 @@ class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
 
 
-@quick(frozen=False)
 class Admission:
-    """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far.
+    """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far; `stop`
+    is set once the run is to end. `has_pending`: a call waits for an answer."""
 
-    `stop` is set once the run is to end; `notes` hold what the interceptors leave behind. `holds`: a call waits for an
-    answer.
-    """
+    def __init__(
+        self, batch: BatchState, evaluator: PolicyEvaluator, approver: Approver | BatchApprover | None
+    ) -> None:
+        settings, context = batch.settings, batch.context
+        self._batch = batch
+        self._evaluator = evaluator
+        self._approver = approver
+        self._builder = RequestBuilder(
+            batch.prepare,
+            context.run_context,
+            context.state,
+            settings.secrets,
+            evaluator,
+            settings.recorder,
+            settings.replayer,
+        )
+        self._skip_reason = ""
+        self._earlier: list[ToolCall] = []
+        self.waited = 0.0
+        self.stop: StopRequested | None = None
+        self.has_pending = False
 
-    builder: RequestBuilder
-    pipeline: Sequence[Interceptor]
-    secrets: Secrets
-    context: BatchContext
-    emit: Emit
-    evaluator: PolicyEvaluator
-    approver: Approver | BatchApprover | None
-    deadline: Deadline
-    doubts: CallsInDoubt = CallsInDoubt()
-    stopping: Stopping = Stopping()
-    early: EarlyStart | None = None
-    waited: float = 0.0
-    stop: StopRequested | None = None
-    notes: HookNotes = field(default_factory=HookNotes)
-    holds: bool = False
-    _rest: str = ""
-    _earlier: list[ToolCall] = field(default_factory=list[ToolCall])
-
-    async def admit_all(
-        self, calls: Sequence[ToolCall | MalformedCall], finished: Mapping[str, ToolResult], max_calls: int | None
-    ) -> list[Entry]:
-        """One entry per call; those that are held wait for `ask_all`. Calls that are finished already or malformed do
-        not count towards `max_calls`."""
-        entries: list[Entry] = []
-        counted, looks_back = 0, len(calls) > 1 and self.evaluator.looks_back
-        for call in calls:
-            if call.id in finished:
-                entries.append(Settled(finished[call.id], recorded=True))
+    async def admit_all(self, finished: Mapping[str, ToolResult], max_calls: int | None) -> None:
+        """Admits, resolves or holds every call. Those that are `finished` already (by call id) or malformed do not
+        count towards `max_calls`."""
+        batch, pipeline, deadline = self._batch, self._batch.settings.pipeline, self._batch.deadline
+        counted, looks_back = 0, len(batch.calls) > 1 and self._evaluator.looks_back
+        for call in batch.calls:
+            written = call.written
+            if written.id in finished:
+                call.resolve(finished[written.id], recorded=True)
                 continue
-            counted += type(call) is ToolCall
-            over = max_calls is not None and counted > max_calls
-            entry = self._refused(call, over=over)
-            if entry is None and type(call) is MalformedCall:
-                entry = await self._malformed(call)
-            elif entry is None:
-                assert type(call) is ToolCall
-                ready = None if self.pipeline else self._ready(call)
-                entry = self._at_once(ready) or await self._entry(call, ready)
-            if type(entry) is Settled:
-                if isinstance(call, ToolCall):
-                    entry = replace(entry, result=self.doubts.told(call, entry.result))
-                self._consider(entry)
+            counted += type(written) is ToolCall
+            if self._skip_reason:
+                self._resolve(call, failure(written, "skipped", self._skip_reason))
+            elif type(written) is not ToolCall:
+                assert isinstance(written, MalformedCall), "a call is either"
+                await self._refuse_malformed(call, written)
+            elif max_calls is not None and counted > max_calls:
+                self._resolve(call, failure(written, "skipped", "the run's limit on calls is reached"))
+            elif deadline.passed():
+                self._resolve(call, failure(written, "skipped", deadline.before_start()))
             else:
-                self.holds = self.holds or type(entry) is Held
-                if looks_back:
-                    self._earlier.append(entry.call if isinstance(entry, Ready) else entry.ready.call)
-            entries.append(entry)
-        return entries
+                try:
+                    prepared = await self._intercepted(call, written) if pipeline else self._prepared(written)
+                    if type(prepared) is ToolResult:
+                        self._resolve(call, prepared)
+                    elif prepared is not None and written.id in batch.in_doubt.calls:
+                        await self._recover(call, prepared)
+                    elif prepared is not None:
+                        question = self._judge(call, prepared)
+                        if question is not None:
+                            call.ask(prepared, await self._in_time(self._builder.with_preview(question, prepared)))
+                except _TooLateError:
+                    self._resolve(call, failure(written, "skipped", deadline.before_start()))
+                except AgentStop as stop:
+                    self._stop_run(stop, written)
+                    self._resolve(call, stopped_result(written, stop))
+            if call.prepared is None:
+                self._consider(call)
+                continue
+            if looks_back:
+                self._earlier.append(call.prepared.call)
+            if call.request is not None:
+                self.has_pending = True
 
-    def _ready(self, call: ToolCall) -> Ready | Settled:
+    def _prepared(self, call: ToolCall) -> PreparedCall | ToolResult:
         """The call made ready; what was made ready while the model wrote is so still, if its effects are the same."""
-        begun = None if self.early is None else self.early.find(call)
-        if begun is None:
-            return self.builder.ready(call)
-        invocation = begun.invocation
-        effects = invocation.tool.effects_of(invocation.arguments)
-        if effects is not begun.effects and effects != begun.effects:
-            return self.builder.ready(call)
-        return Ready(call, invocation.tool, invocation.arguments, effects, invocation.key)
+        early = self._batch.early
+        return (None if early is None else early.prepared(call)) or self._batch.prepare(call)
 
-    def anew(self, entry: Ready | Settled) -> Ready | Settled:
-        """The entry of a call that nothing has begun of: what was made ready for the function may have been changed by
-        it."""
-        if not isinstance(entry, Ready):
-            return entry
-        ready = self.builder.ready(entry.call)
-        return replace(entry, begun=None, arguments=ready.arguments) if isinstance(ready, Ready) else ready
-
-    def _refused(self, call: ToolCall | MalformedCall, *, over: bool) -> Settled | None:
-        """What becomes of a call that is not looked at."""
-        if self._rest:
-            return self._skipped(call)
-        if type(call) is not ToolCall:
-            return None
-        if over:
-            return Settled(failure(call, "skipped", "the run's limit on calls is reached"))
-        return self._late(call) if self.deadline.passed() else None
-
-    async def _malformed(self, call: MalformedCall) -> Settled:
-        """The result of what is no call: interceptors see it as one without arguments."""
-        result = failure(call, "malformed", call.reason)
-        if not self.pipeline:
-            return Settled(result)
-        shown = ToolCall(call.id, call.name or "", {}, extra={**call.extra, "malformed": call.raw})
+    async def _intercepted(self, call: Call, written: ToolCall) -> PreparedCall | ToolResult | None:
+        """The call as `before` lets it pass, or its result; None where it is resolved by what refused it."""
+        batch, notes = self._batch, self._batch.notes
+        chain = chain_of(written, batch.settings.pipeline, batch.context, notes)
         try:
-            return await self._told_of(shown, result)
+            verdict = await self._in_time(chain.before(written))
+        except HookError as error:
+            return self._resolve(call, hook_failure(written, error, notes), error.name)
+        if isinstance(verdict, Block):
+            return self._resolve(call, failure(written, "blocked", verdict.reason), notes.last)
+        if isinstance(verdict, Answer):
+            return result_of(written, verdict.value, batch.settings.secrets)
+        prepared = batch.prepare(verdict)
+        if isinstance(prepared, ToolResult):
+            chain = chain_of(verdict, batch.settings.pipeline, batch.context, notes)
+            return await self._in_time(chain.after(verdict, prepared))
+        return replace(prepared, changed=True) if verdict is not written and verdict != written else prepared
+
+    async def _refuse_malformed(self, call: Call, written: MalformedCall) -> None:
+        """The result of what is no call: interceptors see it as one without arguments."""
+        batch, result = self._batch, failure(written, "malformed", written.reason)
+        shown = ToolCall(written.id, written.name or "", {}, extra={**written.extra, "malformed": written.raw})
+        try:
+            if batch.settings.pipeline:
+                chain = chain_of(shown, batch.settings.pipeline, batch.context, batch.notes)
+                result = await self._in_time(chain.after(shown, result))
         except _TooLateError:
-            return Settled(result)
+            pass
         except AgentStop as stop:
             self._stop_run(stop, shown)
-            return Settled(stopped_result(shown, stop))
+            result = stopped_result(shown, stop)
+        self._resolve(call, result)
 
-    async def _told_of(self, call: ToolCall, result: ToolResult) -> Settled:
-        """The result of a call that cannot run, once every `after` has seen it."""
-        passage = chain_of(call, self.pipeline, self.context, self.notes)
-        return Settled(await self._in_time(passage.after(call, result)))
+    async def _recover(self, call: Call, prepared: PreparedCall) -> None:
+        """What becomes of a call that was started before. Its approval stands: it is not asked for again."""
+        batch, written, tool = self._batch, prepared.call, prepared.tool
+        effects = hide_effects(prepared.effects, batch.settings.secrets)
+        digest = request_digest(written, tool.now, effects, again=True)
+        context = batch.context.run_context(written, prepared.idempotency_key)
+        outcome = await batch.in_doubt.settle(prepared, digest, context)
+        if isinstance(outcome, Happened):
+            self._resolve(call, result_of(written, outcome.value, batch.settings.secrets))
+        elif outcome is None and (self._approver is None or has_person(self._approver)):
+            request = ApprovalRequest(written, tool.now, effects, "", ASKED, digest, state=batch.context.state)
+            request = await self._in_time(self._builder.with_preview(request, prepared))
+            call.ask(prepared, request, in_doubt=True)
+        elif outcome:
+            call.admit(prepared)
+        else:
+            self._resolve(call, unknown_outcome(written))
 
-    def _at_once(self, ready: Ready | Settled | None) -> Ready | Settled | None:
-        """The entry of a call for which nothing has to be waited, as for most."""
-        if not isinstance(ready, Ready):
-            return ready
-        if ready.call in self.doubts:
-            return None
-        if not self.evaluator.is_needed(ready.call, ready.effects):
-            return self._taken(ready)
-        standing = self.approver if isinstance(self.approver, StandingApprover) else None
-        if standing is None or ready.call.repaired_from is not None or self.evaluator.has_a_say(ready.call):
-            return None
-        return self._decided(ready, standing.decision)
+    def _judge(self, call: Call, prepared: PreparedCall) -> ApprovalRequest | None:
+        """Admits or refuses a call, or gives the question that has to be asked about it: by an earlier decision, the
+        policy, the rules, the effects, and an approver that answers every question alike."""
+        evaluator, builder = self._evaluator, self._builder
+        standing = self._approver if isinstance(self._approver, StandingApprover) else None
+        if not evaluator.is_needed(prepared.call, prepared.effects):
+            answer = None
+        elif standing is not None and evaluator.only_effects_decide(prepared.call):
+            answer = standing.decision  # whatever the question is: making it takes longer than all the rest
+        else:
+            request = builder.about(prepared, self._earlier)
+            answer = builder.decided_before(prepared) or evaluator.answer(request)
+            if isinstance(answer, Escalate):
+                request = request.because(answer.reason)
+                if standing is None:
+                    return request
+                refused_repair = "" if standing.repaired else no_unasked_repair(request)
+                if not standing.decision.approved:
+                    answer = standing.decision
+                elif answer.person:
+                    answer = Decision(False, only_a_person(answer))
+                elif refused_repair:
+                    self._resolve(call, failure(prepared.call, "rejected", refused_repair), standing.decision.by)
+                    return None
+                else:
+                    answer = standing.decision
+        if answer is None:
+            if self._batch.early is not None:
+                call.early = self._batch.early.take(prepared)
+            call.admit(prepared)
+        else:
+            self._apply(call, prepared, answer)
+        return None
 
-    async def _entry(self, call: ToolCall, ready: Ready | Settled | None) -> Entry:
-        try:
-            found = await self._intercepted(call) if ready is None else ready
-            if isinstance(found, Settled):
-                return found
-            return self._at_once(found) or await self._considered(found)
-        except _TooLateError:
-            return self._late(call)
-        except AgentStop as stop:
-            self._stop_run(stop, call)
-            return Settled(stopped_result(call, stop))
+    def _apply(self, call: Call, prepared: PreparedCall, decision: Decision) -> None:
+        """What a decision makes of a call."""
+        written = prepared.call
+        if not decision.approved:
+            reason = f": {decision.reason}" if decision.reason else ""
+            if decision.ends_run:
+                self.stop = StopRequested("terminated", decision.reason, written.id, by=decision.by)
+            self._resolve(call, failure(written, "rejected", f"the call was rejected{reason}"), decision.by)
+        elif decision.arguments is None or same_json(decision.arguments, written.arguments):
+            call.admit(prepared)
+        else:
+            changed = self._batch.prepare(replace(written, arguments=decision.arguments))
+            if isinstance(changed, ToolResult):
+                self._resolve(call, changed)
+            else:
+                call.admit(replace(changed, changed=True, note=changed_note(changed.call, decision.reason)))
 
-    def _consider(self, entry: Entry) -> None:
-        """Whether what became of a call ends the batch: then the calls behind it are skipped."""
-        if not isinstance(entry, Settled) or entry.recorded or self._rest:
+    def _resolve(self, call: Call, result: ToolResult, refused_by: str = "") -> None:
+        """The call does not run. Of one in doubt nobody can say that it did not."""
+        call.resolve(self._batch.in_doubt.report(call.call, result), refused_by)
+
+    def _consider(self, call: Call) -> None:
+        """Whether what became of a call that does not run ends the batch: then the calls behind it are skipped."""
+        result, settings = call.result, self._batch.settings
+        if result is None or call.recorded or self._skip_reason:
             return
         if self.ends_run:
-            self._rest = _ENDED
-            return
-        code = entry.result.code
-        if code in REFUSED:
-            if self.stopping.on_block:
-                self._rest = f"not started: {entry.result.name} was blocked before it"
-        elif self.stopping.on_failure and code is not None and code != "skipped":
-            self._rest = f"not started: {entry.result.name or 'a call'} failed before it"
-            self.stop = StopRequested("tool_failure", entry.result.text, entry.result.call_id)
-
-    def _skipped(self, call: ToolCall | MalformedCall) -> Settled:
-        return Settled(failure(call, "skipped", self._rest))
+            self._skip_reason = _ENDED
+        elif result.code in ("blocked", "rejected"):
+            if settings.stop_on_block:
+                self._skip_reason = f"not started: {result.name} was blocked before it"
+        elif settings.throw_on_failure and result.code is not None and result.code != "skipped":
+            self._skip_reason = f"not started: {result.name or 'a call'} failed before it"
+            self.stop = StopRequested("tool_failure", result.text, result.call_id)
 
     def _stop_run(self, stop: AgentStop, call: ToolCall) -> None:
-        self._rest = "not started: the run was told to stop before it"
-        message = self.secrets.hide_text(str(stop))
-        answer = None if stop.answer is None else self.secrets.hide_text(stop.answer)
-        self.stop = StopRequested("stopped", message, call.id, answer)
-
-    async def ask_all(self, entries: list[Entry]) -> list[Entry]:
-        """Asks about the calls that are held, in call order or all at once; those nobody has answered stay held."""
-        held = [entry for entry in entries if isinstance(entry, Held)]
-        if not held or self.ends_run:
-            return entries
-        entries, self._rest = list(entries), ""
-        together = await self._ask_together(held) if isinstance(self.approver, BatchApprover) else {}
-        for place, entry in enumerate(entries):
-            if self._rest:
-                if not (isinstance(entry, Settled) and (entry.recorded or entry.result.code == "skipped")):
-                    entries[place] = self._skipped(call_of(entry))
-                continue
-            if isinstance(entry, Held):
-                entry = entries[place] = await self._answered(entry, together)
-            self._consider(entry)
-            if self.ends_run:
-                break
-        return entries
-
-    def settled(self, entries: Sequence[Entry]) -> list[Ready | Settled]:
-        """What runs and what does not, once nothing is held. When a decision has ended the run, nothing runs."""
-        ends = self.ends_run
-        found: list[Ready | Settled] = []
-        for entry in entries:
-            if isinstance(entry, Held) or (ends and isinstance(entry, Ready)):
-                call = call_of(entry)
-                entry = Settled(failure(call, "skipped", _ENDED))
-            found.append(entry)
-        return found
-
-    def facts(self) -> list[Event]:
-        """What is to be recorded before the calls run: what interceptors leave behind, and that the run is to end.
-        Not while calls wait: they are admitted anew then."""
-        if not self.notes.failed and not self.notes.kept and not self.notes.said and self.stop is None:
-            return []
-        hide = self.secrets.hide_text
-        failed = [replace(each, error=hide(each.error)) for each in self.notes.failed]
-        said = [UserMessageQueued(Message.user(hide(text))) for text in self.notes.said]
-        return [*failed, *(kept.fact for kept in self.notes.kept), *said, *([] if self.stop is None else [self.stop])]
+        self._skip_reason = "not started: the run was told to stop before it"
+        self.stop = self._batch.stop_of(stop, call.id)
 
     @property
     def ends_run(self) -> bool:
         """Whether a decision has ended the run: then nothing of the batch runs."""
         return self.stop is not None and self.stop.reason == "terminated"
 
-    def _late(self, call: ToolCall) -> Settled:
-        return Settled(failure(call, "skipped", self.deadline.before_start()))
+    # --- asking
+
+    async def ask_all(self) -> tuple[ApprovalRequest, ...]:
+        """Asks about the calls that are pending, in call order or all at once. The questions that nobody has
+        answered; none once a decision has ended the run."""
+        calls = self._batch.calls
+        if not self.ends_run:
+            self._skip_reason = ""
+            together: Mapping[str, Decision | Escalate] = {}
+            if isinstance(self._approver, BatchApprover):
+                together = await self._ask_together(self._approver, self._pending())
+            for call in calls:
+                if self._skip_reason:
+                    result = call.result
+                    if result is None:
+                        self._resolve(call, failure(call.call, "skipped", self._skip_reason))
+                    elif not call.recorded and result.code != "skipped":
+                        named = ToolCall(result.call_id, result.name, {})
+                        self._resolve(call, failure(named, "skipped", self._skip_reason))
+                    continue
+                if call.phase == "pending":
+                    await self._ask(call, together)
+                self._consider(call)
+                if self.ends_run:
+                    break
+        return () if self.ends_run else self._pending()
+
+    def _pending(self) -> tuple[ApprovalRequest, ...]:
+        """The questions of the calls that wait."""
+        calls = self._batch.calls
+        return tuple(call.request for call in calls if call.phase == "pending" and call.request is not None)
+
+    async def _ask(self, call: Call, together: Mapping[str, Decision | Escalate]) -> None:
+        """What an answer makes of a call; it stays pending if there is none."""
+        batch, prepared, request = self._batch, call.prepared, call.request
+        assert prepared is not None, "it is pending"
+        assert request is not None, "it is pending"
+        written = request.call
+        if not together:
+            await batch.emit(question_fact(request))
+        if self._approver is None:
+            return
+        try:
+            answer = together.get(written.id)
+            if answer is None:
+                if isinstance(self._approver, BatchApprover):
+                    raise TypeError("an approver of whole batches is not asked about one call")
+                answer = await self._timed(ask(self._approver, request))
+        except AgentStop as stop:
+            self._stop_run(stop, written)
+            self._resolve(call, stopped_result(written, stop))
+            return
+        asked: ApprovalRequest | None = request
+        if isinstance(answer, Decision) and is_of_a_revision(answer, request):
+            asked = self._builder.revision_of(prepared, answer)
+            if asked is not None:
+                await batch.emit(question_fact(asked))
+        if isinstance(answer, Escalate) or asked is None:
+            return
+        fact = decision_fact(written.id, answer, asked.digest, batch.settings.secrets)
+        await batch.emit(fact)
+        keep_rule(fact, self._evaluator.rules)
+        if not call.in_doubt or answer.ends_run:
+            self._apply(call, prepared, replace(answer, reason=fact.reason))
+        elif answer.approved:
+            call.admit(prepared)
+        else:
+            self._resolve(call, unknown_outcome(prepared.call))
+
+    async def _ask_together(
+        self, approver: BatchApprover, requests: Sequence[ApprovalRequest]
+    ) -> dict[str, Decision | Escalate]:
+        for request in requests:
+            await self._batch.emit(question_fact(request))
+        try:
+            answers = await self._timed(ask_together(approver, requests))
+        except AgentStop as stop:
+            self._stop_run(stop, requests[0].call)
+            return {}
+        return {request.call.id: answer for request, answer in zip(requests, answers, strict=True)}
+
+    # --- before the calls run
+
+    async def close(self) -> None:
+        """Nothing is asked any more. Resolves what waits, and all where a decision has ended the run; drops what began
+        early where not all of it is used; records what interceptors leave behind, and that the run is to end."""
+        batch, early = self._batch, self._batch.early
+        for call in batch.calls:
+            if call.phase == "pending" or (self.ends_run and call.phase == "admitted"):
+                self._resolve(call, failure(call.call, "skipped", _ENDED))
+        if early is not None and not early.is_wanted:
+            for call in batch.calls:
+                if call.prepared is not None:
+                    self._prepare_anew(call, call.prepared)
+            await early.drop()
+        notes, hide = batch.notes, batch.settings.secrets.hide_text
+        facts: list[Event] = [replace(each, error=hide(each.error)) for each in notes.failed]
+        facts += [kept.fact for kept in notes.kept]
+        facts += [UserMessageQueued(Message.user(hide(text))) for text in notes.said]
+        if self.stop is not None:
+            facts.append(self.stop)
+        for fact in facts:
+            await batch.emit(fact)
+
+    def _prepare_anew(self, call: Call, known: PreparedCall) -> None:
+        """Its function may have begun, and changed the arguments that were made ready for it."""
+        call.early = None
+        prepared = self._batch.prepare(known.call)
+        if isinstance(prepared, ToolResult):
+            self._resolve(call, prepared)
+        else:
+            call.prepared = replace(known, arguments=prepared.arguments)
+
+    # --- time
 
     async def _in_time(self, work: Awaitable[ResultT]) -> ResultT:
         """Waits no longer than the deadline. Facts are not recorded in here: a half-recorded one would be lost."""
-        limit = asyncio.timeout_at(self.deadline.at)
+        limit = asyncio.timeout_at(self._batch.deadline.at)
         try:
             async with limit:
                 return await work
@@ -255,148 +373,13 @@ class Admission:
                 raise _TooLateError from None
             raise
 
-    async def _intercepted(self, call: ToolCall) -> Ready | Settled:
-        passage = chain_of(call, self.pipeline, self.context, self.notes)
-        try:
-            verdict = await self._in_time(passage.before(call))
-        except HookError as error:
-            return Settled(hook_failure(call, error, self.notes), by=error.name)
-        if isinstance(verdict, Block):
-            return Settled(failure(call, "blocked", verdict.reason), by=self.notes.last)
-        if isinstance(verdict, Answer):
-            return Settled(result_of(call, verdict.value, self.secrets))
-        ready = self.builder.ready(verdict)
-        if isinstance(ready, Settled):
-            return await self._told_of(verdict, ready.result)
-        ready.changed = verdict is not call and verdict != call
-        return ready
-
-    async def _considered(self, ready: Ready) -> Entry:
-        return await (self._doubted(ready) if ready.call in self.doubts else self._judged(ready))
-
-    def _taken(self, ready: Ready) -> Ready:
-        """With what has begun of it already."""
-        if self.early is not None:
-            ready.begun = self.early.take(ready.call, ready.effects)
-        return ready
-
-    async def _doubted(self, ready: Ready) -> Entry:
-        """What becomes of a call that was started before. Its approval stands: it is not asked for again."""
-        call, tool, effects = ready.call, ready.tool, hide_effects(ready.effects, self.secrets)
-        digest = request_digest(call, tool.now, effects, again=True)
-        context = self.builder.run_context(call, ready.idempotency_key)
-        doubts = self.doubts.bound(call, digest)
-        settled = await doubts.settle(call, tool, ready.arguments, ready.effects, context)
-        if isinstance(settled, Happened):
-            return Settled(result_of(call, settled.value, self.secrets))
-        if settled is None and (self.approver is None or has_person(self.approver)):
-            request = ApprovalRequest(call, tool.now, effects, "", ASKED, digest, state=self.context.state)
-            return Held(ready, await self._in_time(self.builder.with_preview(request, ready)), in_doubt=True)
-        return ready if settled else Settled(unknown_outcome(call))
-
-    async def _judged(self, ready: Ready) -> Entry:
-        request = self.builder.about(ready, self._earlier)
-        answer = self.builder.decided_before(ready) or self.evaluator.answer(request)
-        if answer is None:
-            return self._taken(ready)
-        if isinstance(answer, Decision):
-            return self._decided(ready, answer)
-        request = request.because(answer.reason)
-        if isinstance(self.approver, StandingApprover):
-            if answer.person and self.approver.decision.approved:
-                return self._decided(ready, Decision(False, only_a_person(answer)))
-            if self.approver.decision.approved and not self.approver.repaired and no_unasked_repair(request):
-                return Settled(
-                    failure(request.call, "rejected", no_unasked_repair(request)), by=self.approver.decision.by
-                )
-            return self._decided(ready, self.approver.decision)
-        return Held(ready, await self._in_time(self.builder.with_preview(request, ready)))
-
-    def _decided(self, ready: Ready, decision: Decision) -> Ready | Settled:
-        call = ready.call
-        if not decision.approved:
-            told = f": {decision.reason}" if decision.reason else ""
-            if decision.ends_run:
-                self.stop = StopRequested("terminated", decision.reason, call.id, by=decision.by)
-            return Settled(failure(call, "rejected", f"the call was rejected{told}"), by=decision.by)
-        if decision.arguments is None or same_json(decision.arguments, call.arguments):
-            return ready
-        changed = self.builder.ready(replace(call, arguments=decision.arguments))
-        if isinstance(changed, Ready):
-            changed.changed, changed.note = True, changed_note(changed.call, decision.reason)
-        return changed
-
-    async def _answered(self, held: Held, together: Mapping[str, Decision | Escalate]) -> Entry:
-        """What an answer makes of a call; it stays held if there is none."""
-        call_id = held.request.call.id
-        if not together:
-            await self._record_question(held.request)
-        if self.approver is None:
-            return held
-        try:
-            answer = together.get(call_id) or await self._ask(self.approver, held.request)
-        except AgentStop as stop:
-            self._stop_run(stop, held.request.call)
-            return Settled(stopped_result(held.request.call, stop))
-        asked = held.request
-        if isinstance(answer, Decision) and is_of_a_revision(answer, asked):
-            asked = self.builder.revision_of(held, answer)
-            if asked is not None:
-                await self._record_question(asked)
-        if isinstance(answer, Escalate) or asked is None:
-            return held
-        answer = replace(answer, reason=self.secrets.hide_text(answer.reason), digest=asked.digest)
-        await self.emit(
-            ApprovalDecided(
-                call_id,
-                answer.approved,
-                answer.reason,
-                answer.by,
-                answer.digest,
-                answer.arguments,
-                answer.ends_run,
-                answer.always,
-            )
-        )
-        self.evaluator.keep(answer)
-        if held.in_doubt and not answer.ends_run:
-            return held.ready if answer.approved else Settled(unknown_outcome(held.ready.call))
-        decided = self._decided(held.ready, answer)
-        if isinstance(decided, Settled):
-            return replace(decided, result=self.doubts.told(held.ready.call, decided.result))
-        return decided
-
-    async def _record_question(self, request: ApprovalRequest) -> None:
-        call = request.call
-        await self.emit(
-            ApprovalRequested(call.id, request.reason, request.preview, call, request.effects, request.digest)
-        )
-
-    async def _ask(self, approver: Approver | BatchApprover, request: ApprovalRequest) -> Decision | Escalate:
-        if isinstance(approver, BatchApprover):
-            raise TypeError("an approver of whole batches is not asked about one call")
-        return await self._timed(ask(approver, request))
-
-    async def _ask_together(self, held: Sequence[Held]) -> dict[str, Decision | Escalate]:
-        if not isinstance(self.approver, BatchApprover):
-            return {}
-        requests = [each.request for each in held]
-        for request in requests:
-            await self._record_question(request)
-        try:
-            answers = await self._timed(ask_together(self.approver, requests))
-        except AgentStop as stop:
-            self._stop_run(stop, requests[0].call)
-            return {}
-        return {request.call.id: answer for request, answer in zip(requests, answers, strict=True)}
-
     async def _timed(self, question: Awaitable[ResultT]) -> ResultT:
         """A person's time does not count: the question is not under the deadline, which moves on instead."""
         clock = asyncio.get_running_loop()
-        asked = clock.time()
-        async with self.context.pause.ends():
+        began = clock.time()
+        async with self._batch.context.pause.ends():
             answer = await question
-        waited = clock.time() - asked
+        waited = clock.time() - began
         self.waited += waited
-        self.deadline.move_on(waited)
+        self._batch.deadline.move_on(waited)
         return answer

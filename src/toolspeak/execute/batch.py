@@ -15,7 +15,7 @@ from toolspeak.execute.calls.ids import key_of
 from toolspeak.execute.calls.observe import NO_DETAILS, LocalDetails, Observer, ToolExecution
 from toolspeak.execute.concurrency.pause import Pause
 from toolspeak.execute.scope import RunScope
-from toolspeak.tools.context import StateView
+from toolspeak.tools.context import RunContext, StateView
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 """Records a fact; returns once it is durable."""
@@ -49,6 +49,10 @@ class BatchContext:
     parent_run_id: str | None = None
     pause: Pause = field(default_factory=Pause)
     observers: tuple[Observer, ...] = ()
+
+    def run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
+        """What a tool's preview and its `verify` are told of the run."""
+        return RunContext(self.deps, call, key, memory=self.memory, state=self.state)
 
 
 @quick()

@@ -1,7 +1,7 @@
 """Early start: a read whose arguments are complete begins while the model still writes the rest of its turn.
 
 What it brings is a guess until the turn is recorded: nothing is emitted for it, and what its tool keeps in the run's
-memory is kept apart. The batch then takes it in place of entering the function; what it does not take is dropped.
+memory goes to a copy. The batch then takes it in place of entering the function; what it does not take is dropped.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import copy
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from toolspeak.data.messages import ToolCall, ToolResult
+from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute.approval.approvers import approval_reason
 from toolspeak.execute.batch import BatchContext
-from toolspeak.execute.calls.arguments import read_arguments
-from toolspeak.execute.calls.ids import key_of
+from toolspeak.execute.calls.prepare import PreparedCall, prepare
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency, Limiter
 from toolspeak.execute.concurrency.schedule import Conflicts, ScheduleName
@@ -31,19 +30,18 @@ from toolspeak.tools.toolset import Toolset
 class EarlyCall:
     """A call whose function was entered before the turn was over."""
 
-    call: ToolCall
-    effects: Effects
+    prepared: PreparedCall
     invocation: Invocation
-    memory: _Apart | None
+    memory: _MemoryCopy | None
     task: asyncio.Task[tuple[Outcome, bool]]
-    taken: bool = False
+    is_taken: bool = False
 
     async def outcome(self) -> tuple[Outcome, bool]:
         """What came of it, as `Invocation.run` has it; cancelling this cancels the call."""
-        found = await self.task
+        outcome = await self.task
         if self.memory is not None:
-            self.memory.keep()
-        return found
+            self.memory.merge()
+        return outcome
 
 
 class EarlyStart:
@@ -71,81 +69,77 @@ class EarlyStart:
         self._tool_timeout = tool_timeout
         self._writes: Conflicts | None = None  # the calls offered that a read may have to wait for
         self._offered = 0
-        self._begun: dict[str, EarlyCall] = {}
-        self._memory: _Apart | None = None
+        self._calls: dict[str, EarlyCall] = {}
+        self._memory: _MemoryCopy | None = None
         self._timers = context.scope.timers or Timers()
         self._batch = None if concurrency.batch is None else Limiter(concurrency.batch)
 
     def offer(self, call: ToolCall) -> None:
         """The next complete call of the turn; it begins at once, or not at all before the turn is over."""
-        tool = self._tools.get(call.name)
-        if tool is None:
-            return
-        arguments = read_arguments(tool, call, self._secrets)
-        if isinstance(arguments, ToolResult):
-            return
         try:
-            effects = tool.effects_of(arguments)
+            prepared = prepare(call, self._tools, self._secrets, self._context.run_id)
         except ToolDefinitionError:
             return  # who runs the batch is told
-        free = self._is_free(call, effects)
+        if type(prepared) is not PreparedCall:
+            return
+        tool, effects, context = prepared.tool, prepared.effects, self._context
+        may_start = self._may_start(call, effects)
         if effects.writes:
             if self._writes is None:
                 self._writes = Conflicts()
             self._writes.add(self._offered, effects)
         self._offered += 1
-        limiters = self._context.scope.limiters(tool, self._concurrency)
+        limiters = context.scope.limiters(tool, self._concurrency)
         if self._batch is not None:
             limiters = (*limiters, self._batch)
-        if not free or not all(limiter.has_slot for limiter in limiters):
+        if not may_start or not all(limiter.has_slot for limiter in limiters):
             return
         for limiter in limiters:
             limiter.acquire()
-        context = self._context
         if "context" in tool.injected.values():
             if self._memory is None:
-                self._memory = _Apart(context.memory)
+                self._memory = _MemoryCopy(context.memory)
             context = replace(context, memory=self._memory.copy)
-        invocation = Invocation(
-            tool,
-            call,
-            arguments,
-            key_of(self._context.run_id, call.id),
-            seconds_of(tool, arguments, self._tool_timeout),
-            context,
-            self._secrets,
-        )
+        invocation = Invocation(prepared, seconds_of(prepared, self._tool_timeout), context, self._secrets)
         task = asyncio.get_running_loop().create_task(invocation.run(self._timers))
         if limiters:  # not in the task's own code: a task that is cancelled before its first step never runs any
             task.add_done_callback(lambda _: _release(limiters))
-        self._begun[call.id] = EarlyCall(call, effects, invocation, self._memory, task)
+        self._calls[call.id] = EarlyCall(prepared, invocation, self._memory, task)
 
-    def take(self, call: ToolCall, effects: Effects) -> EarlyCall | None:
-        """What has begun of this very call, for a batch that goes on with it."""
-        begun = self.find(call)
-        if begun is None or (begun.effects is not effects and begun.effects != effects):
+    def prepared(self, call: ToolCall) -> PreparedCall | None:
+        """What was made ready of this very call, if its effects are still the same."""
+        early = self._of(call)
+        if early is None:
             return None
-        begun.taken = True
-        return begun
+        known = early.prepared
+        effects = known.tool.effects_of(known.arguments)
+        return known if effects is known.effects or effects == known.effects else None
 
-    def find(self, call: ToolCall) -> EarlyCall | None:
-        """What has begun of this very call."""
-        begun = self._begun.get(call.id)
-        return None if begun is None or (begun.call is not call and begun.call != call) else begun
+    def take(self, prepared: PreparedCall) -> EarlyCall | None:
+        """What has begun of this very call, for a batch that goes on with it."""
+        early = self._of(prepared.call)
+        if early is None or (early.prepared is not prepared and early.prepared.effects != prepared.effects):
+            return None
+        early.is_taken = True
+        return early
+
+    def _of(self, call: ToolCall) -> EarlyCall | None:
+        early = self._calls.get(call.id)
+        return None if early is None or (early.prepared.call is not call and early.prepared.call != call) else early
 
     @property
     def is_wanted(self) -> bool:
         """Whether all that has begun was taken. If not, nothing of it may be used: the calls share a memory."""
-        return all(begun.taken for begun in self._begun.values())
+        return all(early.is_taken for early in self._calls.values())
 
     async def drop(self) -> None:
         """Cancels what is still going on, waits for its tasks, and forgets what they brought."""
         if self._timers is not self._context.scope.timers:
             self._timers.close()
-        if not self._begun:
+        if not self._calls:
             return
-        tasks = [begun.task for begun in self._begun.values()]
-        self._begun.clear()
+        tasks = [early.task for early in self._calls.values()]
+        self._calls.clear()
         left = [task for task in tasks if not task.done()]
         for task in left:
             task.cancel()
@@ -155,32 +149,32 @@ class EarlyStart:
             if not task.cancelled():
                 task.exception()
 
-    def _is_free(self, call: ToolCall, effects: Effects) -> bool:
+    def _may_start(self, call: ToolCall, effects: Effects) -> bool:
         if not effects.declared or not effects.read_only or effects.external or approval_reason(effects):
             return False
         scope = self._context.scope
         match self._schedule:
             case "parallel":
-                return scope.recall.answer(call, effects) is None
+                return scope.result_cache.answer(call, effects) is None
             case "sequential":
                 return not self._offered
             case "serializable":
                 return (
                     not (self._writes is not None and self._writes.any_with(effects))
                     and not scope.orphans.conflicting_tool(effects)
-                    and scope.recall.answer(call, effects) is None
+                    and scope.result_cache.answer(call, effects) is None
                 )
 
 
-class _Apart:
-    """A copy of the run's memory for the calls of one turn; `keep` brings over what they have changed in it."""
+class _MemoryCopy:
+    """A copy of the run's memory for the calls of one turn; `merge` brings over what they have changed in it."""
 
     def __init__(self, memory: dict[str, Any]) -> None:
         self._memory = memory
         self.copy = _copied(memory)
         self._known = _copied(memory)
 
-    def keep(self) -> None:
+    def merge(self) -> None:
         changed = {key: value for key, value in self.copy.items() if self._known.get(key, _MISSING) != value}
         for key, value in changed.items():
             if isinstance(value, dict) and isinstance(self._memory.get(key), dict):

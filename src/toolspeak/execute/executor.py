@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
@@ -15,21 +16,21 @@ from toolspeak.execute.approval.approvers import Approver, BatchApprover, Policy
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
+from toolspeak.execute.batch_state import BatchState, ExecutorSettings
+from toolspeak.execute.call import Call
 from toolspeak.execute.call_interceptors import Interceptor
 from toolspeak.execute.calls.ids import unique
-from toolspeak.execute.calls.observe import Observer
+from toolspeak.execute.calls.observe import Observation, Observed, Observer
 from toolspeak.execute.calls.replay import Replayer, ResultRecorder
 from toolspeak.execute.calls.results import ResultCap
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency
 from toolspeak.execute.concurrency.schedule import ScheduleName, check_schedule
+from toolspeak.execute.concurrency.timers import Timers
 from toolspeak.execute.early import EarlyStart
-from toolspeak.execute.entries import Held, Ready, Stopping
-from toolspeak.execute.execution import Execution
 from toolspeak.execute.hooks import HookNotes, in_order
 from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt
-from toolspeak.execute.request_builder import RequestBuilder
-from toolspeak.execute.settings import ExecutionSettings
+from toolspeak.execute.scheduler import Scheduler
 from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
@@ -78,19 +79,20 @@ class Executor:
                 f"an Executor has a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))"
             )
         self.tools = tools
-        self._pipeline = in_order(call_pipeline)
         self.secrets = Secrets() if secrets is None else secrets
         self.policy = resolve_policy(policy)
         self.rules = StandingRules() if rules is None else rules
-        self._settings = ExecutionSettings(
+        self._observers = tuple(observers)
+        self._settings = ExecutorSettings(
+            tools,
             schedule,
             concurrency,
-            self._pipeline,
+            in_order(call_pipeline),
             self.secrets,
             tool_timeout,
             ResultCap(max_result_bytes, pages=READ_RESULT in tools),
-            Stopping(throw_on_failure, stop_on_block),
-            tuple(observers),
+            throw_on_failure,
+            stop_on_block,
             recorder,
             replayer,
         )
@@ -98,9 +100,9 @@ class Executor:
     def early(self, context: BatchContext) -> EarlyStart | None:
         """What starts the calls of a turn before it is over, None if interceptors or a policy must see every call
         first."""
-        if self._pipeline or self.policy is not None or self._settings.replayer is not None:
-            return None
         settings = self._settings
+        if settings.pipeline or self.policy is not None or settings.replayer is not None:
+            return None
         return EarlyStart(
             self.tools,
             context=context,
@@ -117,9 +119,9 @@ class Executor:
         emit: Emit,
         context: BatchContext,
         approver: Approver | BatchApprover | None,
-        decided: Mapping[str, Decision] = _NO_DECISIONS,
+        decisions: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
-        doubts: CallsInDoubt = NONE_IN_DOUBT,
+        in_doubt: CallsInDoubt = NONE_IN_DOUBT,
         deadline: float | None = None,
         max_calls: int | None = None,
         early: EarlyStart | None = None,
@@ -128,9 +130,9 @@ class Executor:
         """Runs the calls and returns their results in call order, whatever finished first.
 
         With no approver, or one that escalates, a call that needs a yes stops the batch before anything runs: the
-        Batch then lists the calls that wait. `decided` answers them, by call id; a yes is bound to its request
+        Batch then lists the calls that wait. `decisions` answer them, by call id; a yes is bound to its request
         (`Decision.digest`), and holds only if the tool and the arguments are still the same. `finished` results (by
-        call id) are returned as they are; what becomes of calls that were started and have none is said in `doubts`.
+        call id) are returned as they are; what becomes of calls that were started and have none is said in `in_doubt`.
         `deadline` is in seconds from now: calls that are not finished then are cancelled, calls not started are
         skipped. What the approver takes does not count; `Batch.waited` is that time. Past `max_calls` calls are
         skipped; malformed and finished ones do not count. `early` is what this turn's calls were offered to. `stop` is
@@ -152,73 +154,56 @@ class Executor:
         raises: a fact that cannot be recorded stops the batch, and the call it was about does not run. Cancelling
         cancels the async tools and waits for them, orphans the synchronous ones, and records nothing for either.
         """
-        limit = Deadline.after(deadline)
-        evaluator = PolicyEvaluator(self.policy, self.rules, decided)
-        admission = Admission(
-            builder=RequestBuilder(
-                self.tools, self.secrets, context, evaluator, self._settings.recorder, self._settings.replayer
-            ),
-            pipeline=self._pipeline,
-            secrets=self.secrets,
-            context=context,
-            emit=emit,
-            evaluator=evaluator,
-            approver=approver,
-            doubts=doubts,
-            deadline=limit,
-            stopping=self._settings.stopping,
-            early=early,
-            notes=HookNotes(no_extra() if context.state is None else context.state.metadata),
+        owner, loop, scope = asyncio.current_task(), asyncio.get_running_loop(), context.scope
+        assert owner is not None, "batches run in tasks"
+        observers, observation = (*self._observers, *context.observers), None
+        if observers:
+            run = Observed(context.run_id, context.step, context.agent, context.parent_run_id)
+            observation = Observation(observers, run)
+        batch = BatchState(
+            self._settings,
+            context,
+            emit,
+            [Call(call) for call in unique(calls)],
+            Deadline.after(deadline),
+            in_doubt,
+            early,
+            stop,
+            HookNotes(no_extra() if context.state is None else context.state.metadata),
+            observation,
+            scope.timers or Timers(),
+            owner,
+            loop.create_future(),
         )
+        admission = Admission(batch, PolicyEvaluator(self.policy, self.rules, decisions), approver)
         try:
-            known = unique(calls)
-            admitted = await admission.admit_all(known, finished, max_calls)
-            if admission.holds:
-                admitted = await admission.ask_all(admitted)
-                pending = tuple(entry.request for entry in admitted if isinstance(entry, Held))
-                if pending and not admission.ends_run:
+            await admission.admit_all(finished, max_calls)
+            if admission.has_pending:
+                pending = await admission.ask_all()
+                if pending:
                     return Batch((), pending, admission.waited)
-            entries = admission.settled(admitted)
-            if early is not None and not early.is_wanted:
-                entries = [admission.anew(entry) for entry in entries]
-                await early.drop()
-            for fact in admission.facts():
-                await emit(fact)
-            ran: list[ToolCall | MalformedCall] = []
-            for call, entry in zip(known, entries, strict=True):
-                ran.append(entry.call if type(entry) is Ready else call)
-            execution = Execution(
-                ran,
-                entries,
-                self._settings,
-                emit=emit,
-                context=context,
-                deadline=limit,
-                doubts=doubts,
-                metadata=admission.notes.seen,
-                stop=stop,
-            )
-            results = await execution.run()
+            await admission.close()
+            await Scheduler(batch).run()
         finally:
             if early is not None:
                 await early.drop()
-        orphans = context.scope.orphans
-        running = tuple([call.call_id for call in orphans.running()]) if orphans.calls else ()
-        batch = Batch(
-            results,
-            (),
-            admission.waited,
-            running,
-            context.run_id,
-            tuple(ran),
-            tuple(execution.times),
-            context.scope.details,
+        orphaned = tuple([call.call_id for call in scope.orphans.running()]) if scope.orphans.calls else ()
+        results: list[ToolResult] = []
+        ran: list[ToolCall | MalformedCall] = []
+        times: list[tuple[float, float]] = []
+        for call in batch.calls:
+            assert call.result is not None, "no call is left"
+            results.append(call.result)
+            ran.append(call.call)
+            times.append((call.started or call.completed, call.completed))
+        done = Batch(
+            tuple(results), (), admission.waited, orphaned, context.run_id, tuple(ran), tuple(times), scope.details
         )
-        stop = admission.stop or execution.stop
+        stop = admission.stop or batch.stop
         if stop is not None:
-            error = _stopped(stop, batch)
+            error = _stopped(stop, done)
             raise error from (error.execution.exception if isinstance(error, ToolFailed) and error.execution else None)
-        return batch
+        return done
 
 
 def _stopped(stop: StopRequested, batch: Batch) -> AgentStop | ToolFailed:

@@ -9,35 +9,31 @@ from collections.abc import Callable, Mapping
 from inspect import isawaitable
 from typing import Any
 
-from toolspeak.data.messages import ToolCall
 from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Flag
 from toolspeak.execute.concurrency.threads import Outcome, call_in_loop, in_thread
 from toolspeak.execute.concurrency.timers import Timers
 from toolspeak.execute.sub_runs import ENTERED, SubRuns
 from toolspeak.tools.context import RunContext, injected
-from toolspeak.tools.tool import Tool
 
 
 @quick(frozen=False)
 class Invocation:
     """One call of a tool's function. `seconds` is its time limit, None for none.
 
-    `sub_runs` are the runs that the function starts, of a tool that knows its run. `given_up` is what
+    `sub_runs` are the runs that the function starts, of a tool that knows its run. `is_over` is what
     `RunContext.cancelled` tells, if the tool asks for it; `ended` tells whether a synchronous function has ended, and
     if nobody waits for it any more `on_end` is called in the loop then.
     """
 
-    tool: Tool
-    call: ToolCall
-    arguments: Mapping[str, Any]
-    key: str
+    prepared: PreparedCall
     seconds: float | None
     context: BatchContext
     secrets: Secrets
-    given_up: Flag | None = None
+    is_over: Flag | None = None
     ended: Flag | None = None
     on_end: Callable[[], None] | None = None
     sub_runs: SubRuns | None = None
@@ -48,16 +44,16 @@ class Invocation:
         An async function is cancelled then, and has ended when this returns; a synchronous one is orphaned in its
         thread. Raises CancelledError alone.
         """
-        arguments, entered = self.arguments, None
-        if self.tool.injected:
-            self.sub_runs = SubRuns(self.context.run_id, self.call.id)
+        tool, arguments, entered = self.prepared.tool, self.prepared.arguments, None
+        if tool.injected:
+            self.sub_runs = SubRuns(self.context.run_id, self.prepared.call.id)
             entered = ENTERED.set(self.sub_runs)
-            self.given_up = Flag()
-            arguments = {**arguments, **injected(self.tool.injected, self._run_context(self.given_up))}
+            self.is_over = Flag()
+            arguments = {**arguments, **injected(tool.injected, self._run_context(self.is_over))}
         limit = None if self.seconds is None or self.seconds == math.inf else timers.start(self.seconds)
         try:
-            if self.tool.is_async:
-                outcome = Outcome(await self.tool.function(**arguments))
+            if tool.is_async:
+                outcome = Outcome(await tool.function(**arguments))
             else:
                 outcome = await self._in_thread(arguments)
         except asyncio.CancelledError as error:
@@ -69,14 +65,14 @@ class Invocation:
         finally:
             if entered is not None:
                 ENTERED.reset(entered)
-            if self.given_up is not None:
-                self.given_up.set()
+            if self.is_over is not None:
+                self.is_over.set()
             if limit is not None:
                 limit.stop()
         return outcome, limit is not None and limit.expired
 
     async def _in_thread(self, arguments: Mapping[str, Any]) -> Outcome:
-        function, ended = self.tool.function, Flag()
+        function, ended = self.prepared.tool.function, Flag()
         self.ended = ended
 
         def entered() -> Any:
@@ -92,24 +88,24 @@ class Invocation:
         if self.on_end is not None:
             self.on_end()
 
-    def _run_context(self, given_up: Flag) -> RunContext[Any]:
+    def _run_context(self, is_over: Flag) -> RunContext[Any]:
         context = self.context
         return RunContext(
             deps=context.deps,
-            call=self.call,
-            idempotency_key=self.key,
+            call=self.prepared.call,
+            idempotency_key=self.prepared.idempotency_key,
             state=context.state,
             memory=context.memory,
-            progress=self._progress(given_up),
-            cancelled=given_up.is_set,
+            progress=self._progress(is_over),
+            cancelled=is_over.is_set,
         )
 
-    def _progress(self, given_up: Flag) -> Callable[[str], None]:
+    def _progress(self, is_over: Flag) -> Callable[[str], None]:
         loop, home = asyncio.get_running_loop(), threading.get_ident()
-        report, secrets, call_id = self.context.progress, self.secrets, self.call.id
+        report, secrets, call_id = self.context.progress, self.secrets, self.prepared.call.id
 
         def progress(message: str) -> None:
-            if given_up.is_set():
+            if is_over.is_set():
                 return
             message = secrets.hide_text(message)
             if threading.get_ident() == home:
@@ -120,7 +116,8 @@ class Invocation:
         return progress
 
 
-def seconds_of(tool: Tool, arguments: Mapping[str, Any], otherwise: float | None) -> float | None:
-    """How long a call may take."""
-    seconds = None if tool.timeout is None else tool.seconds(arguments)
-    return otherwise if seconds is None else seconds
+def seconds_of(prepared: PreparedCall, default: float | None) -> float | None:
+    """How long the call may take: what its tool says, else the default; None is no limit."""
+    tool = prepared.tool
+    seconds = None if tool.timeout is None else tool.seconds(prepared.arguments)
+    return default if seconds is None else seconds

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
 from toolspeak.data.approvals import Decision
-from toolspeak.data.messages import ToolCall, ToolResult, failure
-from toolspeak.data.tools import Effects
+from toolspeak.data.events import ApprovalDecided
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick
 from toolspeak.execute.approval.approvers import Approver, BatchApprover, StandingApprover
+from toolspeak.execute.approval.decisions import decision_of
+from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.concurrency.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.crashes import log_crash
@@ -40,6 +42,9 @@ _REPORT = (
 ASKED = "was started before the run was interrupted, and may have taken effect: a yes runs it again"
 
 
+_BY_POLICY: Mapping[InDoubt, bool | None] = {"ask": None, "report": False, "repeat": True}
+
+
 def _none() -> dict[str, Decision | None]:
     return {}
 
@@ -54,37 +59,36 @@ class CallsInDoubt:
     def __contains__(self, call: ToolCall) -> bool:
         return call.id in self.calls
 
-    def bound(self, call: ToolCall, digest: str) -> CallsInDoubt:
-        """Without what was decided of another question about this call than the one with this digest."""
-        decision = self.calls[call.id]
-        if decision is None or decision.digest in ("", digest):
-            return self
-        return replace(self, calls={**self.calls, call.id: None})
-
-    def told(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """The result of a call that does not run, as it may be told: of one in doubt nobody can say that it did not."""
-        if result.code in _NOT_RUN and call in self:
+    def report(self, call: ToolCall | MalformedCall, result: ToolResult) -> ToolResult:
+        """The result of a call that does not run, as the model reads it: of one in doubt nobody can say that it did
+        not run."""
+        if result.code in _NOT_RUN and call.id in self.calls:
             return failure(call, "unknown_outcome", f"{_REPORT} It was not run again: {result.text}")
         return result
 
-    async def settle(
-        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, context: RunContext[Any]
-    ) -> Any:
+    async def settle(self, prepared: PreparedCall, digest: str, context: RunContext[Any]) -> Happened | bool | None:
         """True if the call runs again, False if its outcome stays unknown, None if a person has to say; or
-        `Happened`."""
+        `Happened`. A decision about another question than the one with this digest does not count."""
+        tool, effects = prepared.tool, prepared.effects
         if tool.verify is not None:
-            found = await _verify(tool, arguments, context)
+            found = await _verify(tool, prepared.arguments, context)
             if found is not None:
                 return found if isinstance(found, Happened) else True
         elif effects.idempotent or (effects.read_only and not effects.external):
             return True
-        decision = self.calls[call.id]
-        if decision is not None:
+        decision = self.calls[prepared.call.id]
+        if decision is not None and decision.digest in ("", digest):
             return decision.approved
-        return {"ask": None, "report": False, "repeat": True}[self.policy]
+        return _BY_POLICY[self.policy]
 
 
 NONE_IN_DOUBT = CallsInDoubt()
+
+
+def calls_in_doubt(decided: Mapping[str, ApprovalDecided | None], policy: InDoubt) -> CallsInDoubt:
+    """Those of a run's state, with what was decided of each."""
+    decisions = {call_id: None if fact is None else decision_of(fact) for call_id, fact in decided.items()}
+    return CallsInDoubt(decisions, policy)
 
 
 def has_person(approver: Approver | BatchApprover | None) -> bool:

@@ -19,7 +19,7 @@ class RunScope:
     the `timers`, if somebody closes them at the run's end (else each batch has its own)."""
 
     orphans: OrphanedCalls = field(default_factory=OrphanedCalls)
-    recall: ResultCache = field(default_factory=ResultCache)
+    result_cache: ResultCache = field(default_factory=ResultCache)
     timers: Timers | None = None
     details: dict[str, LocalDetails] = field(default_factory=dict[str, LocalDetails])
     _run: Limiter | None = None

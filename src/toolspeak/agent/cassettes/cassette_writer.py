@@ -31,7 +31,6 @@ from toolspeak.agent.cassettes.cassette_reader import read_recording
 from toolspeak.agent.cassettes.cassette_requests import digest_of, request_json, shortened
 from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.drivers.driver import Driver
-from toolspeak.agent.state.decisions import fact_of
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.codec import dump
@@ -43,9 +42,10 @@ from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError, ProviderError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, ResultRecorder, Secrets
 from toolspeak.execute.approval.approvers import Answer, StandingApprover, ask, ask_together
+from toolspeak.execute.approval.decisions import decision_fact
+from toolspeak.execute.approval.request_builder import is_of_a_revision
 from toolspeak.execute.calls.ids import new_id
 from toolspeak.execute.recovery import ASKED
-from toolspeak.execute.request_builder import is_of_a_revision
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.capabilities import Capabilities
@@ -198,7 +198,7 @@ class CassetteRecorder(Recording, ResultRecorder):
             case Escalate(reason):
                 self._answer(call, None, escalated=reason, in_doubt=in_doubt, preview=shown)
             case Decision():
-                fact = fact_of(call.id, answer)
+                fact = decision_fact(call.id, answer, answer.digest, self._secrets)
                 if not is_of_a_revision(answer, request):
                     self._answer(call, fact, in_doubt=in_doubt, preview=shown)
                     return

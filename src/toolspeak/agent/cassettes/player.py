@@ -16,7 +16,6 @@ from toolspeak.agent.cassettes.cassette_reader import PlayedAnswer, PlayedCall, 
 from toolspeak.agent.cassettes.cassette_requests import differences, digest_of, request_json
 from toolspeak.agent.cassettes.recording import Recording, TurnCutOff
 from toolspeak.agent.drivers.driver import Driver
-from toolspeak.agent.state.decisions import decision_of
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.deltas import Delta, TurnEnded
@@ -26,6 +25,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ReplayDiverged
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, Replayer, Secrets
 from toolspeak.execute.approval.approvers import Answer, StandingApprover
+from toolspeak.execute.approval.decisions import decision_of
 from toolspeak.execute.approval.evaluator import no_unasked_repair
 from toolspeak.execute.recovery import ASKED
 from toolspeak.providers.base import Provider

@@ -23,33 +23,33 @@ _LOG = logging.getLogger("toolspeak.execute")
 
 @quick()
 class PolicyEvaluator:
-    """Decides without asking anybody. `decided` are the answers to builder of this batch that were asked before."""
+    """Decides without asking anybody. `decisions` are the answers to questions of this batch that were asked before."""
 
     policy: Policy | None
     rules: StandingRules
-    decided: Mapping[str, Decision]
+    decisions: Mapping[str, Decision]
 
     @property
     def looks_back(self) -> bool:
-        """Whether anybody may want to know the calls before."""
+        """Whether a policy or a rule may want to know the calls before."""
         return self.policy is not None or len(self.rules) > 0
 
     def is_needed(self, call: ToolCall, effects: Effects) -> bool:
-        """Whether the call is judged at all: most reads are not."""
-        return self.policy is not None or call.id in self.decided or bool(approval_reason(effects))
+        """Whether anything has to be decided about the call: of most reads nothing has."""
+        return self.policy is not None or call.id in self.decisions or bool(approval_reason(effects))
 
-    def has_a_say(self, call: ToolCall) -> bool:
-        """Whether anything but its effects can decide about the call."""
-        return self.policy is not None or len(self.rules) > 0 or call.id in self.decided
+    def only_effects_decide(self, call: ToolCall) -> bool:
+        """Whether no policy, rule, decision or repair has a part in what is decided about the call."""
+        return not self.looks_back and call.id not in self.decisions and call.repaired_from is None
 
     def answer(self, request: ApprovalRequest) -> Answer | None:
         """A decision, `Escalate` (somebody has to be asked), or None: it runs unasked.
 
         A yes that nobody gave to this very call does not hold for a repaired one that does more than read.
         """
-        decided = self.decided.get(request.call.id)
-        if decided is not None and self._holds(decided, request):
-            return decided
+        decision = self.decisions.get(request.call.id)
+        if decision is not None and self._holds(decision, request):
+            return decision
         answer = self.of_policy(request)
         if answer is None and request.reason:
             answer = Escalate()
@@ -62,11 +62,6 @@ class PolicyEvaluator:
     def of_policy(self, request: ApprovalRequest) -> Answer | None:
         """What the policy alone says."""
         return None if self.policy is None else self._by_policy(self.policy, request)
-
-    def keep(self, decision: Decision) -> None:
-        """Keeps the rule that came with a decision."""
-        if decision.always is not None:
-            self.rules.add(decision.always, decision.by)
 
     def _holds(self, decision: Decision, request: ApprovalRequest) -> bool:
         """A yes is for what was asked; a no that is bound to nothing is for whatever bears the id."""

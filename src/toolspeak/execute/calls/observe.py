@@ -173,6 +173,28 @@ Observer: TypeAlias = Callable[[Any], object]
 nothing."""
 
 
+class Observation:
+    """Tells a batch's observers what becomes of its calls."""
+
+    def __init__(self, observers: Sequence[Observer], run: Observed) -> None:
+        self._observers = observers
+        self.run = run
+
+    def started(self, call: ToolCall, at: float) -> None:
+        tell(self._observers, ToolCallStarted(call.name, call.arguments, at, call.id, self.run))
+
+    def ended(self, execution: ToolExecution, refused_by: str) -> None:
+        """A call has its result. `refused_by`: what did not let it run, an interceptor's name or who decided."""
+        call_id, error = execution.result.call_id, execution.error_message
+        event: ToolEvent
+        if execution.was_blocked:
+            event = ToolCallBlocked(execution.name, execution.args, error, refused_by, call_id, self.run)
+        else:
+            success, times = not execution.has_error, (execution.started, execution.completed)
+            event = ToolCallCompleted(execution.name, success, error, execution.result, *times, call_id, self.run)
+        tell(self._observers, event)
+
+
 def tell(observers: Sequence[Observer], event: object) -> None:
     """Hands the event to all observers, whatever some of them do with it."""
     for observer in observers:
@@ -180,21 +202,3 @@ def tell(observers: Sequence[Observer], event: object) -> None:
             observer(event)
         except Exception:  # noqa: BLE001 - foreign code, and a log is no reason to fail a call
             _LOG.exception("the observer %r failed at %s", observer, event)
-
-
-def ended(execution: ToolExecution, by: str, run: Observed) -> ToolEvent:
-    """What is told once a call has its result."""
-    if execution.was_blocked:
-        return ToolCallBlocked(
-            execution.name, execution.args, execution.error_message, by, execution.result.call_id, run
-        )
-    return ToolCallCompleted(
-        execution.name,
-        not execution.has_error,
-        execution.error_message,
-        execution.result,
-        execution.started,
-        execution.completed,
-        execution.result.call_id,
-        run,
-    )

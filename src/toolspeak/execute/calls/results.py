@@ -17,7 +17,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.values import quick
-from toolspeak.errors import ToolError
+from toolspeak.errors import AgentStop, ToolError
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.calls.shorten import json_text, shorten_json
 from toolspeak.tools.content import to_content
@@ -53,6 +53,11 @@ def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
         log_crash(_LOG, f"what the tool {call.name} returned cannot be shown", error, secrets.hide_text)
         told = TextPart(secrets.hide_text(_unshowable(error)))
         return ToolResult(call.id, call.name, "success", (told,))
+
+
+def stopped_result(call: ToolCall, stop: AgentStop) -> ToolResult:
+    """The result of the call that stopped the run: it did what it was there for."""
+    return ToolResult(call.id, call.name, "success", (TextPart(str(stop) or "the run stops here"),))
 
 
 def _unshowable(error: Exception) -> str:

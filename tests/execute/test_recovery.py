@@ -6,7 +6,7 @@ import pytest
 
 from toolspeak import Effects, Executor, tool
 from toolspeak.data.messages import ToolCall
-from toolspeak.errors import ConfigurationError
+from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, CallsInDoubt, Decision, approve_all
 from toolspeak.tools import Toolset
 
@@ -36,7 +36,7 @@ def test_what_the_time_limit_skips_behind_another_call_stays_in_doubt():
             emit=emit,
             context=BatchContext("run"),
             approver=approve_all,
-            doubts=CallsInDoubt({"b": None}),
+            in_doubt=CallsInDoubt({"b": None}),
             deadline=0.02,
         )
         return batch.results, [event.result for event in facts if hasattr(event, "result")]
@@ -45,6 +45,28 @@ def test_what_the_time_limit_skips_behind_another_call_stays_in_doubt():
     assert [result.code for result in results] == ["timeout", "unknown_outcome", "skipped"]
     assert "time limit" in results[1].text
     assert sorted(recorded, key=lambda result: result.call_id) == list(results)
+
+
+@pytest.mark.parametrize("ends_run", [False, True])
+def test_what_an_answer_about_another_call_keeps_from_running_stays_in_doubt(ends_run):
+    @tool
+    async def change() -> str:
+        return "changed"
+
+    async def no(_request):
+        return Decision(False, "not now", ends_run=ends_run)
+
+    async def main():
+        executor = Executor(Toolset([change, put]), stop_on_block=True)
+        calls = [ToolCall("a", "change", {}), ToolCall("b", "put", {})]
+        context, doubt = BatchContext("run"), CallsInDoubt({"b": None})
+        try:
+            batch = await executor.run(calls, emit=ignore, context=context, approver=no, in_doubt=doubt)
+        except AgentStop as stop:
+            batch = stop.batch
+        return [result.code for result in batch.results]
+
+    assert asyncio.run(main()) == ["rejected", "unknown_outcome"]
 
 
 def sender(description="Sends a letter."):
@@ -73,7 +95,7 @@ def test_a_verify_that_fails_while_it_is_awaited_has_said_nothing():
             emit=emit,
             context=BatchContext("run"),
             approver=approve_all,
-            doubts=CallsInDoubt({"c": None}, "report"),
+            in_doubt=CallsInDoubt({"c": None}, "report"),
         )
 
     (result,) = asyncio.run(main()).results
@@ -85,7 +107,7 @@ def in_doubt(made, decision, **arguments):
     call = ToolCall("c", "send", arguments or {"to": "ann"})
     return asyncio.run(
         Executor(Toolset([made])).run(
-            [call], emit=ignore, context=BatchContext("run"), approver=None, doubts=CallsInDoubt({"c": decision})
+            [call], emit=ignore, context=BatchContext("run"), approver=None, in_doubt=CallsInDoubt({"c": decision})
         )
     )
 

@@ -1,4 +1,5 @@
-"""Reading a call's arguments, and the one message that tells a model all that is wrong with them."""
+"""A call made ready to run: its tool, its validated arguments and its effects; or the failure that lists all that is
+wrong with it."""
 
 from __future__ import annotations
 
@@ -6,12 +7,43 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
-from toolspeak.errors import ToolError
+from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
+from toolspeak.errors import ToolError, suggest
+from toolspeak.execute.calls.ids import key_of
 from toolspeak.execute.calls.results import describe
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.tool import ArgumentProblem, Tool
+from toolspeak.tools.toolset import Toolset
 
-_Found: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
+_Reading: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
+
+
+@quick()
+class PreparedCall:
+    """A call that may run. `arguments` hold revealed secrets and are for the function alone. `changed`: it is no longer
+    what the model wrote; `note` tells the model so, if it should know."""
+
+    call: ToolCall
+    tool: Tool
+    arguments: Mapping[str, Any]
+    effects: Effects
+    idempotency_key: str
+    changed: bool = False
+    note: str = ""
+
+
+def prepare(call: ToolCall, tools: Toolset, secrets: Secrets, run_id: str) -> PreparedCall | ToolResult:
+    """The call with its tool, arguments and effects, or its failure. Raises ToolDefinitionError where the tool's own
+    declaration of effects fails."""
+    tool = tools.get(call.name)
+    if tool is None:
+        known = suggest(call.name, (one.name for one in tools))
+        return failure(call, "unknown_tool", f"no tool is called {known}")
+    arguments = read_arguments(tool, call, secrets)
+    if type(arguments) is ToolResult:
+        return arguments
+    return PreparedCall(call, tool, arguments, tool.effects_of(arguments), key_of(run_id, call.id))
 
 
 def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str, Any] | ToolResult:
@@ -33,7 +65,7 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} do not fit:\n{listed}")
 
 
-def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Found | Exception:
+def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Reading | Exception:
     try:
         return tool.read_arguments(arguments)
     except Exception as error:  # noqa: BLE001 - a validator of the tool's own may raise anything

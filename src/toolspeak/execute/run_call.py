@@ -1,0 +1,332 @@
+"""One call's way through its batch: from its task's first step to its recorded result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from time import time
+
+from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
+from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
+from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
+from toolspeak.execute.batch_state import BatchState
+from toolspeak.execute.call import Call
+from toolspeak.execute.call_interceptors import chain_of
+from toolspeak.execute.calls.observe import LocalDetails
+from toolspeak.execute.calls.prepare import PreparedCall
+from toolspeak.execute.calls.replay import RecordedResult, ResultRecorder
+from toolspeak.execute.calls.results import describe, finish_result, result_of, stopped_result
+from toolspeak.execute.calls.secrets import hide_effects
+from toolspeak.execute.concurrency.limits import OrphanedCall
+from toolspeak.execute.concurrency.pause import NotStarted
+from toolspeak.execute.concurrency.threads import Outcome
+from toolspeak.execute.hooks import HookNotes
+from toolspeak.execute.invocation import Invocation, seconds_of
+from toolspeak.execute.sub_runs import CallHeld, SubRuns
+from toolspeak.tools.crashes import log_crash, without_our_frames
+from toolspeak.tools.kept import kept
+
+_LOG = logging.getLogger("toolspeak.execute")
+_BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
+"""The codes of calls that another time, or a process that had not died, would have let run."""
+
+
+async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolResult], None]) -> None:
+    """All of a scheduled call, in a task of its own; `finish` is told its result once that is recorded: of its
+    function, of an earlier call like it, or the one that admission gave it. What must end the batch is handed to the
+    batch: a task's own exception would be lost."""
+    settings, context = batch.settings, batch.context
+    prepared = call.prepared
+    try:
+        result = _from_cache(batch, call, prepared) if batch.uses_cache and prepared is not None else None
+        if result is None:
+            if prepared is not None:
+                result = batch.in_doubt.report(prepared.call, await _run_prepared(batch, call, prepared))
+            else:
+                result = _resolved(call, settings.recorder)
+            result, whole = finish_result(result, settings.secrets, settings.cap, context.memory)
+            if whole is not None or call.error is not None:
+                context.scope.details[result.call_id] = LocalDetails(call.error, whole)
+        if call.notes is not None:
+            for failed in call.notes.failed:
+                await batch.emit(replace(failed, error=settings.secrets.hide_text(failed.error)))
+        call.move("recording")
+        has_failed = result.status == "failure" and result.code != "skipped"
+        if settings.throw_on_failure and has_failed and prepared is not None:
+            await batch.halt(StopRequested("tool_failure", result.text, result.call_id))
+        handle = result.extra.get("handle")
+        await batch.emit(ToolFinished(result, None if handle is None else kept(context.memory, handle)))
+    except NotStarted:
+        call.move("postponed")
+        call.release()
+    except BaseException as error:  # noqa: BLE001 - the batch raises it
+        batch.abort(error)
+    else:
+        finish(call, result)
+    finally:
+        batch.under_way -= 1
+        if batch.held or context.pause.asked:
+            batch.rest()
+
+
+def _resolved(call: Call, recorder: ResultRecorder | None) -> ToolResult:
+    """The result that admission gave the call."""
+    result = call.result
+    assert result is not None, "it is resolved"
+    if recorder is not None and result.code in _BY_CHANCE:
+        recorder.keep(ToolCall(result.call_id, result.name, {}), RecordedResult(result, skipped=True))
+    return result
+
+
+def _from_cache(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult | None:
+    """The result of a read that was made before, unless something in this batch may change it first."""
+    settings = batch.settings
+    if settings.replayer is not None:
+        return settings.replayer.recalled(prepared.call)
+    if call.waited_for:
+        return None
+    result = batch.context.scope.result_cache.answer(prepared.call, prepared.effects)
+    if result is not None and settings.recorder is not None:
+        settings.recorder.keep(prepared.call, RecordedResult(result, recalled=True))
+    return result
+
+
+async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult:
+    """The result of the function, with the interceptors around it; or that the call does not start any more."""
+    settings = batch.settings
+    if batch.context.pause.asked:
+        raise NotStarted
+    skipped = _skipped(batch, call, prepared)
+    if skipped is not None:
+        return skipped
+    try:
+        if settings.pipeline:
+            call.move("entering")
+            call.notes = HookNotes(batch.notes.seen)
+            chain = chain_of(prepared.call, settings.pipeline, batch.context, call.notes)
+            result = await chain.around(prepared.call, partial(_call_function, batch, call, prepared))
+        else:
+            result = await _call_function(batch, call, prepared)
+        if prepared.note:
+            result = replace(result, content=(TextPart(prepared.note), *result.content))
+    except AgentStop as stop:
+        await batch.halt(batch.stop_of(stop, prepared.call.id))
+        return call.returned or stopped_result(prepared.call, stop)
+    except asyncio.CancelledError as error:
+        if batch.is_being_cancelled:
+            raise
+        _forget_cancellations()
+        return call.returned or _interrupted(batch, call, prepared.call, error)
+    # An interceptor may have caught what must end the batch.
+    if call.returned is None and batch.is_being_cancelled:
+        raise asyncio.CancelledError
+    return result
+
+
+def _skipped(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult | None:
+    """The result of a call that is not to start any more."""
+    settings, scope = batch.settings, batch.context.scope
+    if settings.replayer is not None:
+        return settings.replayer.skipped(prepared.call)
+    if batch.is_late:
+        reason = batch.deadline.before_start()
+    elif batch.stop is not None:
+        reason = "not started: the run was told to stop before it"
+    elif scope.orphans.calls:
+        reason = _obstacle(batch, call, prepared)
+    else:
+        reason = ""
+    if not reason:
+        return None
+    result = failure(prepared.call, "skipped", reason)
+    if settings.recorder is not None:
+        settings.recorder.keep(prepared.call, RecordedResult(result, skipped=True))
+    return result
+
+
+def _obstacle(batch: BatchState, call: Call, prepared: PreparedCall) -> str:
+    """Which orphaned calls keep this one from starting, "" if none does."""
+    scope, tool = batch.context.scope, prepared.tool
+    if batch.settings.schedule != "parallel":
+        running = scope.orphans.conflicting_tool(prepared.effects)
+        if running:
+            return f"not started: it depends on {running}, which is still running after its timeout"
+    own = scope.own_limiter(tool)
+    if own is not None and own not in call.limiters and call.early is None:
+        return (
+            f"not started: earlier calls of {tool.name} are still running after their timeout, and no more may run at "
+            "once"
+        )
+    return ""
+
+
+async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult:
+    """Calls the tool's function, unless a recording says what came of it; ToolStarted is durable before it."""
+    settings = batch.settings
+    if batch.is_being_cancelled:
+        raise asyncio.CancelledError
+    if batch.context.pause.asked:
+        raise NotStarted
+    call.move("starting")
+    call.returned = None
+    try:
+        await batch.emit(_started(call, prepared, batch))
+    except BaseException as error:
+        batch.abort(error)
+        raise
+    call.move("running")
+    call.started = call.started or time()
+    if batch.observation is not None:
+        batch.observation.started(prepared.call, call.started)
+    if batch.is_late:
+        result = failure(prepared.call, "skipped", batch.deadline.before_start())
+    elif settings.replayer is not None:
+        try:
+            recorded = settings.replayer.play(prepared.call)
+        except ReplayDiverged as error:
+            batch.abort(error)  # whatever an interceptor makes of it
+            raise
+        for used in recorded.spent:
+            await batch.emit(used)
+        if recorded.stop is not None:
+            await batch.halt(batch.stop_of(recorded.stop, prepared.call.id))
+        result = recorded.result
+    else:
+        result, stop = await _invoke(batch, call, prepared)
+        if settings.recorder is not None:
+            settings.recorder.keep(prepared.call, RecordedResult(result, stop))
+        if stop is not None:
+            await batch.halt(batch.stop_of(stop, prepared.call.id))
+    call.move("returned")
+    call.returned = result
+    return result
+
+
+def _started(call: Call, prepared: PreparedCall, batch: BatchState) -> ToolStarted:
+    return ToolStarted(
+        prepared.call.id,
+        prepared.tool.spec.name,
+        prepared.idempotency_key,
+        call.waited_for,
+        hide_effects(prepared.effects, batch.settings.secrets),
+        call.early is not None,
+        prepared.call if prepared.changed else None,
+    )
+
+
+async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tuple[ToolResult, AgentStop | None]:
+    """What the function returned or raised, as a result, and whether it ends the run."""
+    settings, early, stop = batch.settings, call.early, None
+    if early is None:
+        seconds = seconds_of(prepared, settings.tool_timeout)
+        invocation = Invocation(prepared, seconds, batch.context, settings.secrets)
+    else:
+        invocation = early.invocation
+    try:
+        outcome, timed_out = await (invocation.run(batch.timers) if early is None else early.outcome())
+    except asyncio.CancelledError as error:
+        _orphan(batch, call, prepared, invocation)
+        if batch.is_being_cancelled:
+            raise
+        _forget_cancellations()
+        return _interrupted(batch, call, prepared.call, error), None
+    if isinstance(outcome.error, AgentStop):
+        stop = outcome.error
+    elif invocation.sub_runs is not None and invocation.sub_runs.resting and not timed_out:
+        problem, stop = await _of_sub_runs(batch, call, prepared, invocation.sub_runs)
+        if problem:
+            outcome = Outcome(error=ToolError(problem))
+    return _result(batch, call, prepared, invocation, outcome, timed_out), stop
+
+
+async def _of_sub_runs(
+    batch: BatchState, call: Call, prepared: PreparedCall, runs: SubRuns
+) -> tuple[str, AgentStop | None]:
+    """What is wrong with the runs that the function started, and whether a decision about one ends this run too.
+    Raises CallHeld if one of them waits: what the function returned rests on an answer that is not there yet."""
+    if runs.waiting and runs.at_work:
+        await runs.all_rest(seconds_of(prepared, batch.settings.tool_timeout))
+    ended = [run for run in runs.resting.values() if run.reason == "terminated"]
+    if ended:
+        return "", AgentStop(f"a decision ended the run of {ended[0].agent}, which this call had started")
+    lost = [run for run in runs.waiting if not run.is_kept]
+    if lost:
+        return (
+            f"the run of {lost[0].agent} that this call started waits for approval, and no journal keeps it: give "
+            "that agent a journal of its own (Agent(journal=…)), or an approver"
+        ), None
+    if runs.waiting:
+        call.move("entering")
+        batch.held.append(runs)
+        raise CallHeld
+    return "", None
+
+
+def _result(
+    batch: BatchState,
+    call: Call,
+    prepared: PreparedCall,
+    invocation: Invocation,
+    outcome: Outcome,
+    timed_out: bool,
+) -> ToolResult:
+    """What became of the function, as a result. Raises KeyboardInterrupt and the like."""
+    written, secrets = prepared.call, batch.settings.secrets
+    match outcome.error:
+        case None:
+            # Even if it was told to stop, or the batch is being cancelled: what was done is recorded if it can be.
+            return result_of(written, outcome.value, secrets)
+        case AgentStop() as stop:
+            return stopped_result(written, stop)
+        case _ if timed_out:
+            reason = f"{prepared.tool.name} did not finish within {invocation.seconds:g} seconds"
+            if not _orphan(batch, call, prepared, invocation):
+                return failure(written, "timeout", reason)
+            result = failure(written, "timeout", f"{reason}; it may still be running")
+            return replace(result, extra={"still_running": True})
+        case Exception() as raised:
+            error = without_our_frames(raised)
+            level = logging.DEBUG if isinstance(error, ToolError) else logging.WARNING
+            place = f"the tool {written.name} raised in the call {written.id}"
+            log_crash(_LOG, place, error, secrets.hide_text, level)
+            call.error = error
+            return failure(written, "exception", secrets.hide_text(describe(error)))
+        case asyncio.CancelledError() as cancelled:
+            return _interrupted(batch, call, written, cancelled)
+        case other:
+            raise other
+
+
+def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: Invocation) -> bool:
+    """Whether the call goes on although nobody waits for it any more: a thread cannot be stopped."""
+    ended = invocation.ended
+    if ended is None or ended.is_set():
+        return False
+    scope = batch.context.scope
+    scope.orphans.add(OrphanedCall(prepared.call.id, prepared.tool.name, prepared.effects, ended))
+    own = scope.own_limiter(prepared.tool)
+    if own is not None and own in call.limiters:
+        call.limiters = tuple(limiter for limiter in call.limiters if limiter is not own)
+        invocation.on_end = own.release_orphaned
+        own.orphan()
+    return True
+
+
+def _interrupted(batch: BatchState, call: Call, written: ToolCall, error: asyncio.CancelledError) -> ToolResult:
+    """The failure of a call that got a CancelledError although nobody cancels the batch."""
+    if not batch.is_late:
+        reason = batch.settings.secrets.hide_text(f"the tool gave up: {describe(error)}")
+        return failure(written, "cancelled", reason)
+    if call.phase == "running":
+        return failure(written, "timeout", batch.deadline.before_end())
+    return failure(written, "skipped", batch.deadline.before_start())
+
+
+def _forget_cancellations() -> None:
+    """Lets the current task go on after a cancellation that was meant for its tool."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()

@@ -1,0 +1,208 @@
+"""The second phase of a batch: the admitted calls run as soon as their schedule and the limits let them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from functools import partial
+from time import time
+
+from toolspeak.data.messages import ToolCall, ToolResult
+from toolspeak.data.tools import Effects
+from toolspeak.execute.batch_state import BatchState
+from toolspeak.execute.call import INTERRUPTIBLE, Call
+from toolspeak.execute.calls.prepare import PreparedCall
+from toolspeak.execute.concurrency.limits import Limiter
+from toolspeak.execute.concurrency.pause import BatchPaused
+from toolspeak.execute.concurrency.schedule import plan
+from toolspeak.execute.hooks import applied
+from toolspeak.execute.run_call import run_call
+from toolspeak.execute.sub_runs import BatchHeld
+
+
+class Scheduler:
+    """Runs the calls of one batch that admission is done with; make a new one for each, in the task that runs it."""
+
+    def __init__(self, batch: BatchState) -> None:
+        settings, scope = batch.settings, batch.context.scope
+        self._batch = batch
+        self._loop = asyncio.get_running_loop()
+        self._left = len(batch.calls)
+        limit = settings.concurrency.batch
+        self._of_batch = () if limit is None else (Limiter(limit),)
+        self._limiters: dict[str, tuple[Limiter, ...]] = {}
+        self._starting = False
+        self._vars = contextvars.copy_context()
+        running = [(call, call.prepared) for call in batch.calls if call.prepared is not None]
+        self._running = running
+        if len(running) > 1:
+            self._chain(running)
+            self._ready = deque([call for call in batch.calls if not call.wait_count])
+        else:
+            self._ready = deque(batch.calls)
+        batch.cancellations = batch.owner.cancelling()
+        batch.uses_cache = settings.replayer is not None or (  # what a recording has from memory is not looked up here
+            bool(scope.result_cache)
+            and (settings.schedule != "parallel" or all(prepared.effects.read_only for _, prepared in running))
+        )
+
+    def _chain(self, running: list[tuple[Call, PreparedCall]]) -> None:
+        """Sets what each call waits for, and who waits for it."""
+        waits: tuple[int, ...] = ()
+        names: tuple[str, ...] = ()
+        planned = plan([prepared.effects for _, prepared in running], self._batch.settings.schedule)
+        for (call, _), earlier in zip(running, planned, strict=True):
+            if earlier is not waits:
+                waits, names = earlier, tuple(running[index][1].call.id for index in earlier)
+            call.wait_count, call.waited_for = len(waits), names
+            for index in waits:
+                before = running[index][0]
+                if before.followers is None:
+                    before.followers = []
+                before.followers.append(call)
+
+    async def run(self) -> None:
+        """Runs all calls to their results.
+
+        Raises BatchPaused when the run was asked to pause and calls were left, BatchHeld when calls wait for runs that
+        their functions started. Raises what `emit` raised, and a tool's KeyboardInterrupt or SystemExit, after the
+        other calls have been cancelled and awaited; what was not recorded by then has no result.
+        """
+        batch, pause = self._batch, self._batch.context.pause
+        at = batch.deadline.at
+        timer = None if at is None else self._loop.call_at(at, self._expire)
+        pause.tell(rest := batch.rest)
+        try:
+            self._start_ready()
+            rest()
+            if self._left:
+                await batch.over
+        finally:
+            pause.untell(rest)
+            if timer is not None:
+                timer.cancel()
+            try:
+                if self._left:
+                    await self._stop()
+            finally:
+                self._close()
+        if batch.error is not None:
+            raise batch.error
+        if batch.settings.pipeline:
+            notes = (call.notes for call in batch.calls if call.phase == "done")
+            for fact in applied(notes, batch.notes.seen, "call", batch.settings.secrets.hide_text):
+                await batch.emit(fact)
+        if self._left:
+            raise BatchHeld(tuple(batch.held)) if batch.held and not pause.asked else BatchPaused
+
+    def _start_ready(self) -> None:
+        # A task may run at once (eager task factories) and come back here: the loop below takes its calls too.
+        if self._starting:
+            return
+        self._starting = True
+        while self._ready and not self._batch.ending and not self._batch.context.pause.asked:
+            self._start(self._ready.popleft())
+        self._starting = False
+
+    def _start(self, call: Call) -> None:
+        batch = self._batch
+        if batch.ending or batch.context.pause.asked or call.task is not None or call.phase == "done":
+            return
+        if call.prepared is None:
+            if call.recorded:
+                assert call.result is not None, "it is recorded"
+                self._finish(call, call.result)
+                return
+        elif not batch.expired and call.early is None and not self._acquire_slots(call, call.prepared):
+            call.move("queued")
+            return
+        call.move("scheduled")
+        batch.under_way += 1
+        # A copy of the batch's context: a call must not see what the call before it has set.
+        call.task = self._loop.create_task(run_call(batch, call, self._finish), context=self._vars.copy())
+
+    def _acquire_slots(self, call: Call, prepared: PreparedCall) -> bool:
+        """Acquires the slots the call needs, all or none; without them it is started again when there may be some."""
+        tool = prepared.tool
+        limiters = self._limiters.get(tool.spec.name)
+        if limiters is None:
+            limiters = self._of_batch + self._batch.context.scope.limiters(tool, self._batch.settings.concurrency)
+            self._limiters[tool.spec.name] = limiters
+        if not limiters:
+            return True
+        for limiter in limiters:
+            if not limiter.has_slot and not limiter.blocked:
+                limiter.wait(partial(self._start, call))
+                return False
+        if not any(limiter.blocked for limiter in limiters):
+            for limiter in limiters:
+                limiter.acquire()
+            call.limiters = limiters
+        return True
+
+    def _finish(self, call: Call, result: ToolResult) -> None:
+        call.move("done")
+        # The task has nothing left to do: a batch of thousands must not keep them all.
+        call.result, call.task = result, None
+        call.completed = time()
+        observation = self._batch.observation
+        if observation is not None and not call.recorded:
+            execution = call.execution(observation.run.run_id, self._batch.context.scope.details)
+            observation.ended(execution, call.refused_by)
+        if call.limiters:
+            call.release()
+        for follower in call.followers or ():
+            follower.wait_count -= 1
+            if not follower.wait_count:
+                self._ready.append(follower)
+        self._left -= 1
+        if not self._left:
+            self._batch.end()
+        if self._ready:
+            self._start_ready()
+
+    def _expire(self) -> None:
+        """Interrupts the calls that are under way, never one whose fact is being recorded."""
+        # A timer may fire a tick before the clock says so.
+        self._batch.expired = True
+        for call in self._batch.calls:
+            if call.task is not None and call.phase in INTERRUPTIBLE:
+                call.task.cancel()
+            elif call.phase == "queued":
+                self._start(call)
+
+    async def _stop(self) -> None:
+        """Cancels what is still under way and waits for it; results that are being recorded get their time."""
+        batch = self._batch
+        batch.ending = True
+        tasks: list[asyncio.Task[None]] = []
+        for call in batch.calls:
+            if call.task is not None and not call.task.done():
+                tasks.append(call.task)
+                if call.phase != "recording":
+                    call.task.cancel()
+        cancelled = None
+        while tasks:
+            try:
+                await asyncio.wait(tasks)
+            except asyncio.CancelledError as error:
+                # Asked again: then recording is not waited for either.
+                cancelled = error
+                for task in tasks:
+                    task.cancel()
+            tasks = [task for task in tasks if not task.done()]
+        if cancelled is not None and batch.error is None:
+            raise cancelled
+
+    def _close(self) -> None:
+        """Gives everything back; nothing of the batch runs any more."""
+        batch, scope = self._batch, self._batch.context.scope
+        if batch.timers is not scope.timers:
+            batch.timers.close()
+        done: list[tuple[ToolCall, Effects, ToolResult | None]] = []
+        for call, prepared in self._running:
+            if call.limiters:
+                call.release()
+            done.append((prepared.call, prepared.effects, call.result))
+        scope.result_cache.learn(done, ordered=batch.settings.schedule != "parallel")
