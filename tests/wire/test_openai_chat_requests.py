@@ -28,7 +28,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
+from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
 from toolspeak.wire.strict_schema import openai_form
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -51,7 +51,7 @@ def result(of: ToolCall, *content: Any) -> ToolResult:
     return ToolResult(of.id, of.name, "success", tuple(TextPart(c) if isinstance(c, str) else c for c in content))
 
 
-def encode(*messages: Message | TextMessage, chat: OpenAIChat = OPENAI_CHAT, model: str = "m") -> list[Any]:
+def encode(*messages: Message | TextMessage, chat: OpenAIChatFormat = OPENAI_CHAT, model: str = "m") -> list[Any]:
     return chat.encode_request(ModelRequest(messages), model=model, stream=False)["messages"]
 
 
@@ -211,7 +211,7 @@ def test_an_id_that_comes_again_is_not_sent_twice():
 
 
 def test_mistrals_ids_are_short():
-    chat = OpenAIChat(short_ids=True)
+    chat = OpenAIChatFormat(short_ids=True)
     fine = call("c2", "AbCd12345")
     found = encode(Message("assistant", (A, fine)), Message("tool", (result(A, "1"), result(fine, "2"))), chat=chat)
     ids = [each["id"] for each in found[0]["tool_calls"]]
@@ -232,7 +232,7 @@ def test_reasoning_goes_back_only_to_where_it_came_from():
 
 
 def test_a_call_of_another_model_has_empty_reasoning_where_the_api_insists_on_one():
-    chat = OpenAIChat(keep_reasoning=True)
+    chat = OpenAIChatFormat(keep_reasoning=True)
     found = encode(Message("assistant", (A,)), Message("tool", (result(A, "x"),)), Message.assistant("so"), chat=chat)
     assert found[0]["reasoning_content"] == ""
     assert "reasoning_content" not in found[2]

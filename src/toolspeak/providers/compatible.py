@@ -12,7 +12,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import UnknownProvider
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
+from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
 
 
 @quick()
@@ -28,7 +28,7 @@ class Compatible:
     key_variable: str
     source: str
     needs_key: bool = False
-    chat: OpenAIChat = OPENAI_CHAT
+    chat: OpenAIChatFormat = OPENAI_CHAT
     options: Mapping[str, JSON] = field(default_factory=no_extra)
 
     @property
@@ -77,7 +77,7 @@ MISTRAL = Compatible(
     "MISTRAL_API_KEY",
     "https://docs.mistral.ai/api",
     needs_key=True,
-    chat=OpenAIChat(short_ids=True),
+    chat=OpenAIChatFormat(short_ids=True),
     # Fields it does not know are an error there, and the usage comes unasked.
     options=MappingProxyType({"stream_options": None}),
 )
@@ -87,7 +87,7 @@ DEEPSEEK = Compatible(
     "DEEPSEEK_API_KEY",
     "https://api-docs.deepseek.com",
     needs_key=True,
-    chat=OpenAIChat(keep_reasoning=True),
+    chat=OpenAIChatFormat(keep_reasoning=True),
 )
 TOGETHER = Compatible(
     "together",

@@ -9,7 +9,7 @@ from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http import ConnectionOptions
-from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
+from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -46,7 +46,7 @@ class OpenAIProvider(ApiProvider):
         options: Mapping[str, object] | None = None,
         name: str = "openai",
         capabilities: Capabilities | None = None,
-        chat: OpenAIChat = OPENAI_CHAT,
+        chat: OpenAIChatFormat = OPENAI_CHAT,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         base_url, key = address_and_key(

@@ -65,8 +65,8 @@ def decode_request(body: JSON) -> WireRequest:
 
 
 class _AnthropicConversation(ConversationReader):
-    """Neighbouring results are one message. A result of no call before it keeps the id that it names, which is "" if
-    it names none. `cached`: a block is marked for the cache."""
+    """Neighbouring results are one message. A result of no earlier call keeps the id that it names, which is "" if it
+    names none. `cached`: a block has a cache marker."""
 
     def __init__(self, model: str) -> None:
         super().__init__(model)

@@ -19,11 +19,11 @@ from toolspeak.wire.openai_chat.response_writer import ChunkEncoder, encode_erro
 
 
 @quick()
-class OpenAIChat:
-    """The format; a `WireFormat`.
+class OpenAIChatFormat:
+    """A `WireFormat`.
 
-    `keep_reasoning`: the API wants the reasoning of a model's turns back (DeepSeek and Moonshot refuse calls without
-    it; others refuse it, or pay for what they ignore). `short_ids`: ids of calls have nine letters or digits (Mistral).
+    `keep_reasoning`: the API wants the reasoning of earlier turns back (DeepSeek and Moonshot refuse calls without it;
+    others refuse it, or charge for what they ignore). `short_ids`: ids of calls have nine letters or digits (Mistral).
     """
 
     keep_reasoning: bool = False
@@ -64,4 +64,4 @@ class OpenAIChat:
         return encode_error(message, status)
 
 
-OPENAI_CHAT = OpenAIChat()
+OPENAI_CHAT = OpenAIChatFormat()

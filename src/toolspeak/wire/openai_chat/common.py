@@ -16,8 +16,8 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
 def opaque_fields(opaque: Opaque | None, model: str | None = None) -> Mapping[str, JSON]:
-    """What a part brought with it: from this format, and from `model` if it is given."""
+    """The opaque data of a part, if they are of this format, and of `model` unless it is None."""
     if opaque is None or opaque.provider != NAME or model not in (None, opaque.model):
         return {}
-    found: JSON = opaque.data
-    return cast("Mapping[str, JSON]", found) if isinstance(found, Mapping) else {}
+    data: JSON = opaque.data
+    return cast("Mapping[str, JSON]", data) if isinstance(data, Mapping) else {}

@@ -40,11 +40,11 @@ from toolspeak.wire.validation import (
     require_text,
 )
 
-_READ = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
+_REQUEST_FIELDS = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
 
-_LEGACY = {"functions": "tools", "function_call": "tool_choice"}
+_REMOVED_FIELDS = {"functions": "tools", "function_call": "tool_choice"}
 
-_KNOWN_FIELDS = frozenset(
+_MESSAGE_FIELDS = frozenset(
     ("role", "content", "refusal", "tool_calls", "function_call", *REASONING_FIELDS, "reasoning_details")
 )
 
@@ -54,7 +54,7 @@ _CALL_FIELDS = frozenset(("id", "type", "function", "index"))
 def decode_request(body: JSON) -> WireRequest:
     """See `WireFormat`."""
     fields = require_object(body, "the request")
-    for old, new in _LEGACY.items():
+    for old, new in _REMOVED_FIELDS.items():
         if fields.get(old) is not None:
             raise FormatError(f"{old}: the API no longer has it; send {new}")
     if fields.get("n") not in (None, 1):
@@ -62,12 +62,12 @@ def decode_request(body: JSON) -> WireRequest:
     model = require_name(fields.get("model"), "model")
     stream = optional_flag(fields.get("stream"), "stream") or False
     tools = [
-        _read_tool(require_object(tool, f"tools[{i}]"), f"tools[{i}]")
+        _tool(require_object(tool, f"tools[{i}]"), f"tools[{i}]")
         for i, tool in enumerate(optional_list(fields.get("tools"), "tools"))
     ]
-    choice, tools = _read_choice(fields.get("tool_choice"), tools)
-    options = {name: value for name, value in fields.items() if name not in _READ and value is not None}
-    output = _read_output(options.get("response_format"))
+    choice, tools = _choice(fields.get("tool_choice"), tools)
+    options = {name: value for name, value in fields.items() if name not in _REQUEST_FIELDS and value is not None}
+    output = _output(options.get("response_format"))
     if output is not None:
         del options["response_format"]
     conversation = _ChatConversation(model)
@@ -80,31 +80,31 @@ def decode_request(body: JSON) -> WireRequest:
         output,
         options,
     )
-    return WireRequest(request, model, stream, not stream or _wants_usage(fields.get("stream_options")))
+    return WireRequest(request, model, stream, not stream or _include_usage(fields.get("stream_options")))
 
 
-def _wants_usage(value: JSON) -> bool:
+def _include_usage(value: JSON) -> bool:
     if value is None:
         return False
     options = require_object(value, "stream_options")
     return optional_flag(options.get("include_usage"), "stream_options.include_usage") or False
 
 
-def _read_tool(tool: dict[str, JSON], place: str) -> ToolSpec:
+def _tool(tool: dict[str, JSON], place: str) -> ToolSpec:
     if tool.get("type") != "function":
         raise FormatError(f"{place}.type: only 'function' is supported, found {describe(tool.get('type'))}")
     function = require_object(tool.get("function"), f"{place}.function")
     name = require_name(function.get("name"), f"{place}.function.name")
-    described = require_text(function.get("description") or "", f"{place}.function.description")
+    description = require_text(function.get("description") or "", f"{place}.function.description")
     parameters: dict[str, JSON] = {"type": "object", "properties": {}}
     if function.get("parameters") is not None:
         parameters = require_object(function["parameters"], f"{place}.function.parameters")
     strict = optional_flag(function.get("strict"), f"{place}.function.strict")
-    return ToolSpec(name, described, parameters, extra={} if strict is None else {"strict": strict})
+    return ToolSpec(name, description, parameters, extra={} if strict is None else {"strict": strict})
 
 
-def _read_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec]]:
-    """The choice, and the tools it leaves."""
+def _choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec]]:
+    """The choice, and the tools that it allows."""
     if value in (None, "auto", "none", "required"):
         if not tools:
             if value == "required":
@@ -117,7 +117,7 @@ def _read_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[T
     if choice.get("type") == "function":
         function = require_object(choice.get("function"), "tool_choice.function")
         name = require_name(function.get("name"), "tool_choice.function.name")
-        _check_known(name, tools, "tool_choice.function.name")
+        _check_name(name, tools, "tool_choice.function.name")
         return ToolChoice("specific", name), tools
     if choice.get("type") == "allowed_tools":
         allowed = require_object(choice.get("allowed_tools"), "tool_choice.allowed_tools")
@@ -126,7 +126,7 @@ def _read_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[T
         for i, each in enumerate(optional_list(allowed.get("tools"), place)):
             function = require_object(require_object(each, f"{place}[{i}]").get("function"), f"{place}[{i}].function")
             name = require_name(function.get("name"), f"{place}[{i}].function.name")
-            _check_known(name, tools, f"{place}[{i}].function.name")
+            _check_name(name, tools, f"{place}[{i}].function.name")
             names.add(name)
         mode = allowed.get("mode")
         if mode not in ("auto", "required"):
@@ -135,31 +135,31 @@ def _read_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[T
     raise FormatError(f"tool_choice.type: {describe(choice.get('type'))} is none; write function or allowed_tools")
 
 
-def _check_known(name: str, tools: list[ToolSpec], place: str) -> None:
+def _check_name(name: str, tools: list[ToolSpec], place: str) -> None:
     if all(tool.name != name for tool in tools):
         raise FormatError(f"{place}: no tool is called {describe(name)}; name one of tools")
 
 
-def _read_output(value: JSON) -> OutputSchema | None:
-    """The schema of `json_schema`; other forms of `response_format` stay options."""
+def _output(value: JSON) -> OutputSchema | None:
+    """The schema of `json_schema`; other types of `response_format` stay options."""
     if value is None:
         return None
     form = require_object(value, "response_format")
     if form.get("type") != "json_schema":
         return None
     place = "response_format.json_schema"
-    told = require_object(form.get("json_schema"), place)
+    schema_fields = require_object(form.get("json_schema"), place)
     return OutputSchema(
-        require_name(told.get("name"), f"{place}.name"),
-        require_object(told.get("schema"), f"{place}.schema"),
-        optional_flag(told.get("strict"), f"{place}.strict") or False,
-        require_text(told.get("description") or "", f"{place}.description"),
+        require_name(schema_fields.get("name"), f"{place}.name"),
+        require_object(schema_fields.get("schema"), f"{place}.schema"),
+        optional_flag(schema_fields.get("strict"), f"{place}.strict") or False,
+        require_text(schema_fields.get("description") or "", f"{place}.description"),
     )
 
 
 class _ChatConversation(ConversationReader):
-    """Neighbouring results are one message. A result of no call before it keeps the id that it names, which is "" if
-    it names none. Fields of a message that have no place elsewhere stand in its `extra`, under the format's name."""
+    """Neighbouring results are one message. A result of no earlier call keeps the id that it names, which is "" if it
+    names none. Fields of a message that only this format has go into its `extra`, under the format's name."""
 
     def read(self, value: JSON) -> None:
         items = optional_list(value, "messages")
@@ -172,13 +172,13 @@ class _ChatConversation(ConversationReader):
         role = require_text(item.get("role"), f"{place}.role")
         match role:
             case "system" | "developer":
-                parts = self.begin("system", _extra(item, _KNOWN_FIELDS))
-                parts += _read_content(item.get("content"), f"{place}.content", media=False)
+                parts = self.begin("system", _extra(item, _MESSAGE_FIELDS))
+                parts += _content(item.get("content"), f"{place}.content", media=False)
             case "user":
-                parts = self.begin("user", _extra(item, _KNOWN_FIELDS))
-                parts += _read_content(item.get("content"), f"{place}.content")
+                parts = self.begin("user", _extra(item, _MESSAGE_FIELDS))
+                parts += _content(item.get("content"), f"{place}.content")
             case "assistant":
-                self._read_assistant(self.begin("assistant", _extra(item, _KNOWN_FIELDS)), item, place)
+                self._read_assistant(self.begin("assistant", _extra(item, _MESSAGE_FIELDS)), item, place)
             case "tool":
                 call_id = optional_text(item.get("tool_call_id"), f"{place}.tool_call_id")
                 self.join("tool").append(self._result(call_id, item, place))
@@ -191,24 +191,24 @@ class _ChatConversation(ConversationReader):
 
     def _read_assistant(self, parts: list[Part], item: dict[str, JSON], place: str) -> None:
         parts += self._reasoning(item, place)
-        parts += _read_content(item.get("content"), f"{place}.content", media=False)
+        parts += _content(item.get("content"), f"{place}.content", media=False)
         if item.get("refusal") is not None:
             parts.append(TextPart(require_text(item["refusal"], f"{place}.refusal")))
         for i, call in enumerate(optional_list(item.get("tool_calls"), f"{place}.tool_calls")):
             parts.append(self._call(call, f"{place}.tool_calls[{i}]"))
-        if item.get("function_call") is not None:  # as before 2023-11: one call, and no id
+        if item.get("function_call") is not None:  # the API before 2023-11: one call, without an id
             parts.append(self._function("", item["function_call"], {}, f"{place}.function_call"))
 
     def _reasoning(self, item: dict[str, JSON], place: str) -> list[ReasoningPart]:
-        found: list[ReasoningPart] = []
+        parts: list[ReasoningPart] = []
         for field in REASONING_FIELDS:
             if item.get(field) is not None:
                 text = require_text(item[field], f"{place}.{field}")
-                found.append(ReasoningPart(text, Opaque(NAME, self.model, {"field": field})))
+                parts.append(ReasoningPart(text, Opaque(NAME, self.model, {"field": field})))
         details = optional_list(item.get("reasoning_details"), f"{place}.reasoning_details")
         if details:
-            found.append(ReasoningPart("", Opaque(NAME, self.model, {"reasoning_details": details})))
-        return found
+            parts.append(ReasoningPart("", Opaque(NAME, self.model, {"reasoning_details": details})))
+        return parts
 
     def _call(self, value: JSON, place: str) -> ToolCall | MalformedCall:
         item = require_object(value, place)
@@ -229,29 +229,29 @@ class _ChatConversation(ConversationReader):
 
     def _result(self, call_id: str, item: dict[str, JSON], place: str) -> ToolResult:
         call_id, name = self.match_by_id(call_id)
-        content = _read_content(item.get("content"), f"{place}.content", media=False)
+        content = _content(item.get("content"), f"{place}.content", media=False)
         if name is None:
             name = optional_text(item.get("name"), f"{place}.name")
         return ToolResult(call_id, name, "success", tuple(content))
 
 
-def _extra(item: Mapping[str, JSON], known: frozenset[str]) -> dict[str, JSON]:
-    rest = {name: value for name, value in item.items() if name not in known and value is not None}
+def _extra(item: Mapping[str, JSON], fields: frozenset[str]) -> dict[str, JSON]:
+    rest = {name: value for name, value in item.items() if name not in fields and value is not None}
     return {NAME: rest} if rest else {}
 
 
-def _read_content(value: JSON, place: str, *, media: bool = True) -> list[ContentPart]:
-    """Text, or parts: of text alone, unless `media`."""
+def _content(value: JSON, place: str, *, media: bool = True) -> list[ContentPart]:
+    """Text or a list of parts; only parts of text, unless `media`."""
     if value is None or value == "":
         return []
     if isinstance(value, str):
         return [TextPart(value)]
     if not isinstance(value, list):
         raise invalid_field(place, "text or a list of parts", value)
-    return [_read_part(part, f"{place}[{i}]", media) for i, part in enumerate(cast("list[Any]", value))]
+    return [_part(part, f"{place}[{i}]", media) for i, part in enumerate(cast("list[Any]", value))]
 
 
-def _read_part(value: JSON, place: str, media: bool) -> ContentPart:
+def _part(value: JSON, place: str, media: bool) -> ContentPart:
     part = require_object(value, place)
     kind = part.get("type")
     if kind == "text":
@@ -261,14 +261,14 @@ def _read_part(value: JSON, place: str, media: bool) -> ContentPart:
     if kind == "refusal" and not media:
         return TextPart(require_text(part.get("refusal"), f"{place}.refusal"))
     if kind == "image_url" and media:
-        return _read_image(part.get("image_url"), f"{place}.image_url")
+        return _image(part.get("image_url"), f"{place}.image_url")
     if kind == "file" and media:
-        return _read_file(require_object(part.get("file"), f"{place}.file"), f"{place}.file")
+        return _file(require_object(part.get("file"), f"{place}.file"), f"{place}.file")
     allowed = "text, image_url and file" if media else "text"
     raise FormatError(f"{place}.type: {describe(kind)} cannot stand here; parts may be {allowed}")
 
 
-def _read_image(value: JSON, place: str) -> ImagePart:
+def _image(value: JSON, place: str) -> ImagePart:
     image = {"url": value} if isinstance(value, str) else require_object(value, place)
     url = require_name(image.get("url"), f"{place}.url")
     extra = _extra(image, frozenset(("url",)))
@@ -278,7 +278,7 @@ def _read_image(value: JSON, place: str) -> ImagePart:
     return ImagePart(media_type or ANY_IMAGE, data, extra=extra)
 
 
-def _read_file(file: dict[str, JSON], place: str) -> FilePart:
+def _file(file: dict[str, JSON], place: str) -> FilePart:
     if file.get("file_data") is None:
         raise FormatError(f"{place}: send the file itself, as file_data; files kept at OpenAI are not known here")
     media_type, data = read_data_url(require_text(file["file_data"], f"{place}.file_data"), f"{place}.file_data")

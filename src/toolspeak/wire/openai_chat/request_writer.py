@@ -1,6 +1,6 @@
 """Requests of OpenAI Chat Completions as a client writes them. Sans-IO.
 
-Source: the OpenAI API reference, "Chat Completions". Besides it: `reasoning_content` goes back to APIs that ask for it
+Source: the OpenAI API reference, "Chat Completions". Beyond it: `reasoning_content` goes back to APIs that demand it
 (DeepSeek, "Thinking Mode"; Moonshot), `reasoning_details` to OpenRouter ("Reasoning Tokens"), `extra_content` of a call
 to Gemini's compatible endpoint ("Thought signatures").
 """
@@ -37,13 +37,13 @@ from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "messages", "tools")
 
-_FIELDS_OF_THE_REQUEST = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
+_REQUEST_FIELDS = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
 
 
 def encode_request(
     request: ModelRequest, model: str, stream: bool, *, short_ids: bool = False, keep_reasoning: bool = False
 ) -> dict[str, JSON]:
-    """See `OpenAIChat`. A lone surrogate, which UTF-8 cannot carry, is sent as U+FFFD."""
+    """See `OpenAIChatFormat`. A lone surrogate, which UTF-8 cannot carry, is sent as U+FFFD."""
     _check_options(request)
     body: dict[str, JSON] = {
         "model": model,
@@ -63,8 +63,8 @@ def encode_request(
             body["parallel_tool_calls"] = request.parallel
     if request.output is not None:
         output = openai_form(request.output)
-        described = {"description": output.description} if output.description else {}
-        schema = {"name": output.name, **described, "schema": output.schema, "strict": output.strict}
+        description_field = {"description": output.description} if output.description else {}
+        schema = {"name": output.name, **description_field, "schema": output.schema, "strict": output.strict}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.constraint is not None:
         body.update(_constraint(request.constraint))
@@ -74,7 +74,7 @@ def encode_request(
 
 def _check_options(request: ModelRequest) -> None:
     check_request(request, _OWN_FIELDS, format_name=NAME, grammars=True)
-    for name, field in _FIELDS_OF_THE_REQUEST.items():
+    for name, field in _REQUEST_FIELDS.items():
         if request.options.get(name) is not None:
             raise ConfigurationError(f"the option {name!r} cannot be set: the request's own {field!r} says it")
     if request.output is not None and request.options.get("response_format") is not None:
@@ -86,7 +86,7 @@ def _check_options(request: ModelRequest) -> None:
 
 
 def _constraint(constraint: Constraint) -> dict[str, JSON]:
-    """Where a grammar goes: llama.cpp's README of its server, vLLM's and SGLang's `StructuralTagResponseFormat`."""
+    """The field of a grammar: llama.cpp's README of its server, vLLM's and SGLang's `StructuralTagResponseFormat`."""
     if constraint.target == "gbnf":
         return {"grammar": constraint.source}
     return {"response_format": json.loads(constraint.source)}
@@ -97,7 +97,7 @@ def _tool(tool: ToolSpec) -> JSON:
     if tool.description:
         function["description"] = tool.description
     function["parameters"] = tool.parameters
-    # vLLM holds a required or named call to its schema only with it.
+    # vLLM enforces the schema of a required or named call only with it.
     if isinstance(tool.extra.get("strict"), bool):
         function["strict"] = tool.extra["strict"]
     return {"type": "function", "function": function}
@@ -106,54 +106,54 @@ def _tool(tool: ToolSpec) -> JSON:
 def encode_messages(
     messages: Sequence[Message | TextMessage], model: str, *, short_ids: bool = False, keep_reasoning: bool = False
 ) -> list[JSON]:
-    """A conversation as the API takes it.
+    """The messages of a conversation; results right after their calls.
 
-    Results stand right behind their calls. What the role `tool` cannot carry (images, the result of a malformed call)
-    follows in a message of the user. `short_ids` and `keep_reasoning` as in `OpenAIChat`.
+    What the role `tool` cannot carry (images, the result of a malformed call) follows in a message of the user.
+    `short_ids` and `keep_reasoning` as in `OpenAIChatFormat`.
     """
     ids = call_ids(messages)
     if short_ids:
-        ids = {own: _short(sent) for own, sent in ids.items()}
+        ids = {own: _short_id(wanted) for own, wanted in ids.items()}
     out: list[JSON] = []
-    later: list[ContentPart] = []
+    deferred: list[ContentPart] = []
     for message in messages:
         if isinstance(message, Message) and message.role == "tool":
             for part in message.parts:
-                _add_result(part, ids, out, later)
+                _add_result(part, ids, out, deferred)
             continue
-        if later:
-            out.append({"role": "user", "content": _content(later)})
-            later = []
+        if deferred:
+            out.append({"role": "user", "content": _content(deferred)})
+            deferred = []
         if isinstance(message, TextMessage):
-            # Of role `tool` where the server takes it without a `tool_call_id` (`Capabilities.tool_role`).
-            named = {"name": message.name} if message.name else {}
-            out.append({"role": message.role, **named, "content": message.text})
+            # Of role `tool` where the server accepts it without a `tool_call_id` (`Capabilities.tool_role`).
+            name_field = {"name": message.name} if message.name else {}
+            out.append({"role": message.role, **name_field, "content": message.text})
         elif message.role == "assistant":
             out.append(_assistant(message, ids, model, keep_reasoning))
         else:
             parts = [part for part in message.parts if isinstance(part, ContentPart)]
             content = _content(parts) if message.role == "user" else "".join(text_of([part]) for part in parts)
-            out.append({"role": message.role, "content": content, **_own(message.extra)})
-    if later:
-        out.append({"role": "user", "content": _content(later)})
+            out.append({"role": message.role, "content": content, **_own_fields(message.extra)})
+    if deferred:
+        out.append({"role": "user", "content": _content(deferred)})
     return out
 
 
-def _add_result(part: Part, ids: Mapping[str, str], out: list[JSON], later: list[ContentPart]) -> None:
+def _add_result(part: Part, ids: Mapping[str, str], out: list[JSON], deferred: list[ContentPart]) -> None:
     if not isinstance(part, ToolResult):
         if isinstance(part, ContentPart):
-            later.append(part)
+            deferred.append(part)
         return
     text = text_of(part.content)
     if part.status == "failure" and not text.lower().startswith("error"):
-        text = f"ERROR: {text}"  # the API has no other way to say it
+        text = f"ERROR: {text}"  # the API has no field for it
     if part.call_id not in ids:
-        later.append(TextPart(text))
+        deferred.append(TextPart(text))
         return
     out.append({"role": "tool", "tool_call_id": ids[part.call_id], "content": text})
     images = [each for each in part.content if isinstance(each, ImagePart)]
     if images:
-        later += [TextPart(f"Images from the result of {part.name} ({ids[part.call_id]}):"), *images]
+        deferred += [TextPart(f"Images from the result of {part.name} ({ids[part.call_id]}):"), *images]
 
 
 def _assistant(message: Message, ids: Mapping[str, str], model: str, keep_reasoning: bool) -> JSON:
@@ -163,7 +163,7 @@ def _assistant(message: Message, ids: Mapping[str, str], model: str, keep_reason
     for part in message.parts:
         match part:
             case ReasoningPart():
-                _give_back(part, model, fields)
+                _add_reasoning(part, model, fields)
             case ToolCall():
                 calls.append(_call(part, ids[part.id], model))
             case MalformedCall() if not is_native(part):
@@ -175,13 +175,13 @@ def _assistant(message: Message, ids: Mapping[str, str], model: str, keep_reason
     if calls:
         fields["tool_calls"] = calls
         if keep_reasoning:
-            # DeepSeek refuses a call without it, also one of a turn that another model made.
+            # DeepSeek refuses a call without it, even one that another model made.
             fields.setdefault("reasoning_content", "")
     # "" and not null: llama-cpp-python answers null with HTTP 500.
-    return {"role": "assistant", "content": text, **fields, **_own(message.extra)}
+    return {"role": "assistant", "content": text, **fields, **_own_fields(message.extra)}
 
 
-def _give_back(part: ReasoningPart, model: str, fields: dict[str, JSON]) -> None:
+def _add_reasoning(part: ReasoningPart, model: str, fields: dict[str, JSON]) -> None:
     data = opaque_fields(part.opaque, model)
     field = data.get("field")
     if field in REASONING_FIELDS:
@@ -198,10 +198,10 @@ def _call(call: ToolCall, sent_id: str, model: str) -> JSON:
 
 
 def _content(parts: Sequence[ContentPart]) -> JSON:
-    """One text as text, anything else as a list of parts."""
+    """A single text as text, anything else as a list of parts."""
     if not parts:
         return ""
-    if len(parts) == 1 and isinstance(parts[0], TextPart) and not _own(parts[0].extra):
+    if len(parts) == 1 and isinstance(parts[0], TextPart) and not _own_fields(parts[0].extra):
         return parts[0].text
     return [_content_part(part) for part in parts]
 
@@ -210,22 +210,22 @@ def _content_part(part: ContentPart) -> JSON:
     match part:
         case ImagePart():
             url = part.url if part.data is None else data_url(part.media_type, part.data)
-            return {"type": "image_url", "image_url": {"url": url, **_own(part.extra)}}
+            return {"type": "image_url", "image_url": {"url": url, **_own_fields(part.extra)}}
         case FilePart():
             file = {"filename": part.name, "file_data": data_url(part.media_type, part.data)}
             return {"type": "file", "file": file}
         case _:
-            return {"type": "text", "text": text_of([part]), **_own(part.extra)}
+            return {"type": "text", "text": text_of([part]), **_own_fields(part.extra)}
 
 
-def _own(extra: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """The fields of this format that no other has (`name`, `cache_control`, …), as `decode_messages` keeps them."""
-    found = extra.get(NAME)
-    return cast("Mapping[str, JSON]", found) if isinstance(found, Mapping) else {}
+def _own_fields(extra: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """The fields that only this format has (`name`, `cache_control`, …), from the request reader."""
+    fields = extra.get(NAME)
+    return cast("Mapping[str, JSON]", fields) if isinstance(fields, Mapping) else {}
 
 
-def _short(given: str) -> str:
-    """Nine letters and digits: what Mistral's API and chat templates ask of an id, or HTTP 400."""
-    if re.fullmatch(r"[A-Za-z0-9]{9}", given):
-        return given
-    return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+def _short_id(call_id: str) -> str:
+    """Nine letters and digits: Mistral's API and chat templates answer HTTP 400 to any other id."""
+    if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]

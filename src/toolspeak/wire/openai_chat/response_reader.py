@@ -35,10 +35,10 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "model_length": "length",
     "max_length": "length",
 }
-"""The API's `finish_reason` as ours; any other is `error`: nobody knows whether the turn is whole."""
+"""Finish reasons by the API's `finish_reason`; any other is `error`, for the turn may be incomplete."""
 
 FAILED = frozenset({"error", "insufficient_system_resource"})
-"""Finish reasons that say the turn failed: OpenRouter's and vLLM's, DeepSeek's."""
+"""Finish reasons of failed turns: OpenRouter's and vLLM's, DeepSeek's."""
 
 
 def decode_response(body: JSON, model: str | None = None, *, keep_reasoning: bool = False) -> list[Delta]:
@@ -55,23 +55,23 @@ def decode_response(body: JSON, model: str | None = None, *, keep_reasoning: boo
 
 
 def _message_as_delta(choice: JSON) -> JSON:
-    """A whole answer's choice as one chunk's: the same reader serves both."""
+    """The choice of a whole answer as that of one chunk: the same decoder reads both."""
     if not isinstance(choice, dict):
         return choice
-    known = cast("dict[str, JSON]", choice)
-    message = known.get("message")
+    fields = cast("dict[str, JSON]", choice)
+    message = fields.get("message")
     if isinstance(message, dict):
-        found = cast("dict[str, JSON]", message)
-        calls = as_list(found.get("tool_calls"), "'tool_calls'")
-        # Each is a call of its own, whatever ids and indexes say.
+        message_fields = cast("dict[str, JSON]", message)
+        calls = as_list(message_fields.get("tool_calls"), "'tool_calls'")
+        # Each is a call of its own, whatever its id and index.
         numbered = [{**as_object(call, "a call"), "index": i} for i, call in enumerate(calls)]
-        message = {**found, "tool_calls": numbered}
-    return {**known, "delta": message}
+        message = {**message_fields, "tool_calls": numbered}
+    return {**fields, "delta": message}
 
 
 @dataclass(slots=True)
-class _Head:
-    """What is known of a call besides its arguments; `pending` is what came before its name."""
+class _CallHead:
+    """A call without its arguments. `pending`: the arguments that came before its name."""
 
     id: str
     name: str
@@ -80,27 +80,27 @@ class _Head:
 
 
 class ChunkDecoder:
-    """Reads the chunks of one streamed answer; a `Decoder`. `finished`: a chunk has given a finish reason."""
+    """Reads the chunks of one streamed answer; a `Decoder`. `finished`: a chunk had a finish reason."""
 
     def __init__(self, model: str | None = None, *, keep_reasoning: bool = False) -> None:
         self.finished = False
-        self._asked = model
+        self._request_model = model
         self._keep_reasoning = keep_reasoning
         self._finish: FinishReason = "stop"
         self._refused = False
         self._usage = Usage()
         self._model: str | None = None
-        # Reasoning that goes back to the API, and has not been ended by anything else yet.
+        # Open reasoning that goes back to the API.
         self._signing = False
         self._field: str | None = None
         self._details: list[dict[str, JSON]] = []
         self._calls = CallAssembler()
-        self._heads: dict[Hashable, _Head] = {}
+        self._heads: dict[Hashable, _CallHead] = {}
         self._keys: dict[str, Hashable] = {}
         self._last: Hashable = None
 
     def feed(self, data: JSON) -> list[Delta]:
-        """What one decoded chunk says. Raises ProviderError for an error object and for an ill-formed chunk."""
+        """The deltas of one chunk. Raises ProviderError for an error object and for an ill-formed chunk."""
         # The ordinary chunk: one choice with nothing but a piece of text, or of the arguments of one call.
         if data.__class__ is dict and not self._signing and "error" not in data and data.get("usage") is None:
             choices = data.get("choices")
@@ -114,13 +114,13 @@ class ChunkDecoder:
                             return [TextDelta(text)]
                         calls = delta.get("tool_calls")
                         if calls.__class__ is list and len(calls) == 1:
-                            found = self._fragment(calls[0])
-                            if found is not None:
-                                return found
-        return self._careful(data)
+                            deltas = self._fragment(calls[0])
+                            if deltas is not None:
+                                return deltas
+        return self._chunk(data)
 
     def close(self) -> list[Delta]:
-        """The stream is over; call it once. Without a finish reason the turn ended with `stop`."""
+        """Ends the stream; call it once. Without a finish reason the turn ended with `stop`."""
         finish: FinishReason = "refusal" if self._refused and self._finish == "stop" else self._finish
         deltas = self._end_reasoning()
         for key, head in self._heads.items():
@@ -129,7 +129,7 @@ class ChunkDecoder:
         return [*deltas, *self._calls.close(finish), TurnEnded(finish, self._usage, self._model)]
 
     def _fragment(self, call: Any) -> list[Delta] | None:
-        """A further fragment of a call that is known by its index; None if there is more to it."""
+        """The deltas of a fragment that only adds arguments to an open call; None for any other."""
         if call.__class__ is dict and len(call) == 2 and (key := call.get("index")) is not None:
             function = call.get("function")
             if key.__class__ is int and function.__class__ is dict and len(function) == 1 and self._calls.knows(key):
@@ -138,7 +138,7 @@ class ChunkDecoder:
                     return self._calls.add(key, text)
         return None
 
-    def _careful(self, chunk: JSON) -> list[Delta]:
+    def _chunk(self, chunk: JSON) -> list[Delta]:
         data = as_object(chunk, "a chunk of the stream")
         if data.get("error"):
             raise reported_error(data["error"])
@@ -147,7 +147,7 @@ class ChunkDecoder:
         model = data.get("model")
         if isinstance(model, str) and model:
             self._model = model
-        # Some servers repeat a running count in every chunk: the last one holds.
+        # Some servers repeat a running count in every chunk: the last one counts.
         self._count(data.get("usage"))
         groq = data.get("x_groq")
         if isinstance(groq, dict):
@@ -170,16 +170,16 @@ class ChunkDecoder:
             deltas.append(ReasoningDelta(thought))
         refusal = as_text(delta.get("refusal"), "'refusal'")
         self._refused = self._refused or bool(refusal)
-        said = [TextDelta(text) for text in (content, refusal) if text]
+        text_deltas = [TextDelta(text) for text in (content, refusal) if text]
         calls = as_list(delta.get("tool_calls"), "'tool_calls'")
         legacy = delta.get("function_call")
-        if self._signing and (said or calls or legacy):
+        if self._signing and (text_deltas or calls or legacy):
             deltas += self._end_reasoning()
-        deltas += said
+        deltas += text_deltas
         for call in calls:
             deltas += self._call(as_object(call, "a call"))
         if legacy and (not self._calls.any or "function_call" in self._heads):
-            # llama-cpp-python sends it beside tool_calls, which say the same.
+            # llama-cpp-python sends it beside equal tool_calls.
             deltas += self._call({"function": legacy}, "function_call")
         reason = as_text(choice.get("finish_reason"), "'finish_reason'")
         if reason:  # some servers send "" until the last chunk
@@ -210,9 +210,9 @@ class ChunkDecoder:
                 break
         details = as_list(delta.get("reasoning_details"), "'reasoning_details'")
         if details:
-            told = [as_object(each, "a part of 'reasoning_details'") for each in details]
-            text = text or "".join(each.get("text") or each.get("summary") or "" for each in told)
-            _merge_details(self._details, told)
+            parts = [as_object(each, "a part of 'reasoning_details'") for each in details]
+            text = text or "".join(each.get("text") or each.get("summary") or "" for each in parts)
+            _merge_details(self._details, parts)
             self._signing = True
         elif text and self._keep_reasoning:
             self._field, self._signing = field, True
@@ -230,7 +230,7 @@ class ChunkDecoder:
         return [PartEnded("reasoning", self._opaque(data))]
 
     def _opaque(self, data: JSON) -> Opaque:
-        return Opaque(NAME, self._asked or self._model or "", data)
+        return Opaque(NAME, self._request_model or self._model or "", data)
 
     # --- calls -------------------------------------------------------------------------------------------------
 
@@ -239,23 +239,23 @@ class ChunkDecoder:
         function = as_object(item.get("function") or {}, "'function' of a call")
         name = as_text(function.get("name"), "'name' of a call")
         arguments = function.get("arguments")
-        if isinstance(arguments, dict):  # older servers, and proxies that mean well
+        if isinstance(arguments, dict):  # older servers, and some proxies
             arguments = json.dumps(arguments, ensure_ascii=False)
         text = as_text(arguments, "'arguments' of a call")
-        given = item.get("id")
-        given = given if isinstance(given, str) else "" if given is None else json.dumps(given)
-        key, is_new = self._key(key, item.get("index"), given, name, text)
+        call_id = item.get("id")
+        call_id = call_id if isinstance(call_id, str) else "" if call_id is None else json.dumps(call_id)
+        key, is_new = self._key(key, item.get("index"), call_id, name, text)
         if is_new:
-            self._heads[key] = _Head(given, "")
+            self._heads[key] = _CallHead(call_id, "")
         head = self._heads[key]
         self._last = key
-        if given:
-            self._keys.setdefault(given, key)
+        if call_id:
+            self._keys.setdefault(call_id, key)
         if item.get("extra_content") is not None:
             head.opaque = self._opaque({"extra_content": item["extra_content"]})
         out: list[Delta] = []
         if not head.name:
-            head.id = head.id or given
+            head.id = head.id or call_id
             if not name:
                 head.pending += text
                 return []
@@ -266,47 +266,49 @@ class ChunkDecoder:
             self._calls.sign(key, head.opaque)
         return out + self._calls.add(key, text)
 
-    def _key(self, key: Hashable, index: JSON, given: str, name: str, text: str) -> tuple[Hashable, bool]:
-        """By which key the fragment's call is known, and whether it begins one: servers send an index, an id, both in
-        every chunk, the same index for all calls, a new id in every chunk, or neither."""
+    def _key(self, key: Hashable, index: JSON, call_id: str, name: str, text: str) -> tuple[Hashable, bool]:
+        """The key of the fragment's call, and whether it starts the call: servers send an index, an id, both in every
+        chunk, the same index for all calls, a new id in every chunk, or neither."""
         if key is None:
             if index is not None:
                 if not isinstance(index, int):
                     raise ill_formed("'index' of a call", "a number", index)
                 key = index
-            elif given:
-                key = self._keys.get(given, given)
-            elif self._last is None or (name and self._begins(self._heads[self._last], self._last, "", name, text)):
+            elif call_id:
+                key = self._keys.get(call_id, call_id)
+            elif self._last is None or (
+                name and self._starts_call(self._heads[self._last], self._last, "", name, text)
+            ):
                 key = ("call", len(self._heads))
             else:
                 key = self._last
         head = self._heads.get(key)
-        return key, head is None or self._begins(head, key, given, name, text)
+        return key, head is None or self._starts_call(head, key, call_id, name, text)
 
-    def _begins(self, head: _Head, key: Hashable, given: str, name: str, text: str) -> bool:
-        """Whether a fragment with a name, and the key of a call that has one, is another call."""
+    def _starts_call(self, head: _CallHead, key: Hashable, call_id: str, name: str, text: str) -> bool:
+        """Whether a fragment under the key of a call starts another call."""
         if not (name and head.name):
             return False
-        if given and head.id:
-            return given != head.id
+        if call_id and head.id:
+            return call_id != head.id
         if not self._calls.knows(key):  # it is complete
             return name != head.name or text.lstrip()[:1] == "{"
         return name != head.name or (text.lstrip()[:1] in ("", "{") and self._calls.whole(key))
 
 
 def _content(delta: dict[str, JSON]) -> tuple[str, str]:
-    """The reasoning and the text in `content`: text, or a list of parts (of which Mistral's may be thoughts)."""
+    """The reasoning and the text in `content`: text, or a list of parts (Mistral's may be reasoning)."""
     value = delta.get("content")
     if not isinstance(value, list):
         return "", as_text(value, "'content'")
     thoughts: list[str] = []
     texts: list[JSON] = []
     for part in cast("list[Any]", value):
-        found = as_object(part, "a part of 'content'")
-        if found.get("type") == "thinking":
-            thoughts.append(_joined(found.get("thinking"), "thinking"))
+        fields = as_object(part, "a part of 'content'")
+        if fields.get("type") == "thinking":
+            thoughts.append(_joined(fields.get("thinking"), "thinking"))
         else:
-            texts.append(found)
+            texts.append(fields)
     return "".join(thoughts), _joined(texts, "content")
 
 
@@ -316,21 +318,21 @@ def _joined(value: JSON, field: str) -> str:
         return as_text(value, f"'{field}'")
     texts: list[str] = []
     for part in cast("list[Any]", value):
-        found = as_object(part, f"a part of '{field}'")
-        text = found.get("text")
+        fields = as_object(part, f"a part of '{field}'")
+        text = fields.get("text")
         if isinstance(text, str):
             texts.append(text)
-        elif found.get("type") not in ("reference", "tool_reference"):  # Mistral's, to what a tool of its own found
+        elif fields.get("type") not in ("reference", "tool_reference"):  # Mistral's, to results of its own tools
             raise ill_formed(f"'text' of a part of '{field}'", "text", text)
     return "".join(texts)
 
 
-def _merge_details(known: list[dict[str, JSON]], new: list[dict[str, JSON]]) -> None:
-    """Joins the pieces of one detail, as OpenRouter streams them; `index` and `type` say which belong together."""
-    for each in new:
-        last = known[-1] if known else {}
+def _merge_details(merged: list[dict[str, JSON]], details: list[dict[str, JSON]]) -> None:
+    """Joins the pieces of a detail that OpenRouter streams; those of the same `index` and `type` belong together."""
+    for each in details:
+        last = merged[-1] if merged else {}
         if not last or (last.get("type"), last.get("index")) != (each.get("type"), each.get("index")):
-            known.append(dict(each))
+            merged.append(dict(each))
             continue
         for field, value in each.items():
             if field in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(field), str):

@@ -27,9 +27,9 @@ from toolspeak.wire.openai_chat.common import opaque_fields
 from toolspeak.wire.validation import shortened
 
 DONE = "[DONE]"
-"""The data of the event behind the last chunk."""
+"""The data of the event after the last chunk."""
 
-_TOLD_FINISH: Mapping[FinishReason, str] = {
+_FINISH_REASONS: Mapping[FinishReason, str] = {
     "stop": "stop",
     "tool_calls": "stop",  # without a call; with one it is `tool_calls`
     "closed_by_us": "stop",
@@ -52,9 +52,9 @@ _ERROR_TYPES = {
 
 
 def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
-    """See `WireFormat`: what the chunks say, joined."""
+    """See `WireFormat`. Builds the answer from the chunks."""
     encoder = ChunkEncoder(model, response_id=response_id, created=created)
-    answer = _Answer()
+    answer = _MessageBuilder()
     for delta in deltas:
         answer.refused = answer.refused or (isinstance(delta, TurnEnded) and delta.finish == "refusal")
         for _, chunk in encoder.feed(delta):
@@ -79,7 +79,7 @@ def encode_error(message: str, status: int) -> JSON:
 class ChunkEncoder:
     """Writes the chunks of one streamed answer; an `Encoder`.
 
-    What a dialect could not read is told as text. If it was streamed as a call already, its arguments end as no JSON:
+    A malformed call becomes text. If part of it was sent as a call, its arguments end in text that is not JSON, so that
     no client runs it. Results that the model made up are left out.
     """
 
@@ -91,80 +91,83 @@ class ChunkEncoder:
             "model": model,
         }
         self._usage_wanted = usage_wanted
-        self._begun = False
-        # By a call's index: its place in `tool_calls`, and whether any arguments were sent.
+        self._started = False
+        # By a call's index: its place in `tool_calls`, and whether arguments were sent.
         self._places: dict[int, int] = {}
-        self._said: set[int] = set()
+        self._with_arguments: set[int] = set()
         self._ids: set[str] = set()
 
     def feed(self, delta: Delta) -> list[Frame]:
         """See `Encoder`."""
         match delta:
             case ArgumentsDelta(index, text) if index in self._places:
-                self._said.add(index)
+                self._with_arguments.add(index)
                 return [self._chunk({"tool_calls": [{"index": self._places[index], "function": {"arguments": text}}]})]
             case TextDelta(text):
-                return self._say({"content": text})
+                return self._frames({"content": text})
             case ReasoningDelta(text):
-                return self._say({"reasoning_content": text})
+                return self._frames({"reasoning_content": text})
             case PartEnded("reasoning", opaque):
                 details = opaque_fields(opaque).get("reasoning_details")
-                return self._say({"reasoning_details": details}) if details else []
-            case CallStarted(index, name, given):
-                return self._start(index, name, given)
+                return self._frames({"reasoning_details": details}) if details else []
+            case CallStarted(index, name, call_id):
+                return self._start(index, name, call_id)
             case CallCompleted():
                 return self._complete(delta)
             case CallMalformed(index, raw, _, reason):
                 if index in self._places:
-                    # No JSON ends with a bracket of this kind, whatever was sent before it, also if that was nothing.
+                    # No JSON ends in a parenthesis, whatever was sent before it.
                     return self.feed(ArgumentsDelta(index, f" ({shortened(reason)})"))
-                return self._say({"content": raw}) if raw else []
+                return self._frames({"content": raw}) if raw else []
             case TurnEnded(finish, usage):
                 return self._end(finish, usage)
             case _:
                 return []
 
     def fail(self, message: str, status: int = 500) -> list[Frame]:
-        """See `Encoder`. No `[DONE]` follows: the answer is not whole."""
+        """See `Encoder`. No `[DONE]` follows: the answer is incomplete."""
         return [(None, encode_error(message, status))]
 
     def _chunk(self, delta: JSON, finish: str | None = None) -> Frame:
         return None, {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
-    def _say(self, delta: JSON) -> list[Frame]:
-        frames = [] if self._begun else [self._chunk({"role": "assistant", "content": ""})]
-        self._begun = True
+    def _frames(self, delta: JSON) -> list[Frame]:
+        frames = [] if self._started else [self._chunk({"role": "assistant", "content": ""})]
+        self._started = True
         return [*frames, self._chunk(delta)]
 
-    def _start(self, index: int, name: str, given: str | None) -> list[Frame]:
+    def _start(self, index: int, name: str, call_id: str | None) -> list[Frame]:
         place = self._places[index] = len(self._places)
-        sent = given or f"call_{self._head['id']}_{index}"
-        while sent in self._ids:
-            sent = f"{sent}-{index}"
-        self._ids.add(sent)
+        unique_id = call_id or f"call_{self._head['id']}_{index}"
+        while unique_id in self._ids:
+            unique_id = f"{unique_id}-{index}"
+        self._ids.add(unique_id)
         function = {"name": name, "arguments": ""}
-        return self._say({"tool_calls": [{"index": place, "id": sent, "type": "function", "function": function}]})
+        call = {"index": place, "id": unique_id, "type": "function", "function": function}
+        return self._frames({"tool_calls": [call]})
 
     def _complete(self, call: CallCompleted) -> list[Frame]:
         frames = [] if call.index in self._places else self._start(call.index, call.name, call.id)
         item: dict[str, JSON] = {}
-        if call.index not in self._said:
+        if call.index not in self._with_arguments:
             item["function"] = {"arguments": json.dumps(call.arguments, ensure_ascii=False)}
         item.update(opaque_fields(call.opaque))
-        return [*frames, *self._say({"tool_calls": [{"index": self._places[call.index], **item}]})] if item else frames
+        if item:
+            frames += self._frames({"tool_calls": [{"index": self._places[call.index], **item}]})
+        return frames
 
     def _end(self, finish: FinishReason, usage: Usage) -> list[Frame]:
-        told = _TOLD_FINISH[finish]
-        frames = self._say({}) if not self._begun else []
-        frames.append(self._chunk({}, "tool_calls" if self._places and told == "stop" else told))
+        reason = _FINISH_REASONS[finish]
+        frames = self._frames({}) if not self._started else []
+        frames.append(self._chunk({}, "tool_calls" if self._places and reason == "stop" else reason))
         counts = _usage(usage)
         if self._usage_wanted and counts is not None:
             frames.append((None, {**self._head, "choices": [], "usage": counts}))
         return [*frames, (None, DONE)]
 
 
-class _Answer:
-    """A message put together from chunks."""
+class _MessageBuilder:
+    """Builds a message from chunks."""
 
     def __init__(self) -> None:
         self.refused = False
@@ -220,7 +223,7 @@ class _Answer:
 
 
 def _usage(usage: Usage) -> JSON:
-    """None while one of the two counts is unknown: the API has no word for it."""
+    """None if one of the two counts is unknown: the API has no value for it."""
     if usage.input is None or usage.output is None:
         return None
     counts: dict[str, JSON] = {

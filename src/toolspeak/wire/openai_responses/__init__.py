@@ -21,7 +21,7 @@ from toolspeak.wire.openai_responses.response_writer import ResponseEncoder, enc
 
 
 @quick()
-class OpenAIResponses:
+class OpenAIResponsesFormat:
     """A `WireFormat`."""
 
     name: str = NAME
@@ -60,7 +60,7 @@ class OpenAIResponses:
         return encode_error(message, status)
 
 
-OPENAI_RESPONSES = OpenAIResponses()
+OPENAI_RESPONSES = OpenAIResponsesFormat()
 
 
 def _repeated_fields(request: WireRequest) -> dict[str, JSON]:
