@@ -344,8 +344,8 @@ class Admission:
             await early.drop()
         notes, hide = batch.notes, batch.settings.secrets.hide_text
         facts: list[Event] = [replace(each, error=hide(each.error)) for each in notes.failed]
-        facts += [kept.fact for kept in notes.kept]
-        facts += [UserMessageQueued(Message.user(hide(text))) for text in notes.said]
+        facts += [change.fact for change in notes.changes]
+        facts += [UserMessageQueued(Message.user(hide(text))) for text in notes.messages]
         if self.stop is not None:
             facts.append(self.stop)
         for fact in facts:

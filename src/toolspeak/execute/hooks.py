@@ -42,7 +42,7 @@ class Answer:
 
 
 @quick()
-class Kept:
+class MetadataChange:
     """Metadata to keep: `fact` as the hook saw it, `change` what to make of the value there is when it is applied."""
 
     fact: MetadataSet
@@ -57,9 +57,9 @@ class HookNotes:
     """
 
     seen: Mapping[str, JSON] = field(default_factory=no_extra)
-    kept: list[Kept] = field(default_factory=list[Kept])
+    changes: list[MetadataChange] = field(default_factory=list[MetadataChange])
     failed: list[InterceptorFailed] = field(default_factory=list[InterceptorFailed])
-    said: list[str] = field(default_factory=list[str])
+    messages: list[str] = field(default_factory=list[str])
     last: str = ""
 
 
@@ -97,12 +97,12 @@ class HookContext:
 
     def say(self, text: str) -> None:
         """Says something to the model, as the user: it is recorded, and read at the next step."""
-        self._notes.said.append(text)
+        self._notes.messages.append(text)
 
     def _keep(self, key: str, value: JSON, change: Callable[[JSON], JSON] | None) -> None:
-        kept = jsonable(value)
-        self._notes.seen = {**self._notes.seen, key: kept}
-        self._notes.kept.append(Kept(MetadataSet({key: kept}, self._by, self._call_id), change))
+        new = jsonable(value)
+        self._notes.seen = {**self._notes.seen, key: new}
+        self._notes.changes.append(MetadataChange(MetadataSet({key: new}, self._by, self._call_id), change))
 
 
 class HookError(Exception):
@@ -114,8 +114,8 @@ class HookError(Exception):
         self.hook: HookName = hook
         self.error = error
         what = {"call": "the tool itself", "model": "the model", "step": "the step", "run": "the run"}[level]
-        told = f" ({what} had run)" if ran else ""
-        super().__init__(f"the interceptor {self.name} failed{told}: {describe(error)}")
+        suffix = f" ({what} had run)" if ran else ""
+        super().__init__(f"the interceptor {self.name} failed{suffix}: {describe(error)}")
         log_crash(_LOG, f"the interceptor {self.name} failed in {hook!r} of a {level}", error)
 
     def fact(self, call_id: str | None = None) -> InterceptorFailed:
@@ -212,18 +212,18 @@ def applied(
     """What the hooks around several things that ran at once keep and say, one thing after the other."""
     facts: list[MetadataSet | InterceptorFailed | UserMessageQueued] = []
     current, left = dict(metadata), [each for each in notes if each is not None]
-    for kept in (kept for each in left for kept in each.kept):
-        fact = kept.fact
+    for one in (one for each in left for one in each.changes):
+        fact = one.fact
         try:
-            if kept.change is not None:
-                values = {key: jsonable(kept.change(current.get(key))) for key in fact.values}
+            if one.change is not None:
+                values = {key: jsonable(one.change(current.get(key))) for key in fact.values}
                 fact = MetadataSet(values, fact.by, fact.call_id)
         except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is contained
             facts.append(InterceptorFailed(fact.by, level, "after", describe(error), fact.call_id))
             continue
         current.update(fact.values)
         facts.append(fact)
-    facts += [UserMessageQueued(Message.user(hide(text))) for each in left for text in each.said]
+    facts += [UserMessageQueued(Message.user(hide(text))) for each in left for text in each.messages]
     return facts
 
 

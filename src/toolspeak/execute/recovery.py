@@ -71,9 +71,9 @@ class CallsInDoubt:
         `Happened`. A decision about another question than the one with this digest does not count."""
         tool, effects = prepared.tool, prepared.effects
         if tool.verify is not None:
-            found = await _verify(tool, prepared.arguments, context)
-            if found is not None:
-                return found if isinstance(found, Happened) else True
+            verdict = await _verify(tool, prepared.arguments, context)
+            if verdict is not None:
+                return verdict if isinstance(verdict, Happened) else True
         elif effects.idempotent or (effects.read_only and not effects.external):
             return True
         decision = self.calls[prepared.call.id]
@@ -105,17 +105,17 @@ async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[
     verify = tool.verify
     if verify is None:
         return None
-    told = f"tool {tool.name!r}: verify failed, so nobody knows what became of its call"
+    message = f"tool {tool.name!r}: verify failed, so nobody knows what became of its call"
     try:
         async with asyncio.timeout(_VERIFY_SECONDS):
             outcome = await in_thread(partial(verify, arguments, context))
             if outcome.error is not None:
-                log_crash(_LOG, told, outcome.error)
+                log_crash(_LOG, message, outcome.error)
                 return None
-            found = await outcome.value if isawaitable(outcome.value) else outcome.value
+            verdict = await outcome.value if isawaitable(outcome.value) else outcome.value
     except Exception as error:  # noqa: BLE001 - the author's code; not knowing is the careful answer
-        log_crash(_LOG, told, error)
+        log_crash(_LOG, message, error)
         return None
-    if found is True:
+    if verdict is True:
         return Happened("done before the run was interrupted")
-    return found if found is False or isinstance(found, Happened) else None
+    return verdict if verdict is False or isinstance(verdict, Happened) else None

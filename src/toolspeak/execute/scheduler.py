@@ -72,14 +72,14 @@ class Scheduler:
         batch, pause = self._batch, self._batch.context.pause
         at = batch.deadline.at
         timer = None if at is None else self._loop.call_at(at, self._expire)
-        pause.tell(rest := batch.rest)
+        pause.add_callback(rest := batch.rest)
         try:
             self._start_ready()
             rest()
             if self._left:
                 await batch.over
         finally:
-            pause.untell(rest)
+            pause.remove_callback(rest)
             if timer is not None:
                 timer.cancel()
             try:

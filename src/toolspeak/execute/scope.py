@@ -27,20 +27,20 @@ class RunScope:
     _tools: dict[str, Limiter] = field(default_factory=dict[str, Limiter])
 
     def limiters(self, tool: Tool, limits: Concurrency) -> tuple[Limiter, ...]:
-        """Where a call of this tool needs a place before it runs, besides its batch's; the tool's own is last."""
-        found: tuple[Limiter, ...] = ()
+        """Where a call of this tool needs a slot before it runs, besides its batch's; the tool's own is last."""
+        needed: tuple[Limiter, ...] = ()
         if tool.is_async and tool.max_concurrent is None and limits.run is None:
-            return found
+            return needed
         if limits.run is not None:
             if self._run is None:
                 self._run = Limiter(limits.run)
-            found = (self._run,)
+            needed = (self._run,)
         if not tool.is_async:
             if self._threads is None:
                 self._threads = Limiter(limits.threads)
-            found = (*found, self._threads)
+            needed = (*needed, self._threads)
         own = self.own_limiter(tool)
-        return found if own is None else (*found, own)
+        return needed if own is None else (*needed, own)
 
     def own_limiter(self, tool: Tool) -> Limiter | None:
         """The limiter of a tool that limits itself."""

@@ -145,7 +145,7 @@ def prefix_words(prefix: str) -> tuple[str, ...]:
 
 def prefixes_of(line: str) -> tuple[str, ...]:
     """How the commands of a line begin, as prefixes to keep: one for each; none if one of them may not have any."""
-    found: dict[str, None] = {}
+    prefixes: dict[str, None] = {}
     for words in commands_of(line) or ():
         for length in range(1, len(words) + 1):
             prefix = shlex.join(words[:length])
@@ -155,11 +155,11 @@ def prefixes_of(line: str) -> tuple[str, ...]:
                 continue
             if length == 1 and len(words) > 1 and _PLAIN.fullmatch(words[1]):
                 prefix = shlex.join(words[:2])
-            found[prefix] = None
+            prefixes[prefix] = None
             break
         else:
             return ()
-    return tuple(found) if all_begin(line, found) else ()
+    return tuple(prefixes) if all_begin(line, prefixes) else ()
 
 
 def all_begin(line: str, prefixes: Iterable[str]) -> bool:

@@ -101,5 +101,5 @@ def only_a_person(answer: Escalate) -> str:
 
 def changed_note(call: ToolCall, reason: str) -> str:
     """What the model is told of a call that was let run with other arguments than its own."""
-    told = f" ({reason})" if reason else ""
-    return f"[This call was changed before it ran{told}: its arguments were {json.dumps(call.arguments)}]\n"
+    because = f" ({reason})" if reason else ""
+    return f"[This call was changed before it ran{because}: its arguments were {json.dumps(call.arguments)}]\n"

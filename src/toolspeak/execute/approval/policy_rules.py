@@ -239,10 +239,10 @@ class StandingRules:
             if known.rule == rule:
                 return known
         self._last += 1
-        kept = StandingRule(str(self._last), rule, by)
-        self._rules[kept.id] = kept
+        standing = StandingRule(str(self._last), rule, by)
+        self._rules[standing.id] = standing
         self._changed(self)
-        return kept
+        return standing
 
     def revoke(self, rule_id: str) -> StandingRule:
         """Forgets a rule: the next such call is asked about again. Raises ConfigurationError for an id that is not

@@ -72,8 +72,8 @@ class RequestBuilder:
         shown = self._revisions.get((prepared.call.id, decision.digest))
         if shown is None or decision.arguments is None:
             return None
-        decided = replace(shown.call, arguments=decision.arguments)
-        return shown if self._digest_of(decided) == decision.digest else None
+        revised = replace(shown.call, arguments=decision.arguments)
+        return shown if self._digest_of(revised) == decision.digest else None
 
     def decided_before(self, prepared: PreparedCall) -> Decision | None:
         """A yes to this call with other arguments, of a question asked before, if it holds."""

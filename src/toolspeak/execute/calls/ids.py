@@ -22,18 +22,18 @@ def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | Mal
     """
     if len(calls) == 1 and calls[0].id:
         return calls
-    taken = {call.id for call in calls}
-    if len(taken) == len(calls) and "" not in taken:
+    used = {call.id for call in calls}
+    if len(used) == len(calls) and "" not in used:
         return calls
     seen, last = {""}, dict[str, int]()
-    found: list[ToolCall | MalformedCall] = []
+    named: list[ToolCall | MalformedCall] = []
     for call in calls:
         if call.id in seen:
-            call = _renamed(call, _free(call.id or "call", taken, last))
-        taken.add(call.id)
+            call = _renamed(call, _free(call.id or "call", used, last))
+        used.add(call.id)
         seen.add(call.id)
-        found.append(call)
-    return found
+        named.append(call)
+    return named
 
 
 def key_of(run_id: str, call_id: str) -> str:
@@ -41,10 +41,10 @@ def key_of(run_id: str, call_id: str) -> str:
     return f"{run_id}:{call_id}"
 
 
-def _free(stem: str, taken: set[str], last: dict[str, int]) -> str:
+def _free(stem: str, used: set[str], last: dict[str, int]) -> str:
     """A name that is not taken; `last` keeps a batch of one id for all its calls from trying all numbers each time."""
     number = last.get(stem, 1) + 1
-    while (name := f"{stem}#{number}") in taken:
+    while (name := f"{stem}#{number}") in used:
         number += 1
     last[stem] = number
     return name

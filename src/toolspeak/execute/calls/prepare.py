@@ -53,15 +53,15 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     journal sees is the call, which holds placeholders. No problem shows a secret or a part of one.
     """
     revealed = secrets.reveal(call.arguments) if secrets.given else call.arguments
-    found = _read(tool, revealed)
-    if not isinstance(found, (tuple, Exception)):
-        return found
+    reading = _read(tool, revealed)
+    if not isinstance(reading, (tuple, Exception)):
+        return reading
     if revealed != call.arguments:
         # Its words may quote a value, shortened: then `hide` would not know it again.
-        found = _without_values(found, tool, call, secrets)
-    if isinstance(found, Exception):
-        return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} cannot be read: {describe(found)}")
-    listed = "\n".join(f"- {problem.message}" for problem in found)
+        reading = _without_values(reading, tool, call, secrets)
+    if isinstance(reading, Exception):
+        return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} cannot be read: {describe(reading)}")
+    listed = "\n".join(f"- {problem.message}" for problem in reading)
     return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} do not fit:\n{listed}")
 
 
@@ -73,18 +73,18 @@ def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Reading | Exception:
 
 
 def _without_values(
-    found: tuple[ArgumentProblem, ...] | Exception, tool: Tool, call: ToolCall, secrets: Secrets
+    reading: tuple[ArgumentProblem, ...] | Exception, tool: Tool, call: ToolCall, secrets: Secrets
 ) -> tuple[ArgumentProblem, ...] | Exception:
     """The problems in the words of a reading that knew the placeholders only, or in none."""
     unrevealed = _read(tool, call.arguments)
-    if isinstance(found, Exception):
+    if isinstance(reading, Exception):
         return unrevealed if isinstance(unrevealed, Exception) else ToolError("a secret's value does not fit")
-    told = {problem.path: problem for problem in unrevealed} if isinstance(unrevealed, tuple) else {}
+    problems_shown = {problem.path: problem for problem in unrevealed} if isinstance(unrevealed, tuple) else {}
     paths_tell = _placeholder_as_key(call.arguments, secrets)
     problems: dict[ArgumentProblem, None] = {}
-    for path in (problem.path for problem in found):
+    for path in (problem.path for problem in reading):
         place = "" if paths_tell or not path else f"{path}: "
-        problems[told.get(path) or ArgumentProblem("", f"{place}the secret's value does not fit")] = None
+        problems[problems_shown.get(path) or ArgumentProblem("", f"{place}the secret's value does not fit")] = None
     return tuple(problems)
 
 

@@ -10,7 +10,7 @@ from toolspeak.data.messages import TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.execute.concurrency.schedule import Conflicts
 
-_KEPT = 256  # results of a run; the oldest go first
+_MOST_RESULTS = 256  # results of a run; the oldest go first
 _NOTE = (
     "[This is the result of the same call made before ({earlier}): nothing has changed it since. "
     "Use it, or do something else.]\n"
@@ -22,22 +22,22 @@ ANSWERED_FROM = "answered_from"
 class ResultCache:
     """The last results of a run's read-only calls that say which resources they read."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_results",)
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Effects, ToolResult]] = {}
+        self._results: dict[str, tuple[Effects, ToolResult]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._results)
 
     def answer(self, call: ToolCall, effects: Effects) -> ToolResult | None:
         """The result of the same call, with a note for the model, if it still holds."""
-        if not self._known or not _tells(effects):
+        if not self._results or not _tells(effects):
             return None
-        known = self._known.get(_key(call))
-        if known is None or known[0] != effects:  # its `version` included
+        earlier = self._results.get(_key(call))
+        if earlier is None or earlier[0] != effects:  # its `version` included
             return None
-        result = known[1]
+        result = earlier[1]
         note = TextPart(_NOTE.format(earlier=result.call_id))
         extra = {**result.extra, ANSWERED_FROM: result.call_id}
         return replace(result, call_id=call.id, content=(note, *result.content), extra=extra)
@@ -45,7 +45,7 @@ class ResultCache:
     def learn(self, calls: Sequence[tuple[ToolCall, Effects, ToolResult | None]], *, ordered: bool) -> None:
         """What came of a batch's calls, in call order; None for one that began and has no result. `ordered`: what
         conflicts ran one after the other, so that a read holds unless a later call changed what it read."""
-        if not self._known:
+        if not self._results:
             for _, effects, _ in calls:
                 if _tells(effects):
                     break
@@ -66,10 +66,14 @@ class ResultCache:
             key = _key(call)
             if key not in fresh and not changes.any_with(effects):
                 fresh[key] = (effects, result)
-        kept = {key: known for key, known in self._known.items() if key not in fresh and not changes.any_with(known[0])}
-        self._known = {**kept, **fresh}
-        while len(self._known) > _KEPT:
-            del self._known[next(iter(self._known))]
+        valid = {
+            key: earlier
+            for key, earlier in self._results.items()
+            if key not in fresh and not changes.any_with(earlier[0])
+        }
+        self._results = {**valid, **fresh}
+        while len(self._results) > _MOST_RESULTS:
+            del self._results[next(iter(self._results))]
 
 
 def _tells(effects: Effects) -> bool:

@@ -51,8 +51,8 @@ def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
         return hide_secrets(ToolResult(call.id, call.name, "success", content, structured=structured), secrets)
     except Exception as error:  # noqa: BLE001 - a value's own conversion may raise anything
         log_crash(_LOG, f"what the tool {call.name} returned cannot be shown", error, secrets.hide_text)
-        told = TextPart(secrets.hide_text(_unshowable(error)))
-        return ToolResult(call.id, call.name, "success", (told,))
+        note = TextPart(secrets.hide_text(_unshowable(error)))
+        return ToolResult(call.id, call.name, "success", (note,))
 
 
 def stopped_result(call: ToolCall, stop: AgentStop) -> ToolResult:
@@ -85,8 +85,8 @@ def finish_result(
         capped = cap_result(whole, cap, memory)
         return capped, None if capped is whole else whole
     except Exception as error:  # noqa: BLE001 - JSON made by hand may be too deep, or none at all
-        told = TextPart(secrets.hide_text(_unshowable(error)))
-        return replace(result, content=(told,), structured=None), None
+        note = TextPart(secrets.hide_text(_unshowable(error)))
+        return replace(result, content=(note,), structured=None), None
 
 
 def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> ToolResult:
@@ -183,17 +183,17 @@ def cap_parts(
         start += len(data)
     left_out = sum(tail - head for head, tail in cuts)
 
-    kept: list[ContentPart] = []
+    capped: list[ContentPart] = []
     marker = _LEFT_OUT.format(count=left_out, how=how)
     for part, data, (head, tail) in zip(parts, encoded, cuts, strict=True):
         if head == tail:
-            kept.append(part)
+            capped.append(part)
             continue
         text = _decode(data[:head]) + marker + _decode(data[tail:])
         marker = ""
         if text:
-            kept.append(TextPart(text, part.opaque, part.extra))
-    return tuple(kept), left_out
+            capped.append(TextPart(text, part.opaque, part.extra))
+    return tuple(capped), left_out
 
 
 def hide_secrets(result: ToolResult, secrets: Secrets) -> ToolResult:

@@ -59,5 +59,5 @@ def _shorten(value: JSON, room: int) -> JSON:
 def _shorten_text(text: str, room: int) -> str:
     if len(text) <= room:
         return text
-    kept = room // 2
-    return f"{text[:kept]} … {len(text) - 2 * kept} characters left out … {text[-kept:]}"
+    half = room // 2
+    return f"{text[:half]} … {len(text) - 2 * half} characters left out … {text[-half:]}"

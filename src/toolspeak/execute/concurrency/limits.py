@@ -128,8 +128,8 @@ class OrphanedCalls:
             # What an orphaned read still finds is dropped: it may go on beside anything.
             if not call.effects.read_only or call.effects.external:
                 conflicts.add(index, call.effects)
-        found = conflicts.with_(effects)
-        return self.calls[min(found)].tool if found else ""
+        conflicting = conflicts.with_(effects)
+        return self.calls[min(conflicting)].tool if conflicting else ""
 
     def running(self) -> tuple[OrphanedCall, ...]:
         self._sweep()

@@ -20,27 +20,27 @@ class Pause:
 
     def __init__(self) -> None:
         self.asked = False
-        self._told: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     def ask(self) -> None:
         """From here on nothing is begun."""
         if not self.asked:
             self.asked = True
-            for told in tuple(self._told):
-                told()
+            for callback in tuple(self._callbacks):
+                callback()
 
-    def tell(self, told: Callable[[], None]) -> None:
+    def add_callback(self, callback: Callable[[], None]) -> None:
         """Calls `told` when it is asked, until `untell`."""
-        self._told.append(told)
+        self._callbacks.append(callback)
 
-    def untell(self, told: Callable[[], None]) -> None:
-        self._told.remove(told)
+    def remove_callback(self, callback: Callable[[], None]) -> None:
+        self._callbacks.remove(callback)
 
     @asynccontextmanager
     async def ends(self) -> AsyncGenerator[None]:
         """Cancels what is awaited in the block when it is asked. Raises BatchPaused then."""
         loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
-        self.tell(end := lambda: limit.reschedule(loop.time()))
+        self.add_callback(end := lambda: limit.reschedule(loop.time()))
         try:
             async with limit:
                 if self.asked:
@@ -51,4 +51,4 @@ class Pause:
                 raise BatchPaused from None
             raise
         finally:
-            self.untell(end)
+            self.remove_callback(end)
