@@ -24,7 +24,7 @@ from toolspeak.data.deltas import (
     TextAside,
     TextDelta,
 )
-from toolspeak.dialects import Dialect, Parser, StrictDialect
+from toolspeak.dialects import Parser, StrictDialect
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.testing import CheckedParser, check_nothing_lost, chunks, join_deltas
 
@@ -157,7 +157,7 @@ def _time(case: Case, text: str, step: int) -> tuple[float, int]:
                 f"slow: {len(text)} characters in chunks of {step} take more than {time.process_time() - before:.0f} s"
             )
     spent = time.process_time() - before
-    return spent, kept_bytes(parser, case.dialect)
+    return spent, kept_bytes(parser, case)
 
 
 def _check_kept(case: Case, text: str, kept: int) -> None:
@@ -174,9 +174,10 @@ def _check_kept(case: Case, text: str, kept: int) -> None:
 _SHARED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, re.Pattern)
 
 
-def kept_bytes(parser: Parser, dialect: Dialect) -> int:
-    """What a parser holds in memory, apart from what belongs to its dialect."""
-    seen = {id(each) for each in _reach(dialect, set())}
+def kept_bytes(parser: Parser, case: Case) -> int:
+    """What a parser holds in memory, apart from what belongs to its dialect, and from what all its parsers share: those
+    of `auto` share the tables of all dialects, which `auto` itself does not hold."""
+    seen = {id(each) for each in _reach([case.dialect, case.parser()], set())}
     return sum(sys.getsizeof(each) for each in _reach(parser, seen))
 
 

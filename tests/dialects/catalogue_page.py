@@ -41,6 +41,13 @@ def page() -> str:
         "An argument's text stays byte for byte, also where it holds tags of the format: engines end it at the first",
         "end tag. A text without its end swallows no other call: see *Tags in a value* in [the design](design.md).",
         "",
+        "The model is told of a call whose beginning has one wrong character, with two exceptions. Two characters that",
+        "change places between the end of a marker and what it opens (`<|role_sep|\\n>`, `<|START_ACTION|[>`,",
+        "`<｜tool▁calls▁begin｜<>｜`, `<|tool_calls|<>|`) damage both, and what is left is as far from a call as prose",
+        "about one; beside another call it is text. Without a model's name `auto` tells such a call by tools' names",
+        "and the keys of arguments, in any dialect. It does not compare each line with how each dialect begins a call,",
+        "for some begin them nearly as prose and code begin, and a code fence ends no call (`command-r-plus`).",
+        "",
         (
             "| name | how calls are written | which count | arguments | results | reasoning | earlier thoughts "
             "| models | aliases | source |"

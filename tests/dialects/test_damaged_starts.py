@@ -23,11 +23,10 @@ FAULTS: dict[str, Callable[[str, int], str]] = {
     "two in each other's place": lambda text, at: text[:at] + text[at + 1 : at + 2] + text[at] + text[at + 2 :],
 }
 UNTOLD = {  # of what two characters in each other's place leave, which markers begin and end in the middle
-    "gigachat3": {"<|role_sep|\n>", '\n"{'},
+    "gigachat3": {"<|role_sep|\n>"},
     "cohere-command": {"|[>"},
     "deepseek-v3": {"｜<>｜"},
     "solar-open": {"|<>|"},
-    "muse": {"tto="},
 }
 
 
@@ -93,6 +92,33 @@ def test_every_cut_of_a_damaged_start(case: str):
         check_splits(dialect, text, TOOLS)
     (call,) = read_turn(dialect, damaged, TOOLS).calls
     assert isinstance(call, MalformedCall)
+
+
+@pytest.mark.parametrize("case", [case for case in DAMAGED if DAMAGED[case][0] != "command-r-plus"])
+def test_a_damaged_bare_call_is_told_without_a_models_name_too(case: str):
+    auto = get_dialect("auto")
+    for text in (DAMAGED[case][1], f"So.\n{DAMAGED[case][1]}"):
+        (call,) = read_turn(auto, text, TOOLS).calls
+        assert isinstance(call, MalformedCall)
+        assert "write" in call.reason
+        check_splits(auto, text, TOOLS)
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        '{"name": "read", "paramters": {"file": "alpha"}}',  # of no tool that there is
+        'The tool takes `{"name": "write", "paramters": {"file": "alpha"}}`.',
+        'An example:\n\n```json\n{"name": "write", "paramters": {"file": "alpha"}}\n```',
+        'The tool write is {"name": "write", "parameters": {"type": "object", "properties": {"file": {}}}}',
+        "I call write(file='alpha').",
+        "def write(file):\n    return open(file)[0]",
+        '{"file": "alpha", "mode": "write"}',
+    ],
+)
+def test_without_a_models_name_prose_stays_an_answer(prose: str):
+    turn = read_turn(get_dialect("auto"), prose, TOOLS)
+    assert (turn.calls, turn.text) == ((), prose)
 
 
 @pytest.mark.parametrize("damage", ["</toolname>", "<tool_name>", "</tool_name"])

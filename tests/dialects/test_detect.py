@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from growth import LINEAR
-from toolspeak.data.deltas import BatchEnded, CallCompleted, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import BatchEnded, CallCompleted, CallIgnored, ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import (
     DIALECTS,
@@ -25,7 +25,7 @@ from toolspeak.dialects import (
     open_parser,
     read_turn,
 )
-from toolspeak.testing import check_splits, chunks
+from toolspeak.testing import check_splits, chunks, parse_pieces
 
 AUTO = AutoDialect()
 MARKERS = re.compile(r"<[^<>\n]*>|\[/?[A-Z_]+\]|[\[{(]\W*|[^\s<\[{]+")
@@ -186,6 +186,13 @@ def test_two_dialects_in_one_turn_are_both_read():
     assert turn.notes == ("dialect:hermes", "dialect:harmony")
     assert turn.dialect == "harmony"
     check_cuts(AUTO, text)
+
+
+def test_a_malformed_call_of_harmony_behind_a_batch_that_has_ended_does_not_count():
+    text = "<execute>\n<ping></ping>\n</execute><|start|>assistant to=ping<|channel|>commentary"
+    check_splits(AUTO, text, TOOLS, "length")
+    deltas = parse_pieces(AUTO, [text], TOOLS, "length")
+    assert [delta.index for delta in deltas if isinstance(delta, CallIgnored)] == [1]
 
 
 def test_the_first_block_says_which_calls_count():

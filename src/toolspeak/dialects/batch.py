@@ -50,10 +50,10 @@ class Batch:
             if self.rule.counts == "first_block":
                 self.end(out)
 
-    def take_over(self, later: BatchEnded, selected: Sequence[int], out: list[Delta]) -> None:
-        """What another reader made of the rest of the turn; `selected` are its indexes in this turn."""
+    def take_over(self, later: BatchEnded, selected: Sequence[int], malformed: Sequence[int], out: list[Delta]) -> None:
+        """What another reader made of the rest of the turn; `selected` and `malformed` are its indexes in this turn."""
         if not self.open:
-            out.extend(CallIgnored(index, LATE) for index in selected)
+            out.extend(CallIgnored(index, LATE) for index in sorted((*selected, *malformed)))
             return
         if self.rule.counts == "last_call":
             out.extend(CallIgnored(index, NOT_LAST) for index in self._candidates)

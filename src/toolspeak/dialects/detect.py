@@ -55,8 +55,12 @@ class AutoParser(BlockParser):
         self._own, self._told = own, told
         self._rest: Parser | None = None
         self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
+        self._malformed: list[int] = []  # the indexes of the rest's malformed calls
         batch = own[0].batch if own else _ALL
-        super().__init__(BlockFormat(self._union, batch, self._new_body), starts_in if known.thinks else "text")
+        # Without a model's own dialect the model is shown how Hermes writes calls, as `AutoDialect` does.
+        names = {} if own else {spec.name: spec for spec in tools}
+        format = BlockFormat(self._union, batch, self._new_body, names, writes=HERMES.example)  # noqa: A001
+        super().__init__(format, starts_in if known.thinks else "text")
         if known.may_begin and self._state == self._text:
             self._state = self._begin
 
@@ -167,6 +171,7 @@ class AutoParser(BlockParser):
                     self._batch.close(out)  # of calls that stand before the rest
                     out.append(delta)
                 case CallMalformed():
+                    self._malformed.append(self._first + delta.index)
                     out.append(replace(delta, index=self._first + delta.index, offset=self._offset + delta.offset))
                 case CallStarted() | ArgumentsDelta() | CallCompleted() | CallIgnored() if self._first:
                     out.append(replace(delta, index=self._first + delta.index))
@@ -177,7 +182,7 @@ class AutoParser(BlockParser):
         selected = [self._first + index for index in batch.selected]
         reader = self._union.current
         notes = batch.notes if reader is None or reader.own else (*batch.notes, DIALECT_NOTE + reader.dialect.name)
-        self._batch.take_over(replace(batch, notes=notes), selected, out)
+        self._batch.take_over(replace(batch, notes=notes), selected, self._malformed, out)
         self._batch.close(out)
 
 
