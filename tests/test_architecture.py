@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
 # What the formats of `wire` share: files beside their folders.
 WIRE_SHARED = {
     "base", "base64_data", "call_assembler", "conversation_reader", "error_table", "request_encoding", "strict_schema",
-    "validation",
+    "json_validation",
 }  # fmt: skip
 
 # Which folders and files of its room a folder may import besides itself. A file beside the folders may import all of

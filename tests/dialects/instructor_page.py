@@ -33,7 +33,7 @@ STATEMENTS: tuple[tuple[str, str, str, str], ...] = (
      "a_request_is_changed_for_its_turn_alone"),
     ("The driver sends messages with tool schemas, model, choice and options", "works",
      "providers/test_openai_provider.py", "the_request_as_the_server_gets_it"),
-    ("Cached context", "works", "wire/test_anthropic_request.py", "at_most_four_cache_markers_and_none_at_a_thought"),
+    ("Cached context", "works", "wire/test_anthropic_requests.py", "at_most_four_cache_markers_and_none_at_a_thought"),
     ("The driver parses calls", "works", _NATIVE, "native_calls_run_and_their_results_go_back"),
     ("The driver delegates execution to the executor", "works (the loop does, or `run_tools`)", _SEAMS,
      "a_driver_runs_tools_within_its_turn"),

@@ -18,7 +18,7 @@ from toolspeak.gateway.http import Fields, check_values, decoded
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
 from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
-from toolspeak.wire.validation import require_name, require_object, shortened
+from toolspeak.wire.json_validation import require_name, require_object, shortened
 
 _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
 """Options that speak of an API's own tools: of no use where calls are text."""

@@ -11,7 +11,7 @@ from toolspeak.gateway.forms import FORM
 from toolspeak.gateway.http import header
 from toolspeak.gateway.keys import admitted
 from toolspeak.gateway.request import Request
-from toolspeak.wire.validation import shortened
+from toolspeak.wire.json_validation import shortened
 
 
 def let_in(request: Request, hosts: Container[str]) -> None:

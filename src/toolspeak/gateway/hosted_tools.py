@@ -17,8 +17,8 @@ from toolspeak.gateway.gate import Note
 from toolspeak.gateway.routing import Route, Routes
 from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.wire.base import WireRequest
+from toolspeak.wire.json_validation import describe, optional_list, require_name, require_object
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
-from toolspeak.wire.validation import describe, optional_list, require_name, require_object
 
 OPTIONAL_TOOLS = "x-toolspeak-optional-tools"
 """The header that names the types of tools without which a client goes on, with commas between them."""

@@ -17,7 +17,7 @@ from toolspeak.gateway.gate import Note
 from toolspeak.gateway.logs import log
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.response_store import Kept, ResponseStore, StoredResponse, open_store
-from toolspeak.wire.validation import describe, optional_flag, require_object, require_text
+from toolspeak.wire.json_validation import describe, optional_flag, require_object, require_text
 
 PATH = "/v1/responses/"
 """What stands in front of the id of a response that is kept."""

@@ -29,7 +29,7 @@ from toolspeak.gateway.streaming import EVENTS, EventStream
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.reply import Reply
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.validation import optional_flag, require_name, require_object
+from toolspeak.wire.json_validation import optional_flag, require_name, require_object
 
 COMPLETIONS = "/v1/completions"
 

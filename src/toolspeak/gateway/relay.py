@@ -23,9 +23,9 @@ from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.relayed import Relayed
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import Frame, ModelRequest, WireFormat, WireRequest
+from toolspeak.wire.json_validation import invalid_field, optional_flag, require_name, require_object
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
-from toolspeak.wire.validation import invalid_field, optional_flag, require_name, require_object
 
 _PASSING_HEADERS = (b"anthropic-beta", b"anthropic-version", b"openai-beta")
 """Headers of a client that an upstream of its API reads: what the body may hold depends on them."""

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
 from toolspeak.wire.error_table import read_error
-from toolspeak.wire.validation import shortened
+from toolspeak.wire.json_validation import shortened
 
 QUOTED_CHARACTERS = 300
 

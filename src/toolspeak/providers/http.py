@@ -31,7 +31,7 @@ from toolspeak.providers.failures import (
 from toolspeak.providers.reply import Reply, unpacked
 from toolspeak.providers.retry import LONGEST_SECONDS, RETRIES, SYSTEM_CLOCK, Clock
 from toolspeak.providers.timed import TimedStream
-from toolspeak.wire.validation import shortened
+from toolspeak.wire.json_validation import shortened
 
 MAX_ERROR_BYTES = 64 * 1024
 

@@ -125,7 +125,7 @@ class WireFormat(Protocol):
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
         """The body of a request. Raises ConfigurationError for an option that is a field of the request's own, and for
-        what the API cannot be told."""
+        what the API has no field for."""
         ...
 
     def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:

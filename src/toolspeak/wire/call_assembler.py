@@ -8,7 +8,7 @@ from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
-from toolspeak.wire.validation import shortened
+from toolspeak.wire.json_validation import shortened
 
 MAX_DEPTH = 128
 """Deeper arguments are malformed, as in text (`dialects.scan`)."""

@@ -28,7 +28,7 @@ from toolspeak.wire.anthropic.common import NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, 
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE
 from toolspeak.wire.conversation_reader import ConversationReader
-from toolspeak.wire.validation import (
+from toolspeak.wire.json_validation import (
     invalid_field,
     optional_flag,
     optional_list,

@@ -16,7 +16,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.validation import as_object, as_text, ill_formed, token_count
+from toolspeak.wire.json_validation import as_object, as_text, ill_formed, token_count
 
 _ERROR_STATUS = {kind: status for status, kind in ERROR_TYPES.items()}
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")  # no token is in two

@@ -31,7 +31,7 @@ from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
 from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
-from toolspeak.wire.validation import invalid_field, optional_list, optional_text, require_name, require_object
+from toolspeak.wire.json_validation import invalid_field, optional_list, optional_text, require_name, require_object
 
 FILE_NAME = "file"
 """The API has no names of files."""

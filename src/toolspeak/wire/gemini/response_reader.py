@@ -12,7 +12,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.gemini.common import NAME, short_name
-from toolspeak.wire.validation import as_list, as_object, as_text, token_count
+from toolspeak.wire.json_validation import as_list, as_object, as_text, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "STOP": "stop",

@@ -21,8 +21,7 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
 from toolspeak.wire.conversation_reader import ConversationReader
-from toolspeak.wire.ollama.common import RUNTIME_OPTIONS
-from toolspeak.wire.validation import (
+from toolspeak.wire.json_validation import (
     invalid_field,
     optional_flag,
     optional_list,
@@ -30,6 +29,7 @@ from toolspeak.wire.validation import (
     require_name,
     require_object,
 )
+from toolspeak.wire.ollama.common import RUNTIME_OPTIONS
 
 
 def decode_request(body: JSON) -> WireRequest:

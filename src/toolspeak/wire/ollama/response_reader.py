@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON, FinishReason, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.validation import as_list, as_object, as_text, ill_formed, token_count
+from toolspeak.wire.json_validation import as_list, as_object, as_text, ill_formed, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
 """Finish reasons by the API's `done_reason`; any other is `error`, such as `load` (only the model was loaded) and

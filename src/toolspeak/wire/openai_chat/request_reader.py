@@ -28,8 +28,7 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, read_data_url
 from toolspeak.wire.conversation_reader import ConversationReader
-from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
-from toolspeak.wire.validation import (
+from toolspeak.wire.json_validation import (
     describe,
     invalid_field,
     optional_flag,
@@ -39,6 +38,7 @@ from toolspeak.wire.validation import (
     require_object,
     require_text,
 )
+from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
 
 _REQUEST_FIELDS = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
 

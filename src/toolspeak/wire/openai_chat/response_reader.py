@@ -17,8 +17,8 @@ from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usag
 from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import REMEDIES, reported_error
+from toolspeak.wire.json_validation import as_list, as_object, as_text, ill_formed, token_count
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
-from toolspeak.wire.validation import as_list, as_object, as_text, ill_formed, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": "stop",

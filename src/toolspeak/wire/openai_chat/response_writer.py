@@ -23,8 +23,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, FinishReason, Usage
 from toolspeak.wire.base import Frame
+from toolspeak.wire.json_validation import shortened
 from toolspeak.wire.openai_chat.common import opaque_fields
-from toolspeak.wire.validation import shortened
 
 DONE = "[DONE]"
 """The data of the event after the last chunk."""

@@ -10,8 +10,8 @@ from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
+from toolspeak.wire.json_validation import as_list, as_object, as_text, token_count
 from toolspeak.wire.openai_responses.common import INPUT_END, INPUT_START, NAME, escaped, qualified_name
-from toolspeak.wire.validation import as_list, as_object, as_text, token_count
 
 INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Finish reasons by `incomplete_details.reason`; any other is `error`."""
