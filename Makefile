@@ -32,7 +32,7 @@ help:
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
 	@echo "make lint types    ruff, pyright"
-	@echo "make bench         measure the parsers, the executor, the journal, the wire formats and the loop"
+	@echo "make bench         measure the parsers, the executor, the codec, the journal, the wire formats and the loop"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
 	@echo "make bench-mutations  damaged replies of every dialect, read by ours, vLLM's and SGLang's parsers (the same environment)"
 	@echo "make bench-loop    the loop beside llm, agno, langgraph, pydantic-ai and openai-agents (an environment of 400 MB)"
@@ -135,6 +135,7 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
+	$(BIN)/python benchmarks/codec.py
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/resume.py
 	$(BIN)/python benchmarks/wire.py

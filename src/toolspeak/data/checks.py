@@ -1,7 +1,6 @@
 """The leaves of the codec: checked conversion of scalars, arrays and JSON values (see `codec`).
 
-Each function takes a value and returns what is stored (or the value that was stored), or raises `Misfit`. Those named
-`…_text` return it as JSON's text, and may raise something else for what does not fit.
+Each function takes a value and returns what is stored (or the value that was stored), or raises `Misfit`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ Convert = Callable[[Any], Any]
 
 to_text = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 """A JSON value as one line of ASCII text."""
-
-string: Callable[[str], str] = json.encoder.encode_basestring_ascii  # pyright: ignore
-"""A text in quotes, as `to_text` writes it; TypeError for anything else."""
 
 
 class Misfit(Exception):
@@ -129,30 +125,6 @@ def plain_object(value: Any) -> dict[str, JSON]:
     if type(value) is not dict:
         raise Misfit(f"expected an object, found {kind_of(value)}")
     return cast("dict[str, JSON]", value)
-
-
-def number_text(value: Any) -> str:
-    return repr(number(value))
-
-
-def json_text(value: Any) -> str:
-    cls = cast("type[Any]", type(value))
-    if cls is str:
-        return string(value)
-    if cls is dict:
-        return object_text(value)
-    if cls is int:
-        return repr(value)
-    if cls is list or cls is tuple:
-        return f"[{','.join([json_text(item) for item in value])}]"
-    return to_text(json_value(value))
-
-
-def object_text(value: Any) -> str:
-    if type(value) is not dict:
-        return to_text(json_object(value))
-    items = cast("dict[str, JSON]", value).items()
-    return f"{{{','.join([f'{string(key)}:{json_text(item)}' for key, item in items])}}}"
 
 
 def _object(convert: Convert, value: Any) -> dict[str, Any]:

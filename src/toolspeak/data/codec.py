@@ -13,20 +13,32 @@ The format, version 1 (our own; this file is its definition):
 
 Text may hold NUL and lone surrogates (`dumps` escapes everything beyond ASCII). A high surrogate directly
 followed by a low one comes back as the one character the two stand for, as everywhere in JSON.
+
+msgspec writes and reads nearly all of it. It is laxer than the format where it writes: NaN becomes null, a set an
+array. So what it wrote is read back, and must be the same value. What is not, or what msgspec refuses (`extra`, an
+unknown event, a lone surrogate), goes through the loops of `forms`: they are the format, and say what does not fit
+and where.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
+import types
+import typing
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NoReturn, cast
+from itertools import accumulate
+from typing import Any, Literal, NoReturn, cast
+
+import msgspec
 
 from toolspeak.data.checks import Misfit, kind_of, quote, to_text
-from toolspeak.data.events import Record
-from toolspeak.data.forms import ANY, CLASSES, FORMAT, Codec, codec_of
-from toolspeak.data.messages import JSON
+from toolspeak.data.events import Event, Record
+from toolspeak.data.forms import ANY, CLASSES, FORMAT, codec_of
+from toolspeak.data.messages import JSON, no_extra
+from toolspeak.data.values import Unread
 from toolspeak.errors import FormatError
 
 READABLE = (1,)
@@ -39,7 +51,7 @@ def dump(value: Any) -> dict[str, JSON]:
     The object shares nothing mutable with `value`. Raises FormatError naming the place if something in it is
     not of its field's type or no JSON (NaN, a set, a key that is no text), so what is written can be read.
     """
-    codec = _codec(value)
+    codec = codec_of(_stored_class(value))
     try:
         data = codec.encode(value)
         if "format" in data:
@@ -54,21 +66,23 @@ def load(data: JSON) -> Any:
 
     Raises FormatError for an unknown format version, an unknown shape, or a missing or ill-typed field.
     """
+    return _load(data, finite=False)
+
+
+def _load(data: JSON, *, finite: bool) -> Any:
+    """`load`; `finite`: no number in the data is NaN or infinite."""
     if not isinstance(data, dict):
         raise FormatError(f"expected an object with 'format' and 'type', found {kind_of(data)}")
-    stored = cast("dict[str, JSON]", data)
-    _check_version(stored)
-    bare = dict(stored)
+    bare = dict(cast("dict[str, JSON]", data))
+    _check_version(bare)
     del bare["format"]
-    try:
-        return ANY.read(bare)
-    except Exception:  # noqa: BLE001 - whatever it was, the loops say what and where
-        return _load(bare)
-
-
-def _load(bare: dict[str, JSON]) -> Any:
-    """`load` by the loops over the fields, which have a name for everything that does not fit."""
     tag = bare.get("type")
+    try:
+        value = msgspec.convert(bare, cast("Any", CLASSES[cast("str", tag)]))
+        if finite or _has_plain_digits(value):
+            return value
+    except Exception:  # noqa: BLE001 - whatever it was, the loops say what and where
+        pass
     try:
         # Only events may be of an unknown type, so an unknown type at the top is one.
         return ANY.decode(bare)
@@ -78,59 +92,185 @@ def _load(bare: dict[str, JSON]) -> Any:
 
 def dumps(value: Any) -> str:
     """`dump` as one line of ASCII text. Raises FormatError as `dump` does."""
-    codec = _codec(value)
+    cls = _stored_class(value)
     try:
-        return codec.dumps(value)
-    except Exception:  # noqa: BLE001 - whatever it was, the loops say what and where
-        return dump_text(dump(value), codec.tag)
+        return _HEAD + _written(value, _decoder(cls))[1:]
+    except Exception:  # noqa: BLE001 - as above
+        return dump_text(dump(value), cls.__name__)
 
 
 def loads(text: str) -> Any:
     """The value that `dumps` wrote. Raises FormatError as `load` does, and for text that is no JSON."""
-    return load(load_text(text))
+    if text.startswith(_HEAD):
+        try:
+            return _reader()("{" + text[len(_HEAD) :])
+        except Exception:  # noqa: BLE001 - as above
+            pass
+    return _load(load_text(text), finite=True)
+
+
+class _Row(msgspec.Struct, tag_field="format", tag=FORMAT, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """A record without its `run_id` and `seq`."""
+
+    type: Literal["Record"]
+    event: Event
+    step: int
+    time: float
+    agent: str
+    call_id: str | None = None
+    parent_run_id: str | None = None
+    principal: str | None = None
+    traceparent: str | None = None
+    extra: Unread = cast("Any", no_extra())
 
 
 def dump_row(record: Record) -> str:
     """`dumps` of a record without its `run_id` and `seq`, for a row that has both of its own."""
+    run_id: object = record.run_id
+    seq: object = record.seq
+    extra: Any = record.extra
     try:
-        return _row_writer()(record)
+        row = _Row(
+            "Record",
+            record.event,
+            record.step,
+            record.time,
+            record.agent,
+            record.call_id,
+            record.parent_run_id,
+            record.principal,
+            record.traceparent,
+            extra,
+        )
+        if type(run_id) is str and type(seq) is int:
+            return _written(row, _decoder(_Row))
     except Exception:  # noqa: BLE001 - as above
-        data = dump(record)
-        del data["run_id"], data["seq"]
-        return dump_text(data, Record.__name__)
+        pass
+    data = dump(record)
+    del data["run_id"], data["seq"]
+    return dump_text(data, Record.__name__)
 
 
-def load_row(data: JSON, run_id: str, seq: int) -> Record:
-    """The record that `dump_row` wrote, as `load_text` read it. Raises FormatError as `load` does."""
-    try:
-        return _row_reader()(data, run_id, seq)
-    except Exception:  # noqa: BLE001 - as above
-        if not isinstance(data, dict):
-            raise FormatError("expected an object") from None
-        return load(cast("dict[str, JSON]", data) | {"run_id": run_id, "seq": seq})
+def load_row(row: str, run_id: str, seq: int) -> Record:
+    """The record that `dump_row` wrote. Raises FormatError as `loads` does."""
+    if row.startswith(_HEAD):
+        try:
+            read = _row_reader()(row)
+            return Record(
+                read.event,
+                run_id,
+                seq,
+                read.step,
+                read.time,
+                read.agent,
+                read.call_id,
+                read.parent_run_id,
+                read.principal,
+                read.traceparent,
+            )
+        except Exception:  # noqa: BLE001 - as above
+            pass
+    return load_record(load_text(row), run_id, seq)
 
 
-_ROW = ("run_id", "seq")
+def load_record(data: JSON, run_id: str, seq: int) -> Record:
+    """`load_row` of what `load_text` makes of the row."""
+    if not isinstance(data, dict):
+        raise FormatError(f"expected an object, found {kind_of(data)}")
+    return _load(cast("dict[str, JSON]", data) | {"run_id": run_id, "seq": seq}, finite=True)
 
 
-# Made when asked for: most programs keep their records in memory.
+_HEAD = f'{{"format":{FORMAT},'
+_DEEPEST = 200
+_BETWEEN_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^]["{}]+')
+_encode = msgspec.json.Encoder().encode
+
+
+# Decoders are made when asked for: it takes some milliseconds.
 
 
 @cache
-def _row_writer() -> Callable[[Record], str]:
-    return codec_of(Record).writer(_ROW, FORMAT)
+def _reader() -> Callable[[str], Any]:
+    return msgspec.json.Decoder(typing.Union[tuple(CLASSES.values())]).decode  # noqa: UP007 - made at run time
 
 
 @cache
-def _row_reader() -> Callable[[JSON, str, int], Record]:
-    return codec_of(Record).reader(_ROW, FORMAT)
+def _decoder(cls: type[Any]) -> Callable[[bytes], Any]:
+    """The reader of what was just written."""
+    return msgspec.json.Decoder(cls, float_hook=_plain_float).decode
 
 
-def _codec(value: Any) -> Codec:
+@cache
+def _row_reader() -> Callable[[str], _Row]:
+    return msgspec.json.Decoder(_Row).decode
+
+
+def _stored_class(value: Any) -> type[Any]:
     cls = cast("type[Any]", type(value))
     if CLASSES.get(cls.__name__) is not cls:
         raise FormatError(f"{cls.__name__} is not a value that can be stored; known: {', '.join(sorted(CLASSES))}")
-    return codec_of(cls)
+    return cls
+
+
+def _written(value: Any, decode: Callable[[bytes], Any]) -> str:
+    """A value's JSON by msgspec; any exception if the loops might write something else."""
+    if _has_plain_digits(value):
+        raw = _encode(value)
+        if raw.isascii() and b"\x7f" not in raw:
+            if decode(raw) != value:
+                raise Misfit("is read back as another value")
+            return _shallow(raw.decode())
+    # Python's own writer escapes all but printable ASCII, and has other digits for very large and very small numbers.
+    data = msgspec.to_builtins(value, str_keys=True)
+    if msgspec.convert(data, cast("type[Any]", type(value))) != value:
+        raise Misfit("is read back as another value")
+    return _shallow(to_text(data))
+
+
+def _shallow(text: str) -> str:
+    """The text. Raises Misfit for one that is nested so deeply that it may not be read from deep within a program: the
+    loops end long before msgspec does."""
+    if text.count("{") + text.count("[") > _DEEPEST:
+        brackets = _BETWEEN_BRACKETS.sub("", text)
+        if max(accumulate(1 if each in "{[" else -1 for each in brackets)) > _DEEPEST:
+            raise Misfit("may be nested too deeply")
+    return text
+
+
+def _plain_float(digits: str) -> float:
+    """The number; ValueError if Python writes it in other digits than msgspec."""
+    number = float(digits)
+    if repr(number) != digits:
+        raise ValueError(digits)
+    return number
+
+
+def _has_plain_digits(value: Any) -> bool:
+    """Whether msgspec writes all floats among a value's fields in the digits that Python does. Raises Misfit for an
+    integer in the place of one, which is written as a float."""
+    for name in _fractions(cast("type[Any]", type(value))):
+        item: Any = getattr(value, name)
+        kind = cast("type[Any]", type(item))
+        if kind is float:
+            if not 1e-4 <= item < 1e16:
+                return False
+        elif kind is int:
+            raise Misfit("an integer")
+        elif item is not None and _fractions(kind) and not _has_plain_digits(item):
+            return False
+    return True
+
+
+@cache
+def _fractions(cls: type[Any]) -> tuple[str, ...]:
+    """The fields that hold floats, or a value that has such fields."""
+    return tuple(name for name, hint in typing.get_type_hints(cls).items() if _has_fraction(hint))
+
+
+def _has_fraction(hint: Any) -> bool:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(map(_has_fraction, typing.get_args(hint)))
+    return hint is float or (hint in CLASSES.values() and bool(_fractions(hint)))
 
 
 def dump_text(data: JSON, name: str = "value") -> str:

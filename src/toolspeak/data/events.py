@@ -71,7 +71,7 @@ class RunStarted:
     session_version: int = 0
     follows: str | None = None
     follows_seq: int = 0
-    setup: Mapping[str, JSON] = field(default_factory=no_extra)
+    setup: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     choice: ToolChoice = ToolChoice()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
@@ -348,7 +348,7 @@ class RunFinished:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value()
+@value(unread="data")
 class UnknownEvent:
     """An event of a kind this version does not know, kept as it was."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.values import value
@@ -24,7 +27,19 @@ def covers(upper: str, lower: str) -> bool:
     return lower.startswith(upper if upper.endswith((":", "/")) else upper + "/")
 
 
-@dataclass(frozen=True, slots=True)
+class _SortedKeys(frozenset[str]):
+    """Several keys, in the order in which they are written."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(super().__iter__()))
+
+
+_NO_KEYS: frozenset[str] = frozenset()
+
+
+@value()
 class Effects:
     """What one call reads and writes, as hierarchical resource keys.
 
@@ -39,8 +54,8 @@ class Effects:
     Raises ConfigurationError for a key that is no text, and for a flag that is neither True nor False.
     """
 
-    reads: frozenset[str] = frozenset()
-    writes: frozenset[str] = frozenset()
+    reads: frozenset[str] = _NO_KEYS
+    writes: frozenset[str] = _NO_KEYS
     external: bool = False
     idempotent: bool = False
     destructive: bool = True
@@ -59,20 +74,16 @@ class Effects:
         declared: bool = True,
         repeatable: bool = False,
         version: str = "",
-    ) -> None:
+    ) -> None: ...
+
+    def __post_init__(self) -> None:
         # A text is a true value: "false" for read-only, say, would let a call run that nobody was asked about.
-        for flag in (external, idempotent, destructive, declared, repeatable):
+        for flag in (self.external, self.idempotent, self.destructive, self.declared, self.repeatable):
             if flag is not True and flag is not False:
                 raise ConfigurationError(f"Effects: external, idempotent and the like are True or False, not {flag!r}")
-        assign = object.__setattr__
-        assign(self, "reads", _keys("reads", reads))
-        assign(self, "writes", _keys("writes", writes))
-        assign(self, "external", external)
-        assign(self, "idempotent", idempotent)
-        assign(self, "destructive", destructive)
-        assign(self, "declared", declared)
-        assign(self, "repeatable", repeatable)
-        assign(self, "version", version)
+        struct = cast("Struct", self)
+        force_setattr(struct, "reads", _keys("reads", self.reads))
+        force_setattr(struct, "writes", _keys("writes", self.writes))
 
     @property
     def read_only(self) -> bool:
@@ -86,7 +97,9 @@ def _keys(name: str, given: Iterable[str]) -> frozenset[str]:
     for key in keys:
         if not isinstance(cast("object", key), str):
             raise ConfigurationError(f"Effects({name}=…): a key is a text, say 'file:/srv/a.txt', not {key!r}")
-    return keys
+    if len(keys) > 1:
+        return _SortedKeys(keys)
+    return keys or _NO_KEYS
 
 
 READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)
@@ -106,7 +119,7 @@ class ToolSpec:
     description: str
     parameters: Mapping[str, JSON]
     effects: Effects = UNDECLARED
-    aliases: Mapping[str, str] = field(default_factory=no_extra)
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     command_line: str = ""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 

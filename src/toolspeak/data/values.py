@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import repeat
@@ -31,6 +33,7 @@ class _Nothing(dict[str, JSON]):
 
 
 _NOTHING = _Nothing()
+_NAME = re.compile(r"\w+")
 _SORTED = json.JSONEncoder(sort_keys=True)
 
 
@@ -51,8 +54,8 @@ _KEPT = frozenset({"__doc__", "__module__", "__qualname__", "__dataclass_fields_
 class _Making:
     """Makes a class of the one it is given."""
 
-    def __init__(self, *, gc: bool, frozen: bool, eq: bool, kw_only: bool) -> None:
-        self._options = {"gc": gc, "frozen": frozen, "eq": eq, "kw_only": kw_only}
+    def __init__(self, **options: Any) -> None:
+        self._options = options
 
     def __call__(self, cls: type[ValueT], /) -> type[ValueT]:
         return _struct(cls, **self._options)
@@ -65,14 +68,19 @@ def quick(*, frozen: bool = True, eq: bool = True, kw_only: bool = False) -> _Ma
     its module is imported. Of `field` its fields take `default_factory` alone, and nothing can be derived from it. So
     `type(it) is …` tells what it is: `isinstance` takes five times as long to say no, for classes whose own class is
     not `type`."""
-    return _Making(gc=True, frozen=frozen, eq=eq, kw_only=kw_only)
+    return _Making(frozen=frozen, eq=eq, kw_only=kw_only)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def value(*, frozen: bool = True, eq: bool = True, kw_only: bool = False) -> _Making:
+def value(*, frozen: bool = True, eq: bool = True, kw_only: bool = False, unread: str = "extra") -> _Making:
     """`quick`, for values that cannot hold themselves, as no JSON can: the garbage collector leaves them out. Looking
-    through them again and again is a third of what a thousand runs at the same time cost."""
-    return _Making(gc=False, frozen=frozen, eq=eq, kw_only=kw_only)
+    through them again and again is a third of what a thousand runs at the same time cost.
+
+    msgspec writes and reads them in the format of `codec`, but for the field `unread`, which holds what the class has
+    no field for: msgspec refuses a value that has any.
+    """
+    msgspec_options = {"tag": True, "omit_defaults": True, "forbid_unknown_fields": True}
+    return _Making(frozen=frozen, eq=eq, kw_only=kw_only, gc=False, unread=unread, stored=True, **msgspec_options)
 
 
 class _Changed(Protocol):
@@ -83,7 +91,23 @@ changed: _Changed = cast("Any", msgspec.structs.replace)
 """`dataclasses.replace` for `quick` values and those made by `value`, ten times as fast."""
 
 
-def _struct(cls: type[ValueT], *, gc: bool, frozen: bool, eq: bool, kw_only: bool) -> type[ValueT]:
+class Unread:
+    """The type, to msgspec, of a field that it does not read: nothing is an instance of it."""
+
+
+class Untagged(msgspec.Struct, tag=True):
+    """Stands beside each class in the types that msgspec reads by: it asks for a tag only where there is a choice."""
+
+    never: Unread
+
+
+_STORED: dict[Any, Any] = {}
+"""The classes that msgspec reads and writes, each with `Untagged` beside it."""
+
+
+def _struct(
+    cls: type[ValueT], *, frozen: bool, eq: bool, kw_only: bool, unread: str = "", stored: bool = False, **options: Any
+) -> type[ValueT]:
     # Its fields alone are the standard library's, which would write and compile each method anew at every import.
     cls.__doc__ = cls.__doc__ or cls.__name__  # for a class without one `dataclass` reads its signature, for 0.1 ms
     template: Any = dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=kw_only)(cls)
@@ -91,22 +115,35 @@ def _struct(cls: type[ValueT], *, gc: bool, frozen: bool, eq: bool, kw_only: boo
     specified: list[tuple[str, Any, Any]] = []
     for one in fields(template):
         default: Any = msgspec.NODEFAULT if one.default is MISSING else one.default
-        if one.default_factory is not MISSING:
+        if one.default_factory is no_extra:
+            default = _NOTHING
+        elif one.default_factory is not MISSING:
             factory: Any = get_origin(one.default_factory) or one.default_factory  # list, in place of list[str]
-            if factory is no_extra:
-                factory = repeat(_NOTHING).__next__
             default = msgspec.field(default_factory=factory)
-        specified.append((one.name, one.type, default))
+        elif default is not msgspec.NODEFAULT and default:
+            # msgspec leaves out what is the default, unless a factory makes that: only empty ones are left out.
+            default = msgspec.field(default_factory=repeat(default).__next__)
+        kind = Unread if one.name == unread else one.type
+        if stored and isinstance(kind, str):
+            known = vars(sys.modules[cls.__module__])
+            own = {name: _STORED[known[name]] for name in _NAME.findall(kind) if known.get(name) in _STORED}
+            kind = eval(kind, known, own) if own else kind
+        specified.append((one.name, kind, default))
     names = {name for name, _, _ in specified}
     kept = {name: own for name, own in vars(cls).items() if name not in names and _goes_on(cls, name, own)}
     made: Any = msgspec.defstruct(
-        cls.__name__, specified, namespace=kept, module=cls.__module__, frozen=frozen, eq=eq, gc=gc, kw_only=kw_only
+        cls.__name__, specified, namespace=kept, module=cls.__module__, frozen=frozen, eq=eq, kw_only=kw_only, **options
     )
+    if stored:
+        _STORED[made] = made | Untagged
     return made
 
 
 def _goes_on(cls: type, name: str, own: object) -> bool:
-    """Whether it is the author's, `__call__` and `__post_init__` included, and not what every class has."""
+    """Whether it is the author's, `__call__` and `__post_init__` included, and not what every class has. An `__init__`
+    says to type checkers what `__post_init__` takes; msgspec has its own."""
+    if name == "__init__":
+        return False
     if name in _KEPT or not (name.startswith("__") and name.endswith("__")):
         return True
     return isinstance(own, FunctionType) and own.__qualname__ == f"{cls.__qualname__}.{name}"

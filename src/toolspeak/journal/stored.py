@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from toolspeak.data.codec import dump_row, dump_text, load_row, load_text
+from toolspeak.data.codec import dump_row, dump_text, load_record, load_row, load_text
 from toolspeak.data.events import Record
 from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
@@ -77,15 +77,13 @@ def _without_collection() -> Generator[None]:
 
 
 def _unpacked(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:
-    try:
-        found: list[JSON] = load_text(f"[{','.join([text for _, text, _ in rows])}]")  # half the time of one by one
-    except FormatError:
-        found = []
     records: list[Record] = []
-    for i, (seq, text, places) in enumerate(rows):
+    for seq, text, places in rows:
         try:
-            data = found[i] if len(found) == len(rows) else load_text(text)
-            records.append(load_row(data if places is None else _filled(data, places, blob), run_id, seq))
+            if places is None:
+                records.append(load_row(text, run_id, seq))
+            else:
+                records.append(load_record(_filled(load_text(text), places, blob), run_id, seq))
         except (FormatError, LookupError, TypeError) as error:
             raise FormatError(f"record {seq} of run {run_id}: {error}") from error
     return records
