@@ -35,12 +35,12 @@ FILLER_COMING = re.compile(
 )
 
 
-def beginnings_in(text: str, position: int) -> list[int]:
-    """Where such a call may begin from text[position] on, whole or cut by the text's end."""
+def beginnings_in(text: str, position: int, stop: int) -> list[int]:
+    """Where such a call may begin in text[position:stop], whole or cut by its end."""
     at, places = position - 1, list[int]()
-    while (at := text.find(RECIPIENT, at + 1)) >= 0:
+    while (at := text.find(RECIPIENT, at + 1, stop)) >= 0:
         places.append(at)
-    cut = BEGINNING.search(text, max(position, len(text) - len(RECIPIENT) + 1))
+    cut = BEGINNING.search(text, max(position, stop - len(RECIPIENT) + 1), stop)
     return places if cut is None else [*places, cut.start()]
 
 

@@ -191,9 +191,6 @@ class HarmonyParser(TurnParser):
 
     def _before_bare(self, text: str, position: int, out: list[Delta]) -> int | None:
         """In text: a call without tokens, if one may begin before any token does."""
-        places = beginnings_in(text, position)
-        if not places:
-            return None
         token, quoting, seen = position, self._quoting, position
         while (token := text.find("<|", token)) >= 0:
             quoting, seen = in_code(quoting, text, seen, token), token
@@ -201,7 +198,7 @@ class HarmonyParser(TurnParser):
                 break
             token += 2
         quoting, seen = self._quoting, position
-        for at in places if token < 0 else [at for at in places if at < token]:
+        for at in beginnings_in(text, position, len(text) if token < 0 else token):
             quoting, seen = in_code(quoting, text, seen, at), at
             verdict = "text" if quoting else decide(self._stripped, text, at)
             if verdict != "text":
