@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from loopback_server import Exchange, event, serve, stream, whole
 
 VLLM_MODEL = "Qwen/Qwen3-Coder-30B-A3B-Instruct"
@@ -201,3 +205,110 @@ def test_a_store_that_cannot_be_is_wrong_before_the_gateway_starts(tmp_path: Pat
         config.write_text(f'{model}[{table}]\nstore = "mysql://x"\n')
         code, _, err = asyncio.run(checked(config))
         assert (code, f"{table}.store: mysql:// is none" in err) == (2, True), err
+
+
+async def nowhere(exchange: Exchange) -> None:
+    """A vLLM whose API begins at /v1, and whose address was written without."""
+    if exchange.request_line.split()[1].startswith("/v1/"):
+        await answer(exchange)
+    else:
+        await whole("404 Not Found", b'{"detail": "Not Found"}')(exchange)
+
+
+async def unlisted(exchange: Exchange) -> None:
+    """Has no list of models, and answers a request that is none as such servers do."""
+    status = "404 Not Found" if exchange.request_line.startswith("GET") else "422 Unprocessable Entity"
+    await whole(status, b'{"detail": "messages: missing"}')(exchange)
+
+
+def test_an_address_without_the_api_is_a_problem_and_one_without_a_list_is_none(tmp_path: Path):
+    async def run() -> tuple[int, str, str]:
+        async with serve(nowhere) as wrong, serve(unlisted) as right:
+            config = tmp_path / "gateway.toml"
+            config.write_text(
+                f"""
+                [[model]]
+                name = "wrong"
+                upstream = "{wrong.base_url.removesuffix("/v1")}"
+                [[model]]
+                name = "right"
+                upstream = "{right.base_url}"
+                """,
+                "utf-8",
+            )
+            return await checked(config)
+
+    code, out, err = asyncio.run(run())
+    assert code == 1, out + err
+    found = parts(out)
+    assert "problem" in found["wrong"]
+    assert "it mostly ends in /v1" in found["wrong"]
+    assert "problem" not in found["right"]
+
+
+def other_database(folder: Path) -> str:
+    with closing(sqlite3.connect(folder / "other.db")) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    return str(folder / "other.db")
+
+
+STORES: dict[str, tuple[Callable[[Path], str], str]] = {
+    "a folder that cannot be made": (lambda folder: str(folder / "gateway.toml" / "x" / "u.db"), "Not a directory"),
+    "another program's": (other_database, "is a database of another program: name another file"),
+    "no database": (lambda folder: str(folder / "gateway.toml"), "it is no SQLite database: name another file"),
+    "PostgreSQL that is not there": (
+        lambda _folder: "postgresql://me:secret@127.0.0.1:1/db",
+        "postgresql://127.0.0.1:1/db: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("table", ["usage", "responses"])
+@pytest.mark.parametrize("store", STORES)
+def test_a_store_that_cannot_be_opened_is_a_problem(store: str, table: str, tmp_path: Path):
+    where, problem = STORES[store]
+
+    async def run() -> tuple[int, str, str]:
+        async with serve(answer) as server:
+            config = tmp_path / "gateway.toml"
+            model = f'[[model]]\nname = "google/gemma-3-27b-it"\nupstream = "{server.base_url}"\n'
+            config.write_text(f'{model}[{table}]\nstore = "{where(tmp_path)}"\n', "utf-8")
+            return await checked(config)
+
+    code, out, err = asyncio.run(run())
+    assert code == 1, out + err
+    (line,) = [line for line in out.splitlines() if line.startswith("  problem ")]
+    assert problem in line
+    assert "secret" not in out
+    assert "models: 1 can be asked. It could not serve at" in out
+
+
+def test_the_check_makes_no_store_warns_of_an_expired_key_and_notes_a_port_in_use(tmp_path: Path):
+    async def run() -> tuple[int, str, str]:
+        async with serve(answer) as server:
+            config = tmp_path / "gateway.toml"
+            config.write_text(
+                f"""
+                [server]
+                port = {server.port}
+                [usage]
+                store = "new/usage.db"
+                [responses]
+                store = "new/responses.db"
+                [[key]]
+                name = "bob"
+                sha256 = "{"a" * 64}"
+                expires = 2020-01-31
+                [[model]]
+                name = "google/gemma-3-27b-it"
+                upstream = "{server.base_url}"
+                """,
+                "utf-8",
+            )
+            return await checked(config)
+
+    code, out, err = asyncio.run(run())
+    assert code == 0, out + err
+    assert "  warning   the key 'bob' has expired" in out
+    assert "  note      port " in out
+    assert not (tmp_path / "new").exists()

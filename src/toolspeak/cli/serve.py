@@ -140,9 +140,10 @@ def serve(
 
 
 def _check(settings: Settings) -> None:
-    """Prints what each model gets. Exits with 1 if one of them cannot answer."""
+    """Prints what each model gets. Exits with 1 if one of them cannot answer, or the gateway would not start."""
     checking = importlib.import_module("toolspeak.gateway.check")  # as `_server`
-    findings = asyncio.run(checking.check(settings, os.environ))
+    report = asyncio.run(checking.check(settings, os.environ))
+    findings = report.models
     for finding in findings:
         click.echo(f"{finding.model} → {finding.upstream}")
         for problem in finding.problems:
@@ -158,8 +159,15 @@ def _check(settings: Settings) -> None:
     models = {finding.model for finding in findings if not finding.is_spared}
     broken = {finding.model for finding in findings if finding.problems and not finding.is_spared}
     state = f"{len(broken)} of {len(models)} cannot be asked" if broken else f"{len(models)} can be asked"
-    click.echo(f"models: {state}. It would serve at {where} with {keys}.")
-    if broken:
+    told = {"problem": report.problems, "warning": report.warnings, "note": report.notes}
+    if any(told.values()):
+        click.echo("the gateway")
+        for kind, sentences in told.items():
+            for sentence in sentences:
+                click.echo(f"  {kind:<9} {sentence}")
+    would = "could not serve" if report.problems else "would serve"
+    click.echo(f"models: {state}. It {would} at {where} with {keys}.")
+    if broken or report.problems:
         raise SystemExit(1)
 
 

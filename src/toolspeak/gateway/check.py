@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
 from toolspeak.agent.drivers.driver import TextDriver
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver, writes_tools
 from toolspeak.dialects import known_dialect
-from toolspeak.errors import ProviderError, suggest
+from toolspeak.errors import ConfigurationError, JournalError, ProviderError, suggest
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.generation import check_settings
+from toolspeak.gateway.listening import PortInUse, listen
 from toolspeak.gateway.probe import probe
+from toolspeak.gateway.response_store import ResponseStore, open_store
 from toolspeak.gateway.routing import Route, Router
 from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.usage.store import UsageStore, open_usage
 from toolspeak.providers.base import Provider
 
 MOST_MODELS = 50
@@ -47,12 +52,59 @@ class Finding:
     is_spared: bool = False
 
 
-async def check(settings: Settings, environ: Mapping[str, str]) -> Sequence[Finding]:
-    """Asks every upstream for its models, and a server that may write prompts for two answers of one token.
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What each model gets, and what concerns the gateway as a whole: `problems` keep it from starting, `warnings` do
+    not; `notes` may be as they should."""
+
+    models: Sequence[Finding]
+    problems: Sequence[str]
+    warnings: Sequence[str]
+    notes: Sequence[str]
+
+
+async def check(settings: Settings, environ: Mapping[str, str]) -> Report:
+    """Asks every upstream for its models, and a server that may write prompts for two answers of one token. Looks
+    whether the stores can be opened; makes none.
 
     Raises ConfigurationError where an upstream cannot be asked as it is configured, or a store cannot be.
     """
     check_settings(settings, environ)
+    findings = await _models(settings, environ)
+    problems, notes = await _stores(settings), list[str]()
+    try:
+        listen(settings).close()
+    except PortInUse:
+        notes.append(f"port {settings.port} is in use: a second gateway could not serve there (is one running?)")
+    except ConfigurationError as error:
+        problems.append(str(error))
+    warnings = [
+        f"the key {key.name!r} has expired on {datetime.fromtimestamp(key.expires, UTC):%Y-%m-%d}"
+        for key in settings.keys
+        if key.expires is not None and key.expires <= time.time()
+    ]
+    return Report(findings, problems, warnings, notes)
+
+
+async def _stores(settings: Settings) -> list[str]:
+    """What is wrong with the stores of usage and of responses."""
+    stores: list[UsageStore | ResponseStore] = []
+    if settings.usage is not None:
+        stores.append(open_usage(settings.usage.store))
+    if settings.responses is not None:
+        stores.append(open_store(settings.responses.store, settings.responses.seconds))
+    problems: list[str] = []
+    for store in stores:
+        try:
+            await store.check()
+        except JournalError as error:
+            problems.append(str(error))
+        finally:
+            await store.aclose()
+    return problems
+
+
+async def _models(settings: Settings, environ: Mapping[str, str]) -> Sequence[Finding]:
     router = Router(settings, environ)
     try:
         with router.probes() as probes:
@@ -74,7 +126,7 @@ def _is_spared(names: tuple[str, ...], finding: Finding, working: Collection[tup
 
 
 async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -> Sequence[Finding]:
-    rows, problem = await probe(provider, checks_key=True)
+    rows, problem = await probe(provider, thorough=True)
     names = list(upstream.exact)
     if len(names) != len(upstream.names):
         names += [upstream.model] if upstream.model else [name for name in rows or () if upstream.serves(name)]

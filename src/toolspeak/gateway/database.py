@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,6 +78,10 @@ class Database(ABC):
         await self._do(_nothing)
 
     @abstractmethod
+    async def check(self) -> None:
+        """Makes and changes nothing. Raises JournalError where the database could not be opened."""
+
+    @abstractmethod
     async def _do(self, work: Work[ResultT]) -> ResultT: ...
 
     @abstractmethod
@@ -132,6 +136,28 @@ class _Sqlite(Database):
             raise told(error, self._path, self._tables.what, "") from error
         return result
 
+    async def check(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._check)
+
+    def _check(self) -> None:
+        name_another = f"name another file ({self._tables.setting})"
+        try:
+            self._path.stat()
+        except FileNotFoundError:
+            folder = next(parent for parent in self._path.parents if parent.exists())
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise JournalError(f"{self}: nothing can be made in {folder}; {name_another}") from None
+            return
+        except OSError as error:
+            raise JournalError(f"{self}: {error.strerror}; {name_another}") from error
+        try:
+            with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)) as db:
+                self._check_version(db)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise told(error, self._path, self._tables.what, "") from error
+        if not os.access(self._path, os.W_OK):
+            raise JournalError(f"{self}: the file cannot be written; give yourself the right to, or {name_another}")
+
     def _opened(self) -> sqlite3.Connection:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -155,24 +181,31 @@ class _Sqlite(Database):
         tables = self._tables
         # Half of the time: a transaction that was given up must not be done afterwards.
         db.execute(f"PRAGMA busy_timeout = {int(self.seconds * 500)}")
-        # In this order: another process may make the tables meanwhile, and gives the file its number with them.
-        (count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        if count and application != tables.application:
-            raise JournalError(f"{self} is a database of another program: name another file")
+        self._check_version(db)
         self._write_ahead(db)
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA secure_delete = FAST")
         db.create_function("lease_now", 0, time.time)
         db.execute("BEGIN IMMEDIATE")
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version > len(tables.steps):
-            raise JournalError(tables.newer(str(self), version))
+        version = self._check_version(db)
         for statement in tables.statements_from(version, "INTEGER", "REAL"):
             db.execute(statement)
         db.execute(f"PRAGMA application_id = {tables.application}")
         db.execute(f"PRAGMA user_version = {len(tables.steps)}")
         db.execute("COMMIT")
+
+    def _check_version(self, db: sqlite3.Connection) -> int:
+        """The version of the tables, 0 where there are none. Raises JournalError for those of another program, and for
+        later ones."""
+        # In this order: another process may make the tables meanwhile, and gives the file its number with them.
+        (count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        if count and application != self._tables.application:
+            raise JournalError(f"{self} is a database of another program: name another file")
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version > len(self._tables.steps):
+            raise JournalError(self._tables.newer(str(self), version))
+        return version
 
     def _write_ahead(self, db: sqlite3.Connection) -> None:
         # SQLite does not wait here while another process makes the same file: two that wait would do so for ever.
@@ -208,6 +241,9 @@ class _Postgres(Database):
 
     def __str__(self) -> str:
         return f"{self._tables.what} {self._pool}"
+
+    async def check(self) -> None:
+        await self._pool.check()
 
     async def _do(self, work: Work[ResultT]) -> ResultT:
         for _ in range(_TRIES - 1):

@@ -14,16 +14,17 @@ from toolspeak.providers.base import Provider
 PROBE_SECONDS = 5.0
 
 
-async def probe(provider: Provider, *, checks_key: bool = False) -> tuple[Mapping[str, Mapping[str, Any]] | None, str]:
+async def probe(provider: Provider, *, thorough: bool = False) -> tuple[Mapping[str, Mapping[str, Any]] | None, str]:
     """What a server says of each model it lists, and what is wrong: "" if it answers, whatever it answers.
 
-    None for a server that says nothing. A provider that is not an API of its own is not asked.
+    None for a server that says nothing. A provider that is not an API of its own is not asked. `thorough`: a refused
+    key is wrong, too, and an address without the API (404).
     """
     if not isinstance(provider, ApiProvider):
         return None, ""
     try:
         async with asyncio.timeout(PROBE_SECONDS):
-            return model_rows(await provider.probe(checks_key=checks_key)), ""
+            return model_rows(await provider.probe(thorough=thorough)), ""
     except TimeoutError:
         return None, f"no answer within {PROBE_SECONDS:g} seconds"
     except ToolspeakError as error:

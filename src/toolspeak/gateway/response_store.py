@@ -73,6 +73,7 @@ class ResponseStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.open = database.open
+        self.check = database.check
         self.aclose = database.aclose
 
     async def add(self, response: StoredResponse, kept: Kept) -> None:

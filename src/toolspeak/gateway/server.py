@@ -20,11 +20,12 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
-from toolspeak.errors import ConfigurationError, ToolspeakError
+from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.http import Receive, Scope, Send
+from toolspeak.gateway.listening import listen
 from toolspeak.gateway.logs import log, log_to_stderr
 from toolspeak.gateway.metrics import MULTIPROCESS, worker_gone
 from toolspeak.gateway.reload import Loaded, Reloader, load, on_hangup, reloading
@@ -215,7 +216,7 @@ def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None
     settings = loaded.settings
     config = server_config(Application(settings, loaded=loaded))
     check_settings(settings, os.environ)  # what is wrong with the settings is told here, and not by each worker
-    sock = _listening(settings)
+    sock = listen(settings)
     host, port = sock.getsockname()[:2]
     ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     if settings.workers == 1:
@@ -231,19 +232,3 @@ def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None
     finally:
         del os.environ[MULTIPROCESS]
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _listening(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    sock = socket.socket(family)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((settings.host, settings.port))
-        sock.listen(2048)
-        sock.set_inheritable(True)
-    except OSError as error:
-        sock.close()
-        raise ConfigurationError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port"
-        ) from error
-    return sock

@@ -31,6 +31,9 @@ _REMEDIES: Sequence[tuple[type[BaseException], str]] = (
 )
 
 
+_CHECK_SECONDS = 5.0
+
+
 class AgainError(JournalError):
     """Undone because of another transaction; the same may succeed now."""
 
@@ -72,7 +75,7 @@ class PostgresPool:
 
     def __str__(self) -> str:
         parts = urlsplit(self._dsn)
-        return f"postgresql://{parts.hostname or ''}{parts.path}"  # without the password
+        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without the password
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Any]:
@@ -83,6 +86,15 @@ class PostgresPool:
                 yield connection
         except _AGAIN as error:
             raise AgainError(self._problem(error)) from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            raise JournalError(self._problem(error)) from error
+
+    async def check(self) -> None:
+        """Connects once, and makes nothing. Raises JournalError."""
+        untyped: Any = asyncpg
+        try:
+            connection = await untyped.connect(self._dsn, timeout=_CHECK_SECONDS)
+            await connection.close()
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise JournalError(self._problem(error)) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def told(error: BaseException, path: Path, what: str = "the journal", promise: s
     code: int = getattr(error, "sqlite_errorcode", 0)
     # A write beyond a quota is reported as an I/O error, like a broken disk.
     remedy = _REMEDIES.get(code & 0xFF, "its file may be damaged, or the disk")
+    if code & 0xFF == sqlite3.SQLITE_CANTOPEN and path.is_file() and not os.access(path, os.R_OK | os.W_OK):
+        remedy = _REMEDIES[sqlite3.SQLITE_PERM]
     if path.is_dir():
         remedy = "it is a folder: name a file in it"
     return JournalError(f"{what} {path}: {error}; {remedy}.{promise}".rstrip("."))

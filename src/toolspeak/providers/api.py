@@ -183,10 +183,24 @@ class ApiProvider:
                 failure = error
             await attempts.failed(failure)
 
-    async def probe(self, *, checks_key: bool = False) -> JSON:
+    async def probe(self, *, thorough: bool = False) -> JSON:
         """What the API lists as its models, as JSON; None if it answers something else. Raises ProviderError if it does
-        not answer at all; with `checks_key` also if it refuses the key."""
-        return await self._api.get(self._endpoint.listing, checks_key=checks_key)
+        not answer at all; with `thorough` also if it refuses the key, and if neither the list nor the path that turns
+        are sent to is there (404)."""
+        if not thorough:
+            return await self._api.get(self._endpoint.listing)
+        try:
+            return await self._api.get(self._endpoint.listing, refusals=(401, 403, 404))
+        except ProviderError as error:
+            if error.status != 404:
+                raise
+        try:
+            async with self._api.post(self._endpoint.path, {}, query=self._endpoint.query):  # no request: 400 at most
+                return None
+        except ProviderError as error:
+            if error.status in (401, 403, 404):
+                raise
+            return None
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """How many tokens the API counts in a request, without the model being asked; None if it counts none.

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -162,16 +162,16 @@ class HttpApi:
             received = None if reply is None else reply.received
             raise transport_error(self.address, why, error, received, self._timeouts.connect or 0) from error
 
-    async def get(self, path: str, *, checks_key: bool = False) -> JSON:
+    async def get(self, path: str, *, refusals: Container[int] = ()) -> JSON:
         """What stands at `path` below the base URL, as JSON; None if it is none, or no success. Raises ProviderError if
-        nobody answers; with `checks_key` also if the server refuses the key (401, 403)."""
+        nobody answers, and for a status of `refusals`."""
         url = self._below(path)
         refused: ProviderError | None = None
         try:
             async with self._sent("GET", url) as response:
                 if response.is_success:
                     return await Reply(response).json()
-                if checks_key and response.status_code in (401, 403):
+                if response.status_code in refusals:
                     refused = await self._refusal(response)
         except ProviderError:
             return None

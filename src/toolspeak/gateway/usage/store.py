@@ -80,6 +80,7 @@ class UsageStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.open = database.open
+        self.check = database.check
         self.aclose = database.aclose
 
     async def settle(self, batch: Batch) -> Settled:
