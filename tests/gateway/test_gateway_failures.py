@@ -139,7 +139,10 @@ def test_an_upstream_that_is_not_there_or_says_nothing():
     assert "start the server" in told(CHAT, first).lower()
     assert "quiet" in told(CHAT, third)
     assert first.headers["x-request-id"] == "mine-1"
-    assert (ready.status_code, ready.text) == (503, '{"status":"upstream unreachable"}')
+    assert (ready.status_code, ready.json()) == (
+        503,
+        {"status": "upstream unreachable", "unreachable": ["gone", "quiet"]},
+    )
 
 
 WHOLE = b"".join(texts(*pieces("Let me look. " + written("hermes", *CALLS), 5)))

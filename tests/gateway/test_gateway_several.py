@@ -331,15 +331,18 @@ def test_what_begins_alike_sticks_to_one_upstream_and_moves_only_with_it():
     asyncio.run(run())
 
 
-def test_it_is_ready_while_each_model_has_an_upstream():
+def test_it_is_ready_while_some_model_has_an_upstream_and_names_those_that_have_none():
     async def run() -> None:
         async with serve(dropped()) as server:
             gone = server.base_url
         async with serve(answers()) as server:
             missing = Upstream(("m",), url=gone, timeouts=Timeouts(1, 1, 1))
             async with gateway(missing, at(server, names=("m",))) as served:
-                assert (await served.client.get("/readyz")).status_code == 200
-            async with gateway(missing, at(server, names=("m",)), Upstream(("n",), url=gone)) as served:
+                assert (await served.client.get("/readyz")).json() == {"status": "ready"}
+            async with gateway(missing, at(server, names=("m",)), Upstream(("n", "o*"), url=gone)) as served:
+                ready = await served.client.get("/readyz")
+                assert (ready.status_code, ready.json()) == (200, {"status": "ready", "unreachable": ["n", "o*"]})
+            async with gateway(missing) as served:
                 assert (await served.client.get("/readyz")).status_code == 503
 
     asyncio.run(run())

@@ -91,3 +91,41 @@ def test_after_a_trial_that_breaks_in_the_middle_one_failure_puts_it_aside_again
             assert await metric(served, up(a)) == 0
 
     asyncio.run(run())
+
+
+@ASKED
+def test_log_and_metrics_follow_a_single_upstream_while_requests_still_go_there(asked, caplog):
+    broken = [True]
+
+    async def sometimes(exchange: Exchange) -> None:
+        await (breaks if broken[0] else answers(*texts("Fine.")))(exchange)
+
+    async def run() -> None:
+        async with serve(sometimes) as server, gateway(at(server)) as served:
+            for failures in range(1, 6):
+                await stream(served, asked)
+                assert await metric(served, up(server)) == (failures < 3)
+            broken[0] = False
+            assert "Fine." in await stream(served, asked)
+            assert await metric(served, up(server)) == 1
+
+    with caplog.at_level("INFO", "toolspeak.gateway"):
+        asyncio.run(run())
+    lines = [record.fields for record in caplog.records if record.getMessage() == "upstream_aside"]
+    assert [(line["model"], line.get("seconds")) for line in lines] == [("*", None)]
+    assert sum(record.getMessage() == "upstream_back" for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden"])
+def test_an_upstream_that_refuses_the_key_of_the_gateway_is_not_ready(status: str):
+    async def run() -> None:
+        refuses = whole(status, b'{"error": {"message": "wrong key"}}')
+        async with serve(refuses) as server, gateway(at(server, names=("m",))) as served:
+            ready = await served.client.get("/readyz")
+            assert (ready.status_code, ready.json()["unreachable"]) == (503, ["m"])
+            assert "key" not in ready.text
+            for _ in range(3):
+                await stream(served)
+            assert await metric(served, up(server).replace("*", "m")) == 0
+
+    asyncio.run(run())

@@ -186,13 +186,17 @@ class Pool:
         return delay_before(attempt, error, self._clock.random(), LONGEST_WAIT)
 
     async def _only(self, asking: Asking) -> None:
-        """The one upstream, which retries by itself, and is never put aside."""
+        """The one upstream, which retries by itself. Its health decides nothing; log and metrics show it."""
         self._count(0)
         try:
             await asking.ask(0, _nothing)
-        except ProviderError as error:
+            self._becomes(0, HEALTHY)
+        except ToolspeakError as error:
             if is_fault(error):
                 self._count(0, error)
+                self._failed(0, error, decides=False)
+            elif answered_by(error):
+                self._becomes(0, HEALTHY)
             raise
 
     async def _one_of(self, members: Sequence[int], asking: Asking, errors: list[ToolspeakError]) -> bool:
@@ -236,12 +240,14 @@ class Pool:
                 self._health[member] = self._health[member].left()
 
     def _failed(self, member: int, error: ToolspeakError, *, decides: bool) -> None:
-        wait = error.retry_after if isinstance(error, ProviderError) else None
+        is_only = len(self.labels) == 1
+        wait = error.retry_after if isinstance(error, ProviderError) and not is_only else None
         chance, now = self._clock.random(), self._clock.now()
         health = self._health[member].failed(now, self._aside, chance, wait, decides=decides)
         if health.state == "aside" and health is not self._health[member]:
             fields = {"model": self._model, "upstream": self.labels[member], "problem": str(error)}
-            log("upstream_aside", {**fields, "seconds": round(health.until - now, 2)}, level=logging.WARNING)
+            seconds = None if is_only else round(health.until - now, 2)
+            log("upstream_aside", {**fields, "seconds": seconds}, level=logging.WARNING)
         self._becomes(member, health)
 
     def _becomes(self, member: int, health: Health) -> None:

@@ -86,7 +86,7 @@ class Metrics:
         )
         self.upstream_up = Gauge(
             "toolspeak_upstream_up",
-            "Whether it is asked: 0 while it is put aside",
+            "0 after three failures in a row, until it answers again",
             by_upstream,
             registry=registry,
             multiprocess_mode="livemin",

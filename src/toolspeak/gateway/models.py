@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from toolspeak.data.messages import JSON
@@ -52,13 +53,25 @@ def _row(name: str, said: Mapping[str, JSON]) -> dict[str, JSON]:
     return {"object": "model", "created": 0, "owned_by": "toolspeak", **told, "id": name}
 
 
-async def unreachable(router: Router) -> tuple[bool, list[str]]:
-    """Whether every model has an upstream that answers, whatever it answers, and what is wrong with those that do not,
-    one line each."""
+@dataclass(frozen=True, slots=True)
+class Reachability:
+    """What the upstreams answer: `lost` are the names of the models that none of theirs answers, `problems` what is
+    wrong with an upstream, one line each. `is_ready`: some model can be answered."""
+
+    is_ready: bool
+    lost: Sequence[str]
+    problems: Sequence[str]
+
+
+async def reachability(router: Router) -> Reachability:
+    """Asks every upstream for its models. One that refuses the gateway's key, or has no API at its address, counts as
+    one that does not answer."""
     with router.probes() as probes:
         upstreams = [upstream for upstream, _ in probes]
-        answers = await asyncio.gather(*(probe(provider) for _, provider in probes))
+        answers = await asyncio.gather(*(probe(provider, thorough=True) for _, provider in probes))
     found = [(upstream, problem) for upstream, (_, problem) in zip(upstreams, answers, strict=True)]
     served = {upstream.names for upstream, problem in found if not problem}
-    is_ready = all(upstream.names in served for upstream in upstreams)
-    return is_ready, [f"{upstream.names[0]}: {problem}" for upstream, problem in found if problem]
+    lost = dict.fromkeys(name for upstream in upstreams if upstream.names not in served for name in upstream.names)
+    return Reachability(
+        bool(served), tuple(lost), [f"{each.names[0]}: {problem}" for each, problem in found if problem]
+    )

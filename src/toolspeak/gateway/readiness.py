@@ -7,9 +7,10 @@ import logging
 import time
 
 from toolspeak.gateway.logs import log
-from toolspeak.gateway.models import unreachable
+from toolspeak.gateway.models import Reachability, reachability
 from toolspeak.gateway.request import Request
 from toolspeak.gateway.routing import Router
+from toolspeak.gateway.sse import json_bytes
 
 OPEN = ("/health", "/healthz", "/readyz")
 """The endpoints that need no key."""
@@ -21,7 +22,7 @@ class Readiness:
     """Answers `GET /healthz` and `/readyz`. The upstreams are asked once in a while, however often the gateway is."""
 
     def __init__(self) -> None:
-        self._probed: tuple[float, Router, asyncio.Future[tuple[bool, list[str]]]] | None = None
+        self._probed: tuple[float, Router, asyncio.Future[Reachability]] | None = None
 
     async def answer(self, request: Request, router: Router, *, draining: bool) -> None:
         """`draining`: the gateway is being stopped."""
@@ -31,16 +32,16 @@ class Readiness:
         if draining:
             await request.respond(503, b'{"status":"draining"}')
             return
-        is_ready, problems = await self._problems(router)
-        for problem in problems:  # who asks need not have a key, so only the log says which
+        found = await self._asked(router)
+        for problem in found.problems:  # who asks need not have a key, so only the log says why
             log("unreachable", {"problem": problem}, level=logging.WARNING)
+        told = {"status": "ready" if found.is_ready else "upstream unreachable"}
         await request.respond(
-            200 if is_ready else 503, b'{"status":"ready"}' if is_ready else b'{"status":"upstream unreachable"}'
+            200 if found.is_ready else 503, json_bytes({**told, "unreachable": found.lost} if found.lost else told)
         )
 
-    async def _problems(self, router: Router) -> tuple[bool, list[str]]:
-        """Whether every model has an upstream that answers, and what is wrong with the others."""
+    async def _asked(self, router: Router) -> Reachability:
         now = time.monotonic()
         if self._probed is None or self._probed[1] is not router or now - self._probed[0] > _PROBED_SECONDS:
-            self._probed = (now, router, asyncio.ensure_future(unreachable(router)))
+            self._probed = (now, router, asyncio.ensure_future(reachability(router)))
         return await asyncio.shield(self._probed[2])
