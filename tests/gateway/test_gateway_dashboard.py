@@ -1,4 +1,4 @@
-"""The Grafana dashboard shows metrics that the gateway has."""
+"""The Grafana dashboard and the alerts of Prometheus use metrics that the gateway has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from serving import at, gateway, in_turn, texts
 DASHBOARD = Path(__file__).parents[2] / "contrib" / "grafana-dashboard.json"
 
 
-def test_every_metric_of_the_dashboard_is_one_of_the_gateway():
+ALERTS = DASHBOARD.with_name("prometheus-alerts.yml")
+
+
+def test_every_metric_of_the_dashboard_and_of_the_alerts_is_one_of_the_gateway():
     async def run() -> str:
         async with serve(in_turn(texts("Hi."))) as server, gateway(at(server)) as served:
             body = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
@@ -27,6 +30,9 @@ def test_every_metric_of_the_dashboard_is_one_of_the_gateway():
     shown = {name for panel in panels for target in panel["targets"] for name in _names(target["expr"])}
     assert len(shown) >= 10
     assert shown <= known
+    alerting = set(_names(ALERTS.read_text(encoding="utf-8")))
+    assert len(alerting) >= 4
+    assert alerting <= known
 
 
 def _names(expression: str) -> list[str]:

@@ -104,8 +104,14 @@ def test_a_file_that_is_broken_changes_nothing(tmp_path: Path):
             assert f"{config} cannot be read: No such file" in told[-1]["problem"]
             os.kill(process.process.pid, signal.SIGHUP)
             assert (await process.logged("reload_failed", 5))[-1]["why"] == "signal"
+            metrics = (await client.get("/metrics")).text
+            assert 'toolspeak_reloads_total{outcome="failed"} 5.0' in metrics
+            assert "toolspeak_config_last_reload_successful 0.0" in metrics
             written(config, row("mended", server))
             await process.logged("reloaded")
+            metrics = (await client.get("/metrics")).text
+            assert 'toolspeak_reloads_total{outcome="succeeded"} 1.0' in metrics
+            assert "toolspeak_config_last_reload_successful 1.0" in metrics
             answer = await client.post(CHAT, json={**BODY, "model": "mended"})
             assert answer.text.endswith("data: [DONE]\n\n")
 

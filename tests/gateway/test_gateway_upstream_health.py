@@ -9,6 +9,7 @@ from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, even
 from serving import ENDPOINTS, TOOLS, Gateway, at, gateway, texts
 
 from toolspeak.data.messages import Message
+from toolspeak.gateway.keys import Key, digest
 from toolspeak.wire.base import ModelRequest
 
 CHAT = "/v1/chat/completions"
@@ -127,5 +128,29 @@ def test_an_upstream_that_refuses_the_key_of_the_gateway_is_not_ready(status: st
             for _ in range(3):
                 await stream(served)
             assert await metric(served, up(server).replace("*", "m")) == 0
+
+    asyncio.run(run())
+
+
+def test_counters_begin_at_0_for_what_is_known_beforehand():
+    async def run() -> None:
+        key = Key("bob", digest("a-key-of-bob-0123456789"), metrics=True)
+        async with (
+            serve(answers(*texts("Fine."))) as server,
+            gateway(at(server, names=("m",), dialect="hermes"), keys=(key,)) as served,
+        ):
+            served.client.headers["authorization"] = "Bearer a-key-of-bob-0123456789"
+            for beginning in (
+                'toolspeak_malformed_calls_total{dialect="hermes",model="m"}',
+                'toolspeak_notes_total{code="leaked_call",dialect="hermes",model="m"}',
+                'toolspeak_clients_gone_total{endpoint="/v1/chat/completions",model="m"}',
+                'toolspeak_broken_streams_total{code="upstream_connection",endpoint="/v1/messages",model="m"}',
+                'toolspeak_rejected_total{code="invalid_api_key"}',
+                'toolspeak_key_malformed_calls_total{key="bob"}',
+                'toolspeak_key_tokens_total{key="bob",kind="input"}',
+                'toolspeak_reloads_total{outcome="failed"}',
+            ):
+                assert await metric(served, beginning) == 0, beginning
+            assert await metric(served, "toolspeak_config_last_reload_successful") == 1
 
     asyncio.run(run())

@@ -24,7 +24,7 @@ from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.cors import is_preflight
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.entrance import answer_preflight, expect, let_in
-from toolspeak.gateway.failures import Failure, failure_body, failure_of, own_failure
+from toolspeak.gateway.failures import UPSTREAM_CODES, Failure, failure_body, failure_of, own_failure
 from toolspeak.gateway.forms import FORM
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.generation import first_generation, next_generation
@@ -94,6 +94,7 @@ class Gateway:
         self.metrics = Metrics()
         self.current = first_generation(settings, environ, self.metrics)
         self.metrics.show_keys(settings.keys)
+        self.metrics.show_models(self.current.router.names, FORMATS, UPSTREAM_CODES.values())
         self.current.router.show()
         self.admission = Admission(settings.bounds)
         self.accounts = Accounts(settings.usage, self.metrics)
@@ -153,6 +154,7 @@ class Gateway:
         if self.current.router is not old.router:
             self.current.router.take_over(old.router)
             old.router.retire()
+            self.metrics.show_models(self.current.router.names, FORMATS, UPSTREAM_CODES.values())
             self.current.router.show()
         self.metrics.show_keys(new.settings.keys)
         self.admission.resize(settings.bounds)
@@ -168,6 +170,7 @@ class Gateway:
                 await tools.open()
             except McpError as error:
                 problem = f"{str(error).rstrip('.')}. The tools of before stay."
+                self.metrics.count_reload(succeeded=False)
                 log("reload_failed", {"why": "tools", "problem": problem}, level=logging.ERROR)
                 return
         old, self.current = self.current.tools, replace(self.current, tools=tools)

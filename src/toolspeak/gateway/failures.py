@@ -54,7 +54,7 @@ _STATUSES: Mapping[ProviderErrorCode, int] = {
     "other": 502,
 }
 
-_CODES: Mapping[ProviderErrorCode, str] = {
+UPSTREAM_CODES: Mapping[ProviderErrorCode, str] = {
     "authentication": "upstream_authentication",
     "quota": "upstream_quota",
     "rate_limit": "rate_limit_exceeded",
@@ -68,7 +68,7 @@ _CODES: Mapping[ProviderErrorCode, str] = {
     "ill_formed": "upstream_ill_formed",
     "other": "upstream_failed",
 }
-"""As OpenAI's own where it has one, for clients look at them."""
+"""What an upstream's failures are called to clients: as OpenAI's own where it has one, for clients look at them."""
 
 _ADDRESS = re.compile(r"https?://[^\s'\"<>]*[^\s'\"<>:.,;]")
 _PAGE = re.compile(r""": (['"])(?:\s|\\n)*<(?:!doctype|html|head|body).*?\1(?=\. )""", re.IGNORECASE | re.DOTALL)
@@ -123,11 +123,14 @@ def failure_of(error: ToolspeakError) -> Failure:
     match error:
         case ProviderError(code="authentication" | "quota"):
             return Failure(
-                502, f"{_OWN_ACCOUNT} {_for_clients(error)}", _CODES[error.code], cause=f"{_OWN_ACCOUNT} {error}"
+                502,
+                f"{_OWN_ACCOUNT} {_for_clients(error)}",
+                UPSTREAM_CODES[error.code],
+                cause=f"{_OWN_ACCOUNT} {error}",
             )
         case ProviderError():
             status = 504 if _timed_out(error) else _STATUSES[error.code]
-            return Failure(status, _for_clients(error), _CODES[error.code], error.retry_after, cause=str(error))
+            return Failure(status, _for_clients(error), UPSTREAM_CODES[error.code], error.retry_after, cause=str(error))
         case UnknownModel():
             return Failure(404, str(error), "model_not_found")
         case FormatError():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import (
@@ -23,6 +25,19 @@ MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 OTHER_MODEL = "(other)"
 """The label of models that nobody configured by name: clients must not be able to make any number of time series."""
+
+
+_REJECTIONS = (
+    *("invalid_api_key", "expired_api_key", "origin", "host", "metrics", "request_timeout", "request_too_large"),
+    *("headers_too_large", "content_type", "gateway_busy", "gateway_draining", "rate_limit_exceeded"),
+)
+_NOTES = (
+    *("malformed_call", "repaired_call", "leaked_call", "call_left_out", "reasoning_sent_as_text", "asked_again"),
+    *("tool_choice_not_followed", "usage_estimated", "tool_limit", "tools_not_carried", "tool_left_out"),
+    "response_not_stored",
+)
+"""Reasons that are known beforehand: their counters begin at 0, for `rate` and `increase` miss the first event of a
+series that begins with it."""
 
 
 def worker_gone(pid: int) -> None:
@@ -106,6 +121,19 @@ class Metrics:
         self.usage_failures = Counter(
             "toolspeak_usage_store_failures", "Transactions that the store of usage failed", registry=registry
         )
+        self.reloads = Counter("toolspeak_reloads", "Reloads of the files, by outcome", ["outcome"], registry=registry)
+        self.reload_successful = Gauge(
+            "toolspeak_config_last_reload_successful",
+            "Whether the last reload succeeded; 0 if it failed in one of the workers",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self.reload_time = Gauge(
+            "toolspeak_config_last_reload_success_timestamp_seconds",
+            "When the settings were read that are in use (Unix seconds), of the worker that did so first",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
         self.active = Gauge(
             "toolspeak_active_requests", "Requests under way", registry=registry, multiprocess_mode="livesum"
         )
@@ -115,6 +143,20 @@ class Metrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
+
+        for code in _REJECTIONS:
+            self.rejected.labels(code)
+        for outcome in ("succeeded", "failed"):
+            self.reloads.labels(outcome)
+        self.reload_successful.set(1)
+        self.reload_time.set(time.time())
+
+    def count_reload(self, *, succeeded: bool) -> None:
+        """The files were read again."""
+        self.reloads.labels("succeeded" if succeeded else "failed").inc()
+        self.reload_successful.set(succeeded)
+        if succeeded:
+            self.reload_time.set(time.time())
 
     def count_turn(self, model: str, dialect: str, report: Report) -> None:
         """What came of a turn."""
@@ -137,6 +179,25 @@ class Metrics:
             self.key_errors.labels(key.name)
             for limit in key.limits:
                 self.key_refused.labels(key.name, limit)
+            self.key_calls.labels(key.name)
+            self.key_malformed.labels(key.name)
+            for kind in ("input", "output", "cached"):
+                self.key_tokens.labels(key.name, kind)
+
+    def show_models(self, models: Iterable[str], endpoints: Iterable[str], codes: Collection[str]) -> None:
+        """Has the counters of streams that break, with one of these codes, and of clients that leave begin at 0."""
+        for endpoint, model in itertools.product(endpoints, (*models, OTHER_MODEL)):
+            self.gone.labels(endpoint, model)
+            for code in codes:
+                self.broken.labels(endpoint, model, code)
+
+    def show_route(self, model: str, dialect: str) -> None:
+        """Has the counters of a model's turns begin at 0."""
+        self.calls.labels(model, dialect)
+        self.malformed.labels(model, dialect)
+        self.forged.labels(model, dialect)
+        for code in _NOTES:
+            self.notes.labels(model, dialect, code)
 
     def show_upstream(self, model: str, upstream: str, *, is_up: bool) -> None:
         """Whether an upstream of a model is up; its counters begin at 0."""

@@ -79,8 +79,10 @@ class Reloader:
             gateway.reload(loaded.settings)
         except ToolspeakError as error:
             problem = f"{str(error).rstrip('.')}. The settings of before stay."
+            gateway.metrics.count_reload(succeeded=False)
             log("reload_failed", {"why": why, "problem": problem}, level=logging.ERROR)
             return
+        gateway.metrics.count_reload(succeeded=True)
         self.loaded = loaded
         files = [path for path, found in loaded.stamps.items() if before.get(path) != found]
         told = {"why": why, "pid": os.getpid(), "changed": files or None, "needs_restart": [*fixed] or None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -198,9 +198,15 @@ class Router:
                 self._close(kept.routes)
 
     def show(self) -> None:
-        """Has the metrics say which upstreams are up."""
+        """Has the metrics say which upstreams are up, and the counters of the models begin at 0."""
         for group in self._groups:
             group.pool.show()
+        if self._metrics is None:
+            return
+        for name in self._exact:
+            with suppress(ConfigurationError), self.routes(name) as found:  # who asks for the model is told
+                for route in found.routes:
+                    self._metrics.show_route(name, route.dialect)
 
     def take_over(self, other: Router) -> None:
         """Upstreams that `other` has put aside stay so where nothing of their model differs."""
