@@ -25,3 +25,14 @@ def test_a_name_that_cannot_be(tmp_path: Path):
     done = toolspeak("keys", "new", 'a"b', cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")
     assert "NAME: write 1 to 64 letters" in done.stderr.decode()
+
+
+def test_a_new_key_with_limits_and_one_for_a_replacement(tmp_path: Path):
+    limits = ("--requests-per-minute", "60", "--streams", "4", "--tokens-per-day", "1000")
+    done = toolspeak("keys", "new", "bob", "--models", "coder", "--models", "qwen*", *limits, cwd=tmp_path)
+    (row,) = tomllib.loads(done.stdout.decode())["key"]
+    del row["sha256"]
+    told = {"models": ["coder", "qwen*"], "requests_per_minute": 60, "streams": 4, "tokens_per_day": 1000}
+    assert row == {"name": "bob", **told}
+    done = toolspeak("keys", "new", "bob", "--digest-only", cwd=tmp_path)
+    assert done.stdout.decode().strip() == digest(done.stderr.decode().split()[-1])

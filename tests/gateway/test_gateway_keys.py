@@ -211,3 +211,24 @@ def test_keys_that_do_not_go_together():
         with_keys(alice, unnamed(alice.digest))
     with pytest.raises(ConfigurationError, match="'bob': no upstream serves its model 'codr'"):
         with_keys(alice, Key("bob", digest(ROOT), models=("codr",)))
+
+
+def test_a_key_may_have_two_secrets_while_one_is_replaced(tmp_path: Path):
+    async def run() -> None:
+        row = {"name": "alice", "sha256": [digest(ALICE), digest(ROOT)], "requests_per_minute": 2}
+        key = key_of_table(row, "key[0]", {})
+        usage = UsageSettings(str(tmp_path / "usage.db"))
+        async with (
+            serve(in_turn(texts("Hi."), texts("Hi."))) as server,
+            gateway(at(server), keys=(key,), usage=usage) as served,
+        ):
+            path = "/v1/chat/completions"
+            answers = [
+                await served.client.post(path, json=body(path, "m"), headers=bearer(secret))
+                for secret in (ALICE, ROOT, ALICE, "a-key-of-nobody-012345")
+            ]
+            assert [answer.status_code for answer in answers] == [200, 200, 429, 401]
+            assert "this key is not known here" in answers[-1].text
+            assert "not known" not in (await served.client.post(path, json=body(path, "m"))).text
+
+    asyncio.run(run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 
 import click
@@ -19,15 +20,34 @@ def keys() -> None:
 
 @keys.command("new")
 @click.argument("name")
-def new(name: str) -> None:
+@click.option("--models", multiple=True, metavar="NAME|GLOB", help="A model that it may use (all); may be repeated.")
+@click.option("--requests-per-minute", type=click.IntRange(1), help="Requests in any 60 seconds (no limit).")
+@click.option("--streams", type=click.IntRange(1), help="Answers under way at once (no limit).")
+@click.option("--tokens-per-day", type=click.IntRange(1), help="Tokens of a day of UTC (no limit).")
+@click.option("--digest-only", is_flag=True, help="Print the digest alone: for the `sha256` of a key that is there.")
+def new(name: str, models: tuple[str, ...], digest_only: bool, **limits: int | None) -> None:
     """Make a key for the client NAME.
 
     The table for the gateway's configuration goes to standard output, with the key's digest; the key itself, this once,
     to standard error:
 
       toolspeak keys new alice >> gateway.toml
+
+    To replace a key's secret, add a second digest to its table, hand out the new key, and take the old digest
+    out later:
+
+    \b
+      toolspeak keys new alice --digest-only
+      sha256 = ["OLD DIGEST", "NEW DIGEST"]
     """
     checked_name(name, "NAME")
     key = f"tsk-{secrets.token_hex(_BYTES)}"
-    write_text(f'\n[[key]]\nname = "{name}"\nsha256 = "{digest(key)}"\n')
+    if digest_only:
+        write_text(f"{digest(key)}\n")
+    else:
+        rows = [f'name = "{name}"', f'sha256 = "{digest(key)}"']
+        if models:
+            rows.append(f"models = {json.dumps(models, ensure_ascii=False)}")
+        rows += [f"{limit} = {count}" for limit, count in limits.items() if count is not None]
+        write_text("\n".join(["", "[[key]]", *rows, ""]))
     click.echo(f"The key of {name}, shown this once: {key}", err=True)

@@ -27,11 +27,10 @@ def let_in(request: Request, hosts: Container[str]) -> None:
     if settings.keys:
         request.key = admitted(headers, settings.keys)
         if request.key is None:
-            raise Failure(
-                401,
-                "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key",
-                "invalid_api_key",
-            )
+            is_given = header(request.scope, b"authorization") or header(request.scope, b"x-api-key")
+            why = "this key is not known here; " if is_given else ""
+            wanted = "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key"
+            raise Failure(401, why + wanted, "invalid_api_key")
         if request.key.expires is not None and request.key.expires <= time.time():
             raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
     else:

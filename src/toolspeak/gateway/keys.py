@@ -37,6 +37,7 @@ class Key:
     `models` are exact names or globs. `requests_per_minute`: in any 60 seconds. `streams`: answers under way at once,
     streamed or whole. `tokens_per_day`: of input and output together, in a day of UTC. None: no limit. `expires`: Unix
     seconds from which on the key is refused. `metrics`: it may read `/metrics`, which names all models and keys.
+    `other_digests` are those of secrets that count as well, while the key's is replaced.
     """
 
     name: str
@@ -47,6 +48,12 @@ class Key:
     tokens_per_day: int | None = None
     expires: float | None = None
     metrics: bool = False
+    other_digests: tuple[str, ...] = ()
+
+    @property
+    def digests(self) -> Sequence[str]:
+        """Those of all its secrets."""
+        return self.digest, *self.other_digests
 
     @property
     def limited(self) -> bool:
@@ -120,7 +127,7 @@ def _read_digest(text: str, place: str) -> str:
 
 # --- tables of the configuration ---------------------------------------------------------------------------------
 
-_FIELDS = {each.name for each in fields(Key)} - {"digest"} | {"sha256", "env"}
+_FIELDS = {each.name for each in fields(Key)} - {"digest", "other_digests"} | {"sha256", "env"}
 
 
 def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
@@ -132,7 +139,8 @@ def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
         if name not in _FIELDS:
             raise ConfigurationError(f"{place}.{name}: unknown key {suggest(name, _FIELDS)}")
     told: dict[str, Any] = {"name": checked_name(table.get("name"), f"{place}.name")}
-    told["digest"] = _digest_of_table(table, place, environ)
+    told["digest"], *others = _digests_of_table(table, place, environ)
+    told["other_digests"] = tuple(others)
     if "models" in table:
         told["models"] = _models(table["models"], f"{place}.models")
     for name in LIMITS:
@@ -156,7 +164,7 @@ def checked_name(name: Any, place: str) -> str:
     return name
 
 
-def _digest_of_table(table: Mapping[str, Any], place: str, environ: Mapping[str, str]) -> str:
+def _digests_of_table(table: Mapping[str, Any], place: str, environ: Mapping[str, str]) -> Sequence[str]:
     sources = [name for name in ("sha256", "env") if name in table]
     if len(sources) != 1:
         raise ConfigurationError(
@@ -165,14 +173,17 @@ def _digest_of_table(table: Mapping[str, Any], place: str, environ: Mapping[str,
         )
     (source,) = sources
     value = table[source]
+    if source == "sha256" and isinstance(value, list) and value:
+        listed = enumerate(cast("list[Any]", value))
+        return [_read_digest(str(each).strip(), f"{place}.sha256[{i}]") for i, each in listed]
     if not isinstance(value, str):
-        raise ConfigurationError(f"{place}.{source}: expected text")
+        raise ConfigurationError(f"{place}.{source}: expected text" + (", or a list" if source == "sha256" else ""))
     if source == "sha256":
-        return _read_digest(value.strip(), f"{place}.sha256")
+        return [_read_digest(value.strip(), f"{place}.sha256")]
     key = environ.get(value, "").strip()
     if not key:
         raise ConfigurationError(f"{place}.env: the variable {value} is not set")
-    return _read(key, f"{place}.env: {value}")
+    return [_read(key, f"{place}.env: {value}")]
 
 
 def _models(value: Any, place: str) -> tuple[str, ...]:
@@ -208,16 +219,18 @@ def checked_keys(keys: Iterable[Key], serves: Callable[[str], bool]) -> tuple[Ke
     for key in keys:
         if digests.get(key.digest) == key:
             continue  # in the file and in the environment, say
-        if key.digest in digests:
-            raise ConfigurationError(
-                f"the keys {digests[key.digest].name!r} and {key.name!r} are the same: give each its own"
-            )
+        for each in key.digests:
+            if each in digests:
+                raise ConfigurationError(
+                    f"the keys {digests[each].name!r} and {key.name!r} are the same: give each its own"
+                )
+            digests[each] = key
         if key.name in names:
             raise ConfigurationError(f"two keys have the name {key.name!r}; give each its own")
         for model in key.models:
             if not any(mark in model for mark in "*?[") and not serves(model):
                 raise ConfigurationError(f"the key {key.name!r}: no upstream serves its model {model!r}")
-        names[key.name] = digests[key.digest] = key
+        names[key.name] = key
     return tuple(names.values())
 
 
@@ -236,6 +249,7 @@ def admitted(headers: Iterable[tuple[bytes, bytes]], keys: Sequence[Key]) -> Key
     asked = digest(given)
     found = None
     for known in keys:
-        if hmac.compare_digest(asked, known.digest):
-            found = known
+        for each in known.digests:
+            if hmac.compare_digest(asked, each):
+                found = known
     return found if given else None

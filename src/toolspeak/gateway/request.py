@@ -52,7 +52,7 @@ class Request:
     @property
     def owner(self) -> str:
         """Whose responses the client may name: those of its key."""
-        return "" if self.key is None else self.key.digest
+        return "" if self.key is None else self.key.name
 
     def allows(self, model: str) -> bool:
         """Whether the client may know of a model."""
