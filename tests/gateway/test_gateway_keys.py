@@ -163,6 +163,7 @@ def test_a_key_that_cannot_be_is_named_and_never_shown(row: str, problem: str, t
     with pytest.raises(ConfigurationError, match=problem) as caught:
         read_config(path, {"CI_KEY": ROOT, "SHORT": "secret"})
     assert str(path) in str(caught.value)
+    assert str(caught.value).endswith(("(the key 'alice')", "(the key 'a b')"))
     assert ROOT not in str(caught.value)
     assert "secret" not in str(caught.value)
 

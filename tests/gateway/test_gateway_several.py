@@ -480,6 +480,13 @@ def test_a_configuration_lists_them(tmp_path: Path):
     )
 
 
+def test_a_policy_may_stand_with_one_upstream(tmp_path: Path):
+    path = tmp_path / "gateway.toml"
+    path.write_text('[[model]]\nname = "m"\nupstream = "http://h/v1"\npolicy = "sticky"\n')
+    (upstream,) = read_config(path).upstreams
+    assert upstream.policy == "sticky"
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
@@ -487,8 +494,15 @@ def test_a_configuration_lists_them(tmp_path: Path):
         ('upstreams = "http://h/v1"', r"model\[0\]\.upstreams: write a list"),
         ("upstreams = [7]", r"model\[0\]\.upstreams\[0\]: expected an address"),
         ('upstream = "http://h/v1"\nupstreams = ["http://g/v1"]', "leave one of both out"),
-        ('upstream = "http://h/v1"\npolicy = "sticky"', r"model\[0\]\.policy: there is one upstream"),
-        ('upstreams = ["http://h/v1"]\npolicy = "stick"', r"policy: there is no 'stick'\. Did you mean 'sticky'"),
+        ('upstream = "http://h/v1"\ndialect = "hermess"', r"toml: model\[0\]\.dialect: There is no dialect 'hermess'"),
+        (
+            'upstreams = ["http://h/v1"]\npolicy = "stick"',
+            r"toml: model\[0\]\.policy: there is no 'stick'\. Did you mean 'sticky'",
+        ),
+        (
+            'upstreams = [{ upstream = "http://h/v1", repair = 9 }]\ndialect = "hermes"',
+            r"toml: model\[0\]\.upstreams\[0\]\.repair: 9 is none",
+        ),
         ('upstreams = [{ upstream = "http://h/v1", name = "n" }]', r"model\[0\]\.upstreams\[0\]\.name: unknown key"),
         ('upstreams = ["http://h/v1", "htp://g"]', r"model\[0\]\.upstreams\[1\]\.upstream: the upstream 'htp://g'"),
         ('upstream = "http://h/v1"\n[[model]]\nname = "m"\nupstream = "http://g/v1"', "list both as `upstreams`"),

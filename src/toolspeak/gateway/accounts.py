@@ -199,7 +199,10 @@ def _refusal(key: Key, verdict: Verdict) -> str:
     rule = _RULES[verdict.limit].format(getattr(key, verdict.limit))
     if verdict.limit == "streams":
         return f"the key {key.name!r} {rule}: ask again when one of them has ended"
-    return f"the key {key.name!r} {rule}: ask again in {max(1, round(verdict.seconds))} seconds"
+    seconds = max(1, round(verdict.seconds))
+    minutes = -(-seconds // 60)
+    long = f" ({minutes // 60} h {minutes % 60} min)" if seconds > 600 else ""
+    return f"the key {key.name!r} {rule}: ask again in {seconds} seconds{long}"
 
 
 def limit_headers(key: Key, verdict: Verdict, wire: WireFormat) -> Headers:

@@ -199,12 +199,20 @@ def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType(
         rows: Any = table.get("key", [])
         if not isinstance(rows, list):
             raise ConfigurationError("key: write a table [[key]] for each key, with name and sha256")
-        keys = tuple(key_of_table(row, f"key[{i}]", environ) for i, row in enumerate(cast("list[Any]", rows)))
+        keys = tuple(_key(row, f"key[{i}]", environ) for i, row in enumerate(cast("list[Any]", rows)))
         responses = _responses(table["responses"], folder) if "responses" in table else None
         usage = usage_of_table(table["usage"], folder) if "usage" in table else None
         return FileSettings(upstreams, _server(table.get("server", {}), folder), tools, keys, responses, usage)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
+
+
+def _key(row: Any, place: str, environ: Mapping[str, str]) -> Key:
+    try:
+        return key_of_table(row, place, environ)
+    except ConfigurationError as error:
+        name: Any = cast("dict[str, Any]", row).get("name") if isinstance(row, dict) else None
+        raise ConfigurationError(f"{error} (the key {name!r})" if isinstance(name, str) else str(error)) from None
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

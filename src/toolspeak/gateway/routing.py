@@ -334,7 +334,7 @@ def _environment(upstream: Upstream, environ: Mapping[str, str]) -> Mapping[str,
         value = environ.get(upstream.key_variable, "").strip()
         if not value:
             raise ConfigurationError(
-                f"the key of {upstream.names[0]!r}: the variable {upstream.key_variable} is not set"
+                f"the upstream's key for {upstream.names[0]!r}: the variable {upstream.key_variable} is not set"
             )
         seen[key] = value
     return seen

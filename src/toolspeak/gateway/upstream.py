@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -108,11 +108,7 @@ def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
     table = cast("dict[str, Any]", row)
     check_fields(table, {*_UPSTREAM_FIELDS, "upstreams"}, place)
     if "upstreams" not in table:
-        if "policy" in table:
-            raise ConfigurationError(
-                f"{place}.policy: there is one upstream; list several as upstreams, or leave it out"
-            )
-        return (_upstream_of_table(table, place, {}),)
+        return (_upstream_of_table(table, place, {}, place),)
     if "upstream" in table:
         raise ConfigurationError(f"{place}: upstream names one, upstreams names several; leave one of both out")
     rows: Any = table["upstreams"]
@@ -130,17 +126,22 @@ def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
         if not isinstance(own, dict):
             raise ConfigurationError(f"{at}: expected an address, or a table with upstream and what else is its own")
         check_fields(cast("dict[str, Any]", own), _UPSTREAM_FIELDS - {"name", "policy"}, at)
-        found.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared))
+        found.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared, place))
     return tuple(found)
 
 
-def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, Any]) -> Upstream:
-    """The upstream of a table, with what it shares with others where it says nothing itself."""
+def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, Any], shared_place: str) -> Upstream:
+    """The upstream of a table, with what it shares with others where it says nothing itself. An error names the place
+    of the table that holds the field."""
+
+    def place_of(name: str) -> str:
+        return f"{shared_place if name in shared and name not in own else place}.{name}"
+
     table = {**shared, **own}
     kinds = {each.name: str(each.type) for each in fields(Upstream)}
     told: dict[str, Any] = {}
     for name, given in table.items():
-        at = f"{place}.{name}"
+        at = place_of(name)
         match name:
             case "name":
                 names = cast("list[Any]", given if isinstance(given, list) else [given])
@@ -163,32 +164,34 @@ def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, 
     if target is not None:
         target = checked_kind(target, "str", f"{place}.upstream")
         try:
-            return checked_upstream(upstream_of(target, **told), place)
+            upstream = upstream_of(target, **told)
         except ConfigurationError as error:
             raise ConfigurationError(f"{place}.upstream: {error}") from None
+        return checked_upstream(upstream, place_of)
     if not told.get("url") and not told.get("provider"):
         raise ConfigurationError(f"{place}.upstream: missing; write an address, a provider or provider:model")
-    return checked_upstream(Upstream(**told), place)
+    return checked_upstream(Upstream(**told), place_of)
 
 
-def checked_upstream(upstream: Upstream, place: str = "") -> Upstream:
-    """The upstream, if it can be. Raises ConfigurationError naming the key."""
-    at = f"{place}." if place else ""
+def checked_upstream(upstream: Upstream, place_of: Callable[[str], str] = str) -> Upstream:
+    """The upstream, if it can be. `place_of` is what errors call a field. Raises ConfigurationError."""
     if upstream.provider not in PROVIDERS:
-        raise ConfigurationError(f"{at}provider: there is no {suggest(upstream.provider, PROVIDERS)}")
+        raise ConfigurationError(f"{place_of('provider')}: there is no {suggest(upstream.provider, PROVIDERS)}")
     if upstream.dialect not in OWN_WAYS:
         try:
             get_dialect(upstream.dialect)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{at}dialect: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
+            raise ConfigurationError(f"{place_of('dialect')}: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
     if upstream.policy not in get_args(Policy):
-        raise ConfigurationError(f"{at}policy: there is no {suggest(upstream.policy, get_args(Policy))}")
+        raise ConfigurationError(f"{place_of('policy')}: there is no {suggest(upstream.policy, get_args(Policy))}")
     if upstream.starts_in not in ("text", "reasoning"):
-        raise ConfigurationError(f"{at}starts_in: {upstream.starts_in!r} is none; write text or reasoning")
+        raise ConfigurationError(f"{place_of('starts_in')}: {upstream.starts_in!r} is none; write text or reasoning")
     if upstream.listing is not None and upstream.listing not in get_args(PromptListing):
-        raise ConfigurationError(f"{at}listing: there is no {suggest(upstream.listing, get_args(PromptListing))}")
+        raise ConfigurationError(
+            f"{place_of('listing')}: there is no {suggest(upstream.listing, get_args(PromptListing))}"
+        )
     if not 0 <= upstream.repair <= 3:
-        raise ConfigurationError(f"{at}repair: {upstream.repair} is none; write 0 (never) to 3")
+        raise ConfigurationError(f"{place_of('repair')}: {upstream.repair} is none; write 0 (never) to 3")
     return upstream
 
 
