@@ -312,3 +312,18 @@ def test_the_check_makes_no_store_warns_of_an_expired_key_and_notes_a_port_in_us
     assert "  warning   the key 'bob' has expired" in out
     assert "  note      port " in out
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs capabilities as Linux has them")
+def test_a_store_that_cannot_be_read_is_told_as_that(tmp_path: Path):
+    store = tmp_path / "usage.db"
+    store.write_bytes(b"")
+    store.chmod(0)
+    config = tmp_path / "gateway.toml"
+    config.write_text(
+        f'[[model]]\nname = "m"\nupstream = "http://127.0.0.1:1/v1"\n[usage]\nstore = "{store}"\n', "utf-8"
+    )
+    user = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    command = [*user, sys.executable, "-m", "toolspeak", "serve", "--check", "--config", str(config)]
+    out = subprocess.run(command, capture_output=True, check=False).stdout.decode()
+    assert f"{store}: unable to open database file; it cannot be opened: give yourself the right to read" in out
