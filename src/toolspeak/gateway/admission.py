@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from toolspeak.gateway.config import Bounds
-from toolspeak.gateway.failures import Failure
+from toolspeak.gateway.failures import Failure, draining, stopped
 
 STARTING = 4
 """Requests that are read and sent on at the same time."""
@@ -27,6 +27,8 @@ class Admission:
         self._emptied = asyncio.Event()
         self._emptied.set()
         self._starting = asyncio.Semaphore(STARTING)
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._is_stopped = False
 
     @property
     def queued(self) -> int:
@@ -43,12 +45,24 @@ class Admission:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """A place as long as the context is open. Raises Failure if there is none."""
-        await self._enter()
+        """A place as long as the context is open. Raises Failure if there is none, or if `stop` ends the request."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        has_place = False
         try:
+            await self._enter()
+            has_place = True
             yield
+        except asyncio.CancelledError:
+            if not self._is_stopped:
+                raise
+            task.uncancel()
+            raise (stopped() if has_place else draining()) from None
         finally:
-            self._leave()
+            self._tasks.discard(task)
+            if has_place:
+                self._leave()
 
     async def _enter(self) -> None:
         if self.active < self._bounds.streams and not self._waiting:
@@ -106,6 +120,20 @@ class Admission:
 
         overdue = asyncio.get_running_loop().call_later(START_SECONDS, end)
         return end
+
+    def is_stopped(self) -> bool:
+        """Whether a cancellation may be `stop`'s: the client of the request gets an error then."""
+        return self._is_stopped
+
+    async def stop(self, seconds: float) -> int:
+        """Cancels all requests that have a place or wait for one, and gives their number. Returns once they have ended,
+        or after so many seconds."""
+        self._is_stopped = True
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await self.emptied(seconds)
+        return len(tasks)
 
     async def emptied(self, seconds: float) -> None:
         """Returns once no place is taken, or after so many seconds."""

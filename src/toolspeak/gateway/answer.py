@@ -14,7 +14,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.gateway.answering import Answering, stream_answer
 from toolspeak.gateway.asked import turn_of
 from toolspeak.gateway.estimate import prompt_size
-from toolspeak.gateway.failures import any_failure, with_code
+from toolspeak.gateway.failures import Failure, with_code
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.http import Headers, send_whole
 from toolspeak.gateway.native_relay import NativeRelay, native_relay
@@ -151,23 +151,14 @@ async def _stream(answering: Answering, response_id: str) -> None:
         if frames:
             await write(b"".join([event(frame) for frame in frames]))
 
-    async def work() -> None:
-        try:
-            await _play(answering, put, asks, lambda: stream.has_left)
-        except Exception as error:
-            if stream.begun is None or stream.failed:
-                raise
-            failure = any_failure(error, answering.id)
-            answering.failure = failure
-            await answering.account.settled(failed=True)
-            if native is not None:
-                await write(native.failed(failure))
-            else:
-                frames = encoder.fail(failure.message, failure.status)
-                await write(b"".join([event((name, with_code(data, failure))) for name, data in frames]))
-        await stream.end()
+    async def fail(failure: Failure) -> None:
+        if native is not None:
+            await write(native.failed(failure))
+            return
+        frames = encoder.fail(failure.message, failure.status)
+        await write(b"".join([event((name, with_code(data, failure))) for name, data in frames]))
 
-    await stream_answer(answering, stream, work())
+    await stream_answer(answering, stream, _play(answering, put, asks, lambda: stream.has_left), fail)
 
 
 async def _whole(answering: Answering, response_id: str) -> None:

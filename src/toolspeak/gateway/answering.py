@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from toolspeak.data.messages import Usage
 from toolspeak.gateway.accounts import Account
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.estimate import BYTES_PER_TOKEN
-from toolspeak.gateway.failures import Failure
+from toolspeak.gateway.failures import Failure, any_failure, stopped
 from toolspeak.gateway.hosted_tools import HostedTools
 from toolspeak.gateway.http import Fields, Headers, Receive, Send
 from toolspeak.gateway.memory import Keeping, ResponseMemory
@@ -20,7 +20,7 @@ from toolspeak.gateway.metrics import Metrics
 from toolspeak.gateway.routing import Route, Routes
 from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.sse import json_bytes
-from toolspeak.gateway.streaming import EventStream, watched
+from toolspeak.gateway.streaming import EVENTS, EventStream, watched
 from toolspeak.gateway.turn import Report, estimated
 from toolspeak.wire.base import WireFormat, WireRequest
 
@@ -42,6 +42,8 @@ class Answering:
     id: str
     headers: Headers
     account: Account
+    is_stopped: Callable[[], bool] = lambda: False
+    """Whether a cancellation comes from the gateway, which is being stopped."""
     tools: tuple[ServerTools, Running] | None = None
     hosted: HostedTools | None = None
     report: Report = field(default_factory=Report)
@@ -109,12 +111,43 @@ class Answering:
         ).decode()
 
 
-async def stream_answer(answering: Answering, stream: EventStream, work: Coroutine[Any, Any, None]) -> None:
-    """Does the work, which writes the stream, and notes what is known of the answer however it ends. Raises what the
-    work raises, ClientGone if nobody is there any more."""
+async def stream_answer(
+    answering: Answering,
+    stream: EventStream,
+    work: Coroutine[Any, Any, None],
+    fail: Callable[[Failure], Awaitable[None]],
+) -> None:
+    """Does the work, which writes the stream, and notes what is known of the answer however it ends.
+
+    `fail` writes the end of a stream that broke off. Raises what the work raises before the stream has begun,
+    ClientGone if nobody is there any more.
+    """
     settings, begun = answering.settings, asyncio.get_running_loop().time()
+
+    async def to_the_end() -> None:
+        try:
+            await work
+        except (Exception, asyncio.CancelledError) as error:
+            if stream.begun is None or stream.failed:
+                raise
+            if isinstance(error, asyncio.CancelledError):
+                task = asyncio.current_task()
+                if task is None or not answering.is_stopped():
+                    raise
+                task.uncancel()
+                failure = stopped()
+            else:
+                failure = any_failure(error, answering.id)
+            answering.failure, answering.status, answering.chunks = failure, 200, stream.chunks
+            await answering.account.settled(failed=True)
+            if stream.kind != EVENTS:
+                return  # without an end: the connection is closed, which alone says that bytes are not whole
+            await fail(failure)
+        if stream.begun is not None:
+            await stream.end()
+
     try:
-        await watched(work, answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
+        await watched(to_the_end(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
     finally:
         stream.close()
         answering.chunks = stream.chunks

@@ -24,7 +24,7 @@ from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.cors import is_preflight
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.entrance import answer_preflight, expect, let_in
-from toolspeak.gateway.failures import UPSTREAM_CODES, Failure, failure_body, failure_of, own_failure
+from toolspeak.gateway.failures import UPSTREAM_CODES, Failure, draining, failure_body, failure_of, own_failure
 from toolspeak.gateway.forms import FORM
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.generation import first_generation, next_generation
@@ -235,7 +235,7 @@ class Gateway:
         Raises Failure.
         """
         if self.draining:
-            raise Failure(503, "the gateway is being stopped: ask another one, or again soon", "gateway_draining", 1)
+            raise draining()
         kind = header(request.scope, b"content-type").partition(";")[0].strip().lower()
         if kind not in kinds:  # what a form of any web page may send without asking is not JSON
             raise Failure(415, f"send the request as {kinds[0]}: the header content-type has to say so", "content_type")
@@ -356,7 +356,7 @@ class Gateway:
         settings, account = request.current.settings, request.account
         assert account is not None, "a request that has a place has one"
         told = (request.wire, asked, routes, settings, request.receive, request.send, request.id, request.headers)
-        return Answering(*told, account, report=account.report)
+        return Answering(*told, account, self.admission.is_stopped, report=account.report)
 
     async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
         """Does the work of an answer, and notes what is known of it."""
@@ -415,5 +415,6 @@ class Gateway:
             streamed = "true" if request.stream else "false"
             self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()
             self.metrics.seconds.labels(*labels).observe(seconds)
-        level = logging.WARNING if request.status >= 500 else logging.INFO
+        broke = request.status >= 500 or (request.status == 200 and request.facts.get("code") is not None)
+        level = logging.WARNING if broke else logging.INFO
         log("request", request.log_fields(seconds), level=level)

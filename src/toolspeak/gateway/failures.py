@@ -100,6 +100,17 @@ def own_failure(error: BaseException, request_id: str) -> Failure:
     return Failure(500, f"the gateway failed; its log says more under {request_id}", "gateway_failed")
 
 
+def draining() -> Failure:
+    """The failure of a request that the gateway does not begin, because it is being stopped."""
+    return Failure(503, "the gateway is being stopped: ask another one, or again soon", "gateway_draining", 1)
+
+
+def stopped() -> Failure:
+    """The failure of a request that is under way when the gateway's time to drain is over. Not a 503: a balancer takes
+    that for a request that was not begun, and sends it to another host."""
+    return Failure(502, "the gateway was stopped before the answer was whole: ask again", "gateway_stopped", 1)
+
+
 def any_failure(error: Exception, request_id: str) -> Failure:
     """The failure that ends an answer which has begun: what went wrong, or a bug of ours."""
     return failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, request_id)

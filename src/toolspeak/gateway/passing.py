@@ -19,7 +19,7 @@ from toolspeak.data.messages import JSON, Usage
 from toolspeak.errors import FormatError, ProviderError
 from toolspeak.gateway.answering import Answering, stream_answer
 from toolspeak.gateway.config import Bounds
-from toolspeak.gateway.failures import Failure, any_failure, with_code
+from toolspeak.gateway.failures import Failure, with_code
 from toolspeak.gateway.forms import FORM, read_form
 from toolspeak.gateway.http import Fields, check_values, decoded, send_whole
 from toolspeak.gateway.relay import known_as, with_data, with_model
@@ -146,22 +146,14 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
             await passing.read(reply, stream, path)
 
     async def work() -> None:
-        try:
-            await routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
-            await answering.account.settled()
-        except Exception as error:
-            if stream.begun is None or stream.failed:
-                raise
-            failure = any_failure(error, answering.id)
-            answering.failure, answering.account.failed = failure, True
-            if stream.kind != EVENTS:
-                return  # without an end: the connection is closed, which alone says that bytes are not whole
-            told = with_code(answering.wire.encode_error(failure.message, failure.status), failure)
-            await stream.write(event((None, told)))
-        if stream.begun is not None:
-            await stream.end()
+        await routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
+        await answering.account.settled()
 
-    await stream_answer(answering, stream, work())
+    async def fail(failure: Failure) -> None:
+        told = with_code(answering.wire.encode_error(failure.message, failure.status), failure)
+        await stream.write(event((None, told)))
+
+    await stream_answer(answering, stream, work(), fail)
     if stream.begun is None:
         answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
         await send_whole(answering.send, 200, passing.body, answering.headers, passing.kind)

@@ -14,7 +14,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
 from toolspeak.gateway.answering import Answering, stream_answer
 from toolspeak.gateway.config import Bounds
-from toolspeak.gateway.failures import Failure, any_failure, with_code
+from toolspeak.gateway.failures import Failure, with_code
 from toolspeak.gateway.http import Fields, send_whole
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes
@@ -238,18 +238,13 @@ async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, st
                     await stream.write(leaving, len(parts))
 
     async def work() -> None:
-        try:
-            await answering.routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
-            await answering.account.settled()
-        except Exception as error:
-            if stream.begun is None or stream.failed:
-                raise
-            failure = any_failure(error, answering.id)
-            answering.failure, answering.account.failed = failure, True
-            await stream.write(found.failed(failure))
-        await stream.end()
+        await answering.routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
+        await answering.account.settled()
 
-    await stream_answer(answering, stream, work())
+    async def fail(failure: Failure) -> None:
+        await stream.write(found.failed(failure))
+
+    await stream_answer(answering, stream, work(), fail)
 
 
 async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:

@@ -17,8 +17,9 @@ from types import FrameType
 from typing import Any, cast
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
@@ -68,6 +69,10 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._head_bytes > application.settings.bounds.header_bytes and not self.transport.is_closing():
                 self.transport.write(_TOO_LARGE)
                 self.transport.close()
+
+
+_STOP_SECONDS = 1.0
+"""How long the requests that are ended may take to say so to their clients."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,8 @@ async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
         seconds = gateway.current.settings.drain_seconds
         log("draining", {"active": gateway.admission.active, "seconds": seconds})
         await gateway.admission.emptied(seconds)
+        if ended := await gateway.admission.stop(_STOP_SECONDS):
+            log("drained", {"ended": ended, "problem": "drain_seconds were over: these requests got an error"})
         if callable(stop):
             stop(signal.SIGTERM, None)
 
@@ -176,24 +183,40 @@ def server_config(application: Application) -> uvicorn.Config:
 
 
 class _Workers(Multiprocess):
-    """Starts a worker anew that ends, as uvicorn's; and one that was killed counts no more as busy. On SIGHUP the
-    workers read their settings again, where uvicorn would replace them. One that is started later begins with the
-    settings that the others have by then."""
+    """Starts a worker anew that ends, and counts it no more as busy. On SIGHUP the workers read their settings again,
+    where uvicorn would replace them. One that is started later begins with the settings that the others have by then.
+
+    Workers that cannot start end the gateway only if none has served before: uvicorn's would stop those at work because
+    the database is away while one of them is replaced.
+    """
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], loaded: Loaded) -> None:
         super().__init__(config, sockets)
+        self.has_served = False
         self._reloader = Reloader(loaded)
 
     def keep_subprocess_alive(self) -> None:
+        if self.should_exit.is_set():
+            return
         if self._reloader.changed():
             self._reload()
-        before = {process.pid for process in self.processes}
-        super().keep_subprocess_alive()
-        for pid in before - {process.pid for process in self.processes}:
-            if pid is not None:
-                worker_gone(pid)
-                told = "what was under way in it has broken off; another worker is started"
-                log("worker_ended", {"pid": pid, "problem": told}, level=logging.ERROR)
+        for number, process in enumerate(self.processes):
+            if process.is_alive(self.config.timeout_worker_healthcheck):
+                self.has_served = self.has_served or process.is_ready()
+                continue
+            process.kill()  # one that does not answer may live
+            process.join()
+            if process.exitcode == STARTUP_FAILURE and not self.has_served:
+                self.should_exit.set()  # the others would fail like it
+                return
+            if process.pid is not None:
+                worker_gone(process.pid)
+                problem = "what was under way in it has broken off; another worker is started"
+                if process.exitcode == STARTUP_FAILURE:
+                    problem = "it could not start (see above); another try follows"
+                log("worker_ended", {"pid": process.pid, "problem": problem}, level=logging.ERROR)
+            self.processes[number] = Process(self.config, self.sockets)
+            self.processes[number].start()
 
     def handle_hup(self) -> None:
         self._reload()
@@ -229,6 +252,8 @@ def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None
         workers = _Workers(config, [sock], loaded)
         with on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
             workers.run()
+        if not workers.has_served and any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
+            raise SystemExit(STARTUP_FAILURE)
     finally:
         del os.environ[MULTIPROCESS]
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,134 @@
+"""How the gateway's processes end: what clients get, what the log says, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
+from processes import CHAT, started
+
+MESSAGES, RESPONSES, COMPLETIONS = "/v1/messages", "/v1/responses", "/v1/completions"
+ASKED: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [{"role": "user", "content": "Go on."}]},
+    MESSAGES: {"max_tokens": 9, "messages": [{"role": "user", "content": "Go on."}]},
+    RESPONSES: {"input": "Go on."},
+    COMPLETIONS: {"prompt": "Go on."},
+}
+WORKERS = 2
+NOT_STARTED = 3
+"""Uvicorn's exit code for a server whose application does not start."""
+
+
+class Model:
+    """Says the beginning of an answer, and nothing more until `go_on` is set."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self._begun, self._more = 0, asyncio.Condition()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+        async with self._more:
+            self._begun += 1
+            self._more.notify_all()
+        await self.go_on.wait()
+
+    async def has_begun(self, count: int) -> None:
+        async with self._more:
+            await self._more.wait_for(lambda: self._begun == count)
+
+
+@pytest.mark.parametrize("workers", [1, WORKERS])
+def test_what_is_under_way_when_the_time_to_drain_is_over_gets_an_error(workers: int, tmp_path: Path):
+    async def run() -> None:
+        model = Model()
+        async with serve(model) as server, contextlib.AsyncExitStack() as ends:
+            ends.callback(model.go_on.set)
+            config = tmp_path / "gateway.toml"
+            config.write_text(
+                f"[server]\ndrain_seconds = 0\n"
+                f'[[model]]\nname = "text"\nupstream = "{server.base_url}"\ndialect = "hermes"\n'
+                f'[[model]]\nname = "native"\nupstream = "{server.base_url}"\ndialect = "native"\n'
+            )
+            async with (
+                started("--config", str(config), "--workers", str(workers)) as process,
+                process.client() as client,
+            ):
+                streams = [(path, model) for path in ASKED for model in ("text", "native")]
+                has_begun = {stream: asyncio.Event() for stream in streams}
+
+                async def stream(path: str, model: str) -> tuple[int, str]:
+                    body = {**ASKED[path], "model": model, "stream": True}
+                    text = ""
+                    async with client.stream("POST", path, json=body) as response:
+                        async for piece in response.aiter_text():
+                            text += piece
+                            if "One, " in text:
+                                has_begun[path, model].set()
+                    return response.status_code, text
+
+                open_streams = [asyncio.create_task(stream(*each)) for each in streams]
+                whole = asyncio.create_task(client.post(CHAT, json={**ASKED[CHAT], "model": "text"}))
+                async with asyncio.timeout(60):
+                    await asyncio.gather(*(each.wait() for each in has_begun.values()))
+                    await model.has_begun(len(streams) + 1)
+                process.process.send_signal(signal.SIGTERM)
+                for (path, model), each in zip(streams, open_streams, strict=True):
+                    status, text = await each
+                    assert status == 200, (path, model)
+                    assert "the gateway was stopped" in text.rstrip().splitlines()[-1], (path, model, text)
+                answer = await whole
+                assert (answer.status_code, answer.headers["retry-after"]) == (502, "1")
+                assert answer.json()["error"]["code"] == "gateway_stopped"
+                await process.process.wait()
+                assert sum(line["ended"] for line in process.lines if line["event"] == "drained") == len(streams) + 1
+                assert not [line for line in process.lines if line["level"] == "error"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("workers", [1, WORKERS])
+def test_a_gateway_that_does_not_start_says_so_by_its_exit_code(workers: int, tmp_path: Path):
+    config = tmp_path / "gateway.toml"
+    config.write_text(
+        f"[server]\nworkers = {workers}\n"
+        f'[[model]]\nname = "m"\nupstream = "http://127.0.0.1:9/v1"\ndialect = "hermes"\n'
+        f'[usage]\nstore = "{tmp_path}"\n'
+    )
+    command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == NOT_STARTED, done.stderr
+    assert "it is a folder" in done.stderr
+
+
+def test_a_worker_that_cannot_start_anew_leaves_the_others_at_work(tmp_path: Path):
+    """The store is away while a worker is replaced, say: the others go on, and it starts once that is over."""
+
+    async def run() -> None:
+        async with serve(Model()) as server:
+            config, store = tmp_path / "gateway.toml", tmp_path / "usage.db"
+            config.write_text(
+                f'[[model]]\nname = "text"\nupstream = "{server.base_url}"\ndialect = "hermes"\n'
+                f'[usage]\nstore = "{store}"\n'
+            )
+            async with started("--config", str(config), "--workers", str(WORKERS)) as process:
+                for path in list(tmp_path.glob("usage.db*")):  # noqa: ASYNC240
+                    path.unlink()
+                store.mkdir()
+                first, _ = await process.logged("serving", WORKERS)
+                os.kill(first["pid"], signal.SIGKILL)
+                await process.logged("worker_ended", 2)  # the one that was killed, and the first that took its place
+                async with process.client(connection="close") as client:
+                    assert (await client.get("/healthz")).status_code == 200
+                store.rmdir()
+                await process.logged("serving", WORKERS + 1)
+
+    asyncio.run(run())
