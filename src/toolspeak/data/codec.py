@@ -24,12 +24,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import accumulate
 from typing import Any, Literal, NoReturn, cast
 
 import msgspec
@@ -182,7 +180,8 @@ def load_record(data: JSON, run_id: str, seq: int) -> Record:
 
 _HEAD = f'{{"format":{FORMAT},'
 _DEEPEST = 200
-_BETWEEN_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^]["{}]+')
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_ALIKE = bytes.maketrans(b"{}", b"[]")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -230,10 +229,16 @@ def _written(value: Any, decode: Callable[[bytes], Any]) -> str:
 def _shallow(text: str) -> str:
     """The text. Raises Misfit for one that is nested so deeply that it may not be read from deep within a program: the
     loops end long before msgspec does."""
-    if text.count("{") + text.count("[") > _DEEPEST:
-        brackets = _BETWEEN_BRACKETS.sub("", text)
-        if max(accumulate(1 if each in "{[" else -1 for each in brackets)) > _DEEPEST:
-            raise Misfit("may be nested too deeply")
+    if len(text) <= 2 * _DEEPEST or text.count("{") + text.count("[") <= _DEEPEST:
+        return text
+    outside = "".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])
+    brackets = outside.encode().translate(_ALIKE, _NO_BRACKETS)
+    for _ in range(_DEEPEST):
+        if not brackets:
+            return text
+        brackets = brackets.replace(b"[]", b"")  # the innermost level
+    if brackets:
+        raise Misfit("may be nested too deeply")
     return text
 
 
