@@ -1,13 +1,16 @@
 """A model server that speaks OpenAI's chat stream and thinks about nothing: `python upstream.py`.
 
 Prints its port. The model `400x50` answers with 400 pieces of text, 50 of them each second (0: as fast as they are
-taken), and each piece says its number and when it was sent (`time.monotonic_ns`, one clock for all processes).
+taken), and each piece says its number and when it was sent (`time.monotonic_ns`, one clock for all processes). The
+first one comes at once, the second at any moment of the pause: streams that began together would else write in step
+for ever, and whoever came late once would read hundreds of them at one go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import re
 import time
 
@@ -42,9 +45,9 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         chunks, per_second = int(asked[1]), int(asked[2])
         pause = 1 / per_second if per_second else 0.0
         writer.write(HEAD)
-        begun = time.monotonic()
+        begun = time.monotonic() + random.random() * pause
         for number in range(chunks):
-            wait = begun + number * pause - time.monotonic()
+            wait = begun + number * pause - time.monotonic() if number else 0
             if wait > 0:
                 await asyncio.sleep(wait)
             writer.write((FRAME % f"{number}@{time.monotonic_ns()} ").encode())
