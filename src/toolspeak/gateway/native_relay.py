@@ -147,7 +147,7 @@ class NativeRelay:
             return part
         mended, says_role = with_role(data, says=not self._has_role)
         self._has_role = self._has_role or says_role
-        return part if mended is data else changed(part, raw=with_data(part.raw, dict(mended)), data=dict(mended))
+        return part if mended is data else changed(part, raw=with_data(part.raw, mended), data=mended)
 
     # --- what leaves -------------------------------------------------------------------------------------------
 

@@ -148,7 +148,7 @@ def sound_calls() -> Callable[[Fields, int], bool]:
     return sound
 
 
-def with_role(data: Fields, *, says: bool) -> tuple[Fields, bool]:
+def with_role(data: dict[str, JSON], *, says: bool) -> tuple[dict[str, JSON], bool]:
     """A chunk that says the assistant's role if it `says` one, and no other role; and whether it says it."""
     choice = _first(data)
     delta = choice.get("delta")
