@@ -19,10 +19,10 @@ import sys
 import termios
 from typing import Any
 
-from toolspeak.cli.commands import COMMANDS
+from toolspeak.cli.command_table import COMMANDS
 
-for place, _ in COMMANDS.values():  # what no fork of this process has to do again
-    importlib.import_module(f"toolspeak.cli.{place.partition(':')[0]}")
+for name in COMMANDS:  # what no fork of this process has to do again
+    importlib.import_module(f"toolspeak.cli.commands.{name}_command")
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:

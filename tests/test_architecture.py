@@ -46,6 +46,12 @@ WIRE_SHARED = {
     "json_validation",
 }  # fmt: skip
 
+# What the commands share: files beside their folder. `main` and `command_table` find a command by its name.
+CLI_SHARED = {
+    "argument_editor", "attended_run", "command_options", "demo_project", "demo_schedules", "exit_codes",
+    "journal_option", "reply_description", "rules_file", "run_lookup", "signals", "terminal_approver", "timeline_file",
+}  # fmt: skip
+
 # Which folders and files of its room a folder may import besides itself. A file beside the folders may import all of
 # them, unless it is itself in this table.
 FOLDERS: dict[str, dict[str, set[str]]] = {
@@ -61,6 +67,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "calls": {"concurrency"},
         "approval": {"calls", "concurrency"},
     },
+    "cli": {"commands": CLI_SHARED},
 }
 
 # The lowest rooms: the standard library, and besides it only what makes their values.
@@ -178,6 +185,11 @@ PLANTED = [
     ),
     ("wire/base.py", "from toolspeak.wire.gemini import GEMINI", "folders of wire import this file"),
     ("execute/calls/x.py", "from toolspeak.execute.executor import Executor", "execute/calls must not import"),
+    (
+        "cli/signals.py",
+        "import toolspeak.cli.commands.run_command",
+        "folders of cli import this file",
+    ),
     ("agent/x/y.py", "import toolspeak.agent.run", "the folder 'x' is not in the table"),
     ("tools/builtin/x.py", "from ...execute import executor", "tools must not import toolspeak.execute"),
     ("tools/__init__.py", "from ..agent import loop", "tools must not import toolspeak.agent"),

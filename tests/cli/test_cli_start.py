@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from forked import completed
-from toolspeak.cli.commands import COMMANDS
+from toolspeak.cli.command_table import COMMANDS
 from toolspeak.cli.main import cli
 
 CALL = b'<tool_call>\n{"name": "read", "arguments": {"path": "caf\xc3\xa9"}}\n</tool_call>'
@@ -41,7 +41,7 @@ def test_started_and_forked_a_command_says_the_same(arguments, stdin, code, tmp_
 
 def test_every_command_is_listed_in_a_line_and_is_there():
     told = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout
-    for name, (_, line) in COMMANDS.items():
+    for name, line in COMMANDS.items():
         assert f"  {name:<9}  {line}\n" in told
         command = cli.get_command(click.Context(cli), name)
         assert command is not None

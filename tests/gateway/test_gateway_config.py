@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from loopback_server import serve, whole
 from serving import at, gateway, in_turn, texts
 
-from toolspeak.cli.serve import serve as serve_command
+from toolspeak.cli.commands.serve_command import serve_command
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.gateway.config import Bounds, Settings, checked, read_config, with_server

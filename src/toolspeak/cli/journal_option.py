@@ -8,8 +8,8 @@ import click
 from click.core import ParameterSource
 from platformdirs import user_data_path
 
-from toolspeak.cli.find import SHORT
-from toolspeak.cli.options import CommandT
+from toolspeak.cli.command_options import CommandT
+from toolspeak.cli.run_lookup import SHORT
 from toolspeak.journal import Journal, MemoryJournal, open_journal
 
 

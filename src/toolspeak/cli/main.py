@@ -9,8 +9,8 @@ from typing import cast
 
 import click
 
-from toolspeak.cli.commands import LazyCommands
-from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
+from toolspeak.cli.command_table import LazyCommands
+from toolspeak.cli.exit_codes import INTERRUPTED, NO_ANSWER, USAGE
 from toolspeak.errors import ConfigurationError, ToolspeakError
 
 

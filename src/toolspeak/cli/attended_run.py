@@ -20,12 +20,12 @@ from toolspeak import dialects, mcp
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Cassette, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.recorder import Watched
-from toolspeak.cli.ask import has_terminal, terminal_approver
-from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
+from toolspeak.cli.command_options import read_json, write_text
+from toolspeak.cli.exit_codes import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
 from toolspeak.cli.journal_option import resuming
-from toolspeak.cli.options import read_json, write_text
-from toolspeak.cli.rules import open_rules
-from toolspeak.cli.timeline import write_timeline
+from toolspeak.cli.rules_file import open_rules
+from toolspeak.cli.terminal_approver import has_terminal, terminal_approver
+from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import PAUSED, Record
 from toolspeak.data.messages import JSON

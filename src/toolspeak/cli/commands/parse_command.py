@@ -10,8 +10,7 @@ from typing import Any, cast, get_args
 
 import click
 
-from toolspeak.cli.exits import NO_ANSWER
-from toolspeak.cli.options import (
+from toolspeak.cli.command_options import (
     dialect_options,
     file_argument,
     finish_option,
@@ -24,12 +23,13 @@ from toolspeak.cli.options import (
     write_json,
     write_json_line,
 )
-from toolspeak.cli.reading import Finish, Reply, read
+from toolspeak.cli.exit_codes import NO_ANSWER
+from toolspeak.cli.reply_description import Finish, Reply, read
 from toolspeak.dialects import Section
 from toolspeak.errors import ConfigurationError, UnknownDialect
 
 
-@click.command
+@click.command("parse")
 @file_argument
 @dialect_options
 @click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give values their types.")
@@ -42,7 +42,7 @@ from toolspeak.errors import ConfigurationError, UnknownDialect
     help='Read many: each line of the input is {"id", "dialect", "model", "input", "tools", "starts_in", '
     '"prompt_tail", "reasoning_off", "chunk", "partial"}, all but "input" optional; each output line its result.',
 )
-def parse(
+def parse_command(
     file: str,
     dialect: str | None,
     model: str | None,

@@ -7,9 +7,9 @@ import asyncio
 import click
 
 from toolspeak.agent.storage.suspend import suspend_run
-from toolspeak.cli.find import SHORT, find_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.run_lookup import SHORT, find_run, status_of
+from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.rules import is_held
@@ -19,11 +19,11 @@ _LOOK = 0.1
 """Seconds between two looks at a run that is asked to stop."""
 
 
-@click.command
+@click.command("suspend")
 @click.argument("run", required=False)
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until the run has stopped.")
 @journal_option
-def suspend(run: str | None, no_wait: bool, journal: str | None) -> None:
+def suspend_command(run: str | None, no_wait: bool, journal: str | None) -> None:
     """Suspend RUN (the beginning of its id is enough; default: the newest that a process is at work on).
 
     The model's turn or the calls that are under way come to their end and are recorded; nothing new is begun. `resume`

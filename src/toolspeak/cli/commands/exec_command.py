@@ -9,9 +9,8 @@ from typing import Any, Literal, cast
 
 import click
 
-from toolspeak.cli.ask import terminal_approver
-from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import (
+from toolspeak.cli.attended_run import hide_environment
+from toolspeak.cli.command_options import (
     active_file_option,
     chosen_dialect,
     dialect_options,
@@ -24,7 +23,8 @@ from toolspeak.cli.options import (
     workspace_option,
     write_text,
 )
-from toolspeak.cli.work import hide_environment
+from toolspeak.cli.signals import run_to_end
+from toolspeak.cli.terminal_approver import terminal_approver
 from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
@@ -63,7 +63,7 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
 @reply_starts_in_option
 @finish_option
 @repair_option
-def execute(
+def exec_command(
     file: str,
     dialect: str | None,
     model: str | None,

@@ -1,10 +1,8 @@
-"""`toolspeak show` and `toolspeak diff`: what happened in a run, and where two runs parted."""
+"""`toolspeak show`: what happened in a run."""
 
 from __future__ import annotations
 
 import asyncio
-import difflib
-import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -12,29 +10,29 @@ import click
 
 from toolspeak.agent import RunState
 from toolspeak.agent.storage.load import load_state
-from toolspeak.cli.find import find_run, status_of
+from toolspeak.cli.command_options import write_json_line, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import write_json_line, write_text
+from toolspeak.cli.run_lookup import find_run, status_of
+from toolspeak.cli.signals import run_to_end
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import RunFinished
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
-from toolspeak.ui import printable, summary
-from toolspeak.ui.timeline import Timeline, timeline
+from toolspeak.ui import summary
+from toolspeak.ui.timeline import Timeline
 
 _LOOK = 0.2
 """Seconds between two looks at a run that goes on."""
 
 
-@click.command
+@click.command("show")
 @click.argument("run")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the records, one JSON object a line, and at last their sum."
 )
 @click.option("--follow", is_flag=True, help="Go on with what comes, until the run has ended.")
 @journal_option
-def show(run: str, as_json: bool, follow: bool, journal: str | None) -> None:
+def show_command(run: str, as_json: bool, follow: bool, journal: str | None) -> None:
     """Show what happened in RUN (the beginning of its id is enough): steps, calls, times, tokens, approvals."""
     run_to_end(_show(run, as_json, follow, journal_of(journal)))
 
@@ -76,27 +74,3 @@ def _sum(run_id: str, state: RunState) -> dict[str, Any]:
         "tokens_estimated": state.tokens_estimated,
         "cost": state.cost,
     }
-
-
-@click.command
-@click.argument("run")
-@click.argument("other")
-@journal_option
-def diff(run: str, other: str, journal: str | None) -> None:
-    """Show where two runs parted, as a unified diff of what happened in them; times, tokens and ids aside.
-
-    Exit code 0 if they did the same, 1 if not.
-    """
-    sys.exit(run_to_end(_diff(run, other, journal_of(journal))))
-
-
-async def _diff(run: str, other: str, journal: Journal) -> int:
-    try:
-        ids = [(await find_run(journal, wanted)).run_id for wanted in (run, other)]
-        sides = [list(timeline(await journal.read(run_id), times=False)) for run_id in ids]
-    finally:
-        await journal.aclose()
-    lines = list(difflib.unified_diff(sides[0], sides[1], ids[0], ids[1], lineterm=""))
-    for line in lines:
-        write_text(printable(line) + "\n")
-    return 1 if lines else 0

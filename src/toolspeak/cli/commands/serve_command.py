@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from toolspeak.cli.options import prompt_listing_option
+from toolspeak.cli.command_options import prompt_listing_option
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
@@ -96,7 +96,7 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
     is_flag=True,
     help="Serve nothing: check the settings, ask each upstream, say what each model gets and why.",
 )
-def serve(
+def serve_command(
     upstream: str | None,
     config: str | None,
     provider: str | None,

@@ -9,12 +9,12 @@ from dataclasses import replace
 import click
 
 from toolspeak.agent import Agent, Run
-from toolspeak.cli.exits import ANSWERED
-from toolspeak.cli.find import SHORT, find_run, folder_of, setup_of_run, unfinished
+from toolspeak.cli.attended_run import Approve, Setup, Shown, open_streams, recording_of, work
+from toolspeak.cli.command_options import thoughts_option
+from toolspeak.cli.exit_codes import ANSWERED
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import thoughts_option
-from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
+from toolspeak.cli.run_lookup import SHORT, find_run, folder_of, setup_of_run, unfinished
+from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
@@ -27,7 +27,7 @@ _LOOK = 1.0
 """Seconds between two looks for runs that were interrupted."""
 
 
-@click.command
+@click.command("resume")
 @click.argument("run", required=False)
 @click.option("--all", "every", is_flag=True, help="Every run that was interrupted, one after the other.")
 @click.option("--watch", is_flag=True, help="Stay, and go on with each run whose process dies; with --all.")
@@ -46,7 +46,7 @@ _LOOK = 1.0
 @journal_option
 @thoughts_option
 @click.option("--json", "as_json", is_flag=True, help="Print the new records, one JSON object a line.")
-def resume(
+def resume_command(
     run: str | None,
     every: bool,
     watch: bool,

@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 
 import click
 
-from toolspeak.cli.options import file_argument, read_reply, read_tools, write_json
+from toolspeak.cli.command_options import file_argument, read_reply, read_tools, write_json
 from toolspeak.data.messages import Role, TextMessage
 from toolspeak.dialects import get_dialect, translate
 from toolspeak.errors import ConfigurationError
@@ -23,7 +23,7 @@ from toolspeak.errors import ConfigurationError
     metavar="FILE",
     help="The tools as JSON; they give values their types, and the instructions in a system message are found by them.",
 )
-def translate_conversation(file: str, source: str, target: str, tools_file: str | None) -> None:
+def translate_command(file: str, source: str, target: str, tools_file: str | None) -> None:
     """Turn a conversation from FILE or standard input into another dialect's, so that another model can go on with it.
 
     It is a JSON array of {"role", "content"}, as the model's server saw it: calls and results are text. What cannot

@@ -14,7 +14,7 @@ from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect, read_turn, section_of_reply
 
-SAMPLES = Path(__file__).parents[1] / "samples"
+SAMPLES = Path(__file__).parents[2] / "samples"
 REPLY = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
 
 

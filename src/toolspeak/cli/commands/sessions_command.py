@@ -15,11 +15,11 @@ from rich.table import Table
 
 from toolspeak.agent.storage.exports import export_session, import_closed, import_session
 from toolspeak.agent.storage.sessions import fork_session
-from toolspeak.cli.ask import confirmed
-from toolspeak.cli.find import SHORT, find_run, find_session, folder_of, setup_of, setup_of_run, status_of
+from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import write_json, write_text
+from toolspeak.cli.run_lookup import SHORT, find_run, find_session, folder_of, setup_of, setup_of_run, status_of
+from toolspeak.cli.signals import run_to_end
+from toolspeak.cli.terminal_approver import confirmed
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable
@@ -29,12 +29,12 @@ _SHOWN = 22
 """Characters of a folder or a model's name in the list; `--json` has the whole."""
 
 
-@click.group(invoke_without_command=True)
+@click.group("sessions", invoke_without_command=True)
 @journal_option
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many are listed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
-def sessions(context: click.Context, journal: str | None, limit: int, as_json: bool) -> None:
+def sessions_command(context: click.Context, journal: str | None, limit: int, as_json: bool) -> None:
     """List the sessions with their runs, the last used first; or do something with one."""
     context.obj = journal
     if context.invoked_subcommand is None:
@@ -103,7 +103,7 @@ async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | 
     return found[:limit]
 
 
-@sessions.command
+@sessions_command.command
 @click.argument("session")
 @click.argument("title")
 @click.pass_context
@@ -117,7 +117,7 @@ def rename(context: click.Context, session: str, title: str) -> None:
     _do(context, work)
 
 
-@sessions.command
+@sessions_command.command
 @click.argument("session")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
@@ -146,7 +146,7 @@ def delete(context: click.Context, session: str, yes: bool) -> None:
     _do(context, work)
 
 
-@sessions.command
+@sessions_command.command
 @click.argument("session")
 @click.option("--run", metavar="RUN", help="The run to fork behind (default: the last one).")
 @click.option("--at", "count", type=int, help="How many of the run's records are kept (default: all).")
@@ -162,7 +162,7 @@ def fork(context: click.Context, session: str, run: str | None, count: int | Non
     _do(context, work)
 
 
-@sessions.command
+@sessions_command.command
 @click.argument("words", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many places are shown.")
 @click.pass_context
@@ -177,7 +177,7 @@ def search(context: click.Context, words: tuple[str, ...], limit: int) -> None:
     _do(context, work)
 
 
-@sessions.command("export")
+@sessions_command.command("export")
 @click.argument("session")
 @click.pass_context
 def export(context: click.Context, session: str) -> None:
@@ -190,7 +190,7 @@ def export(context: click.Context, session: str) -> None:
     _do(context, work)
 
 
-@sessions.command("import")
+@sessions_command.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "--trust",

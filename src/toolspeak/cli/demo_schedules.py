@@ -10,8 +10,8 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.exits import ANSWERED, NO_ANSWER
-from toolspeak.cli.timeline import write_timeline
+from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.events import Event, ModelAnswered, Record
 from toolspeak.data.messages import JSON, Message, ToolCall
 from toolspeak.data.tools import Effects

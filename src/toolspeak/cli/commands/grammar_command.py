@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from toolspeak.cli.options import Spelled, dialect_option, read_json, read_tools, starts_in_option, write_text
+from toolspeak.cli.command_options import Spelled, dialect_option, read_json, read_tools, starts_in_option, write_text
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import TARGETS, Section, SpecialTokens, Target, get_dialect
 from toolspeak.errors import ConfigurationError
@@ -14,7 +14,7 @@ from toolspeak.errors import ConfigurationError
 _MODES = ("auto", "required", "none")
 
 
-@click.command
+@click.command("grammar")
 @dialect_option
 @click.option("--tools", "tools_file", metavar="FILE", required=True, help="The tools as JSON.")
 @click.option("--target", type=Spelled(TARGETS), required=True, help="The matcher the grammar is for.")
@@ -30,7 +30,7 @@ _MODES = ("auto", "required", "none")
     help="Target lark: the model's special tokens as JSON, `{text: id}` (a tokenizer's added_tokens.json) or `[text]`.",
 )
 @starts_in_option
-def grammar(
+def grammar_command(
     dialect: str,
     tools_file: str,
     target: Target,

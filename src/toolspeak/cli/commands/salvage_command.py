@@ -5,18 +5,18 @@ from __future__ import annotations
 import click
 
 from toolspeak.agent.storage.suspend import close_run
-from toolspeak.cli.find import SHORT
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.run_lookup import SHORT
+from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import UNFINISHED
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import SqliteJournal
 from toolspeak.ui import printable
 
 
-@click.command
+@click.command("salvage")
 @journal_option
-def salvage(journal: str | None) -> None:
+def salvage_command(journal: str | None) -> None:
     """Go on with what is left of a journal file whose write-ahead log (FILE-wal) is damaged or missing.
 
     The files are copied first, as they are. Runs that had not ended are closed for good, for they may have done more

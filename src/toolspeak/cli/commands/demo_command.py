@@ -20,9 +20,9 @@ from rich.table import Table
 from toolspeak.agent import Agent, RunState
 from toolspeak.agent.recorder import Watched
 from toolspeak.cli.demo_project import ALIAS, FILES, FIXED, TASK, TEST_ARGUMENTS, TOOLS_USED, playbook
-from toolspeak.cli.exits import ANSWERED, NO_ANSWER
-from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.schedules import compare_schedules
+from toolspeak.cli.demo_schedules import compare_schedules
+from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.signals import run_to_end
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished
 from toolspeak.data.messages import JsonPart, ToolCall, ToolResult
@@ -49,7 +49,7 @@ _PAUSE = 0.01  # seconds: a model of some 100 tokens a second
     type=click.Path(dir_okay=False, writable=True),
     help="With --schedules: draw the three as an SVG picture.",
 )
-def demo(dialect: str | None, fast: bool, schedules: bool, timeline: str | None) -> None:
+def demo_command(dialect: str | None, fast: bool, schedules: bool, timeline: str | None) -> None:
     """Watch a scripted model find and fix a bug with real tools. No model, no key, no network.
 
     Exits with 0 only if in every dialect the tests failed first and pass in the end (with --schedules: if the default

@@ -13,10 +13,8 @@ from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
-from toolspeak.cli.find import find_session, last_session_of, setup_of
-from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import (
+from toolspeak.cli.attended_run import Approve, Setup, Shown, anywhere, open_streams, work
+from toolspeak.cli.command_options import (
     active_file_option,
     env_option,
     prompt_listing_option,
@@ -27,7 +25,9 @@ from toolspeak.cli.options import (
     thoughts_option,
     workspace_option,
 )
-from toolspeak.cli.work import Approve, Setup, Shown, anywhere, open_streams, work
+from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.run_lookup import find_session, last_session_of, setup_of
+from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import JSON
 from toolspeak.dialects import Section
@@ -146,7 +146,7 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
 )
 @thoughts_option
 @click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object a line.")
-def run(
+def run_command(
     task: str,
     model: str | None,
     dialect: str,

@@ -14,7 +14,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from toolspeak.cli.edit import edited, editor, read, written
+from toolspeak.cli.argument_editor import edited, editor, read, written
 from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError

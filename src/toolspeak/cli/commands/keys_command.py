@@ -7,18 +7,18 @@ import secrets
 
 import click
 
-from toolspeak.cli.options import write_text
+from toolspeak.cli.command_options import write_text
 from toolspeak.gateway.keys import checked_name, digest
 
 _BYTES = 24
 
 
-@click.group()
-def keys() -> None:
+@click.group("keys")
+def keys_command() -> None:
     """API keys for clients of the gateway."""
 
 
-@keys.command("new")
+@keys_command.command("new")
 @click.argument("name")
 @click.option("--models", multiple=True, metavar="NAME|GLOB", help="A model that it may use (all); may be repeated.")
 @click.option("--requests-per-minute", type=click.IntRange(1), help="Requests in any 60 seconds (no limit).")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolspeak.cli.options import write_json
+from toolspeak.cli.command_options import write_json
 from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.config import read_toml
 from toolspeak.gateway.usage.settings import default_store, usage_of_table
@@ -24,7 +24,7 @@ _UNFOLDED = 10_000
 """Characters of a line in a file or a pipe: nothing is folded there."""
 
 
-@click.command
+@click.command("usage")
 @click.option(
     "--store", metavar="FILE|URL", help="Where the gateway counts usage (default: its file in your data folder)."
 )
@@ -36,7 +36,9 @@ _UNFOLDED = 10_000
     "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day on (UTC), e.g. 2026-11-01."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def usage(store: str | None, config: str | None, by: tuple[Column, ...], since: datetime | None, as_json: bool) -> None:
+def usage_command(
+    store: str | None, config: str | None, by: tuple[Column, ...], since: datetime | None, as_json: bool
+) -> None:
     """Show requests, tokens and calls of each key of the gateway.
 
     Tokens are those that the model servers count, or estimates where they do not. Days are those of UTC.

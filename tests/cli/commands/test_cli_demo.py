@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from forked import completed_text
-from toolspeak.cli.demo import play
+from toolspeak.cli.commands.demo_command import play
 from toolspeak.cli.demo_project import ALIAS, FILES, STEPS, TOOLS_USED, playbook
 from toolspeak.dialects import PROTOCOLS, Dialect, read_turn
 from toolspeak.tools.builtin import workspace_tools

@@ -1,0 +1,40 @@
+"""`toolspeak diff`: where two runs part."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+
+import click
+
+from toolspeak.cli.command_options import write_text
+from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.run_lookup import find_run
+from toolspeak.cli.signals import run_to_end
+from toolspeak.journal import Journal
+from toolspeak.ui import printable
+from toolspeak.ui.timeline import timeline
+
+
+@click.command("diff")
+@click.argument("run")
+@click.argument("other")
+@journal_option
+def diff_command(run: str, other: str, journal: str | None) -> None:
+    """Show where two runs parted, as a unified diff of what happened in them; times, tokens and ids aside.
+
+    Exit code 0 if they did the same, 1 if not.
+    """
+    sys.exit(run_to_end(_diff(run, other, journal_of(journal))))
+
+
+async def _diff(run: str, other: str, journal: Journal) -> int:
+    try:
+        ids = [(await find_run(journal, wanted)).run_id for wanted in (run, other)]
+        sides = [list(timeline(await journal.read(run_id), times=False)) for run_id in ids]
+    finally:
+        await journal.aclose()
+    lines = list(difflib.unified_diff(sides[0], sides[1], ids[0], ids[1], lineterm=""))
+    for line in lines:
+        write_text(printable(line) + "\n")
+    return 1 if lines else 0

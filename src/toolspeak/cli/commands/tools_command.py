@@ -1,0 +1,51 @@
+"""`toolspeak tools`: list the tools."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from toolspeak.cli.command_options import listing_option, read_tools, workspace_option, write_json, write_text
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import Listing, list_tools
+from toolspeak.errors import UnknownTool, suggest
+from toolspeak.tools.builtin import workspace_tools
+
+tools_option = click.option(
+    "--tools", "tools_file", metavar="FILE", help="These tools, as JSON, not the built-in ones."
+)
+
+
+def listed_tools(tools_file: str | None, workspace: str) -> tuple[ToolSpec, ...]:
+    """The tools of a JSON file, or without one the built-in tools of a folder. Raises ConfigurationError."""
+    return read_tools(tools_file) if tools_file else tuple(workspace_tools(workspace).specs)
+
+
+@click.command("tools")
+@workspace_option
+@click.option("--show", metavar="NAME", help="Print this tool's definition as JSON.")
+@listing_option
+@tools_option
+def tools_command(workspace: str, show: str | None, listing: Listing | None, tools_file: str | None) -> None:
+    """List the built-in tools, or those of a file; show one; or print them as a model is told of them."""
+    specs = {spec.name: spec for spec in listed_tools(tools_file, workspace)}
+    if show is not None and show not in specs:
+        raise UnknownTool(f"There is no tool {suggest(show, specs)}")
+    if listing is not None:
+        write_text(list_tools(list(specs.values()) if show is None else [specs[show]], listing) + "\n")
+        return
+    if show is not None:
+        spec = specs[show]
+        write_json({"name": spec.name, "description": spec.description, "parameters": spec.parameters})
+        return
+    table = Table("name", "asks first", "arguments", "what it does", box=None)
+    for spec in specs.values():
+        asks = "no" if spec.effects.read_only and not spec.effects.external else "yes"
+        table.add_row(spec.name, asks, _signature(spec), spec.description.split("\n")[0])
+    Console(markup=False, highlight=False).print(table)
+
+
+def _signature(spec: ToolSpec) -> str:
+    required = spec.parameters.get("required", ())
+    return ", ".join(name if name in required else f"{name}?" for name in spec.properties)
