@@ -77,7 +77,7 @@ $(SDK_VENV)/.ready: requirements/sdk.txt requirements/dev.txt requirements/runti
 	@touch $@
 
 test-sdk: $(SDK_VENV)/.ready
-	$(SDK_VENV)/bin/python -m pytest --numprocesses 2 tests/wire/sdk_*.py tests/gateway/sdk_*.py
+	$(SDK_VENV)/bin/python -m pytest --numprocesses 2 tests/wire/sdk_*.py tests/gateway/*/sdk_*.py
 
 # Environments of the clients alone, without toolspeak; litellm wants an older openai than the others.
 $(CLIENTS_VENV)/.ready: requirements/clients.txt | $(BIN)/python

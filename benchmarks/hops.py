@@ -32,8 +32,8 @@ import toolspeak
 from toolspeak.agent import Agent
 from toolspeak.data.deltas import Delta
 from toolspeak.gateway.app import Gateway
-from toolspeak.gateway.config import Settings
-from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import tool

@@ -55,6 +55,20 @@ CLI_SHARED = {
 # Which folders and files of its room a folder may import besides itself. A file beside the folders may import all of
 # them, unless it is itself in this table.
 FOLDERS: dict[str, dict[str, set[str]]] = {
+    "gateway": {
+        "settings": set(),
+        "turns": set(),
+        "observability": {"settings", "turns"},
+        "upstreams": {"settings", "observability"},
+        "http": {"settings", "turns", "observability", "upstreams"},
+        "usage": {"database", "settings", "turns", "observability", "http"},
+        "stored": {"database", "settings", "turns", "observability", "http"},
+        "server_tools": {"settings", "turns", "observability", "upstreams"},
+        "requests": {"settings", "turns", "upstreams", "http"},
+        "responses": {
+            *("settings", "turns", "observability", "upstreams", "http", "usage", "stored", "server_tools", "requests"),
+        },
+    },
     "agent": {
         "drivers": set(),
         "state": {"drivers"},

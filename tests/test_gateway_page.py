@@ -23,7 +23,7 @@ from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, serve
 from toolspeak.data.deltas import BatchEnded, CallCompleted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, ToolCall, Usage
 from toolspeak.dialects import get_dialect
-from toolspeak.gateway.config import Settings, read_config
+from toolspeak.gateway.settings.gateway_settings import Settings, read_config
 from toolspeak.wire.base import WireFormat
 from toolspeak.wire.ollama import OLLAMA
 from toolspeak.wire.openai_chat import OPENAI_CHAT

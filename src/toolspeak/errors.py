@@ -5,8 +5,8 @@
     │   ├── UnknownDialect       no dialect has this name                                      no
     │   ├── UnknownProvider      no provider has this name, or it lacks what it needs          no
     │   ├── UnknownTool          no tool has this name                                         no
-    │   ├── PortInUse            (gateway/listening.py) another process listens on the port    once it has ended
-    │   ├── UnknownModel         (gateway/routing.py) the gateway serves no model of this name no
+    │   ├── PortInUse            (gateway/listening_socket.py) another process has the port    once it has ended
+    │   ├── UnknownModel         (gateway/upstreams/routing.py) no model of this name          no
     │   └── ToolDefinitionError  a function that cannot become a tool                          no
     ├── FormatError              stored or sent data that this version cannot read             no
     ├── ToolError                raised by a tool: its message goes to the model               -

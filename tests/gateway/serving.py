@@ -15,9 +15,9 @@ from loopback_server import STREAM_HEAD, Answer, Server, chunked, event, says, w
 from toolspeak.data.messages import Message, Part, TextPart, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import ParsedTurn, TurnCollector, get_dialect
-from toolspeak.gateway.config import Settings
 from toolspeak.gateway.server import Application, server_config
-from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.providers.http import Timeouts
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, WireFormat

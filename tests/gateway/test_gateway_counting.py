@@ -11,7 +11,7 @@ from loopback_server import Answer, serve, whole
 from serving import TOOLS, at, gateway
 
 from toolspeak.data.messages import ImagePart, Message, TextPart
-from toolspeak.gateway.keys import digest, unnamed
+from toolspeak.gateway.settings.api_keys import digest, unnamed
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest
 

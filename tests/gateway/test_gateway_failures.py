@@ -25,10 +25,10 @@ from loopback_server import (
 from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, read, texts, written
 
 from toolspeak.data.messages import Message, ToolCall
-from toolspeak.gateway.admission import Admission
-from toolspeak.gateway.config import Bounds
-from toolspeak.gateway.keys import digest, unnamed
-from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.admission_queue import Admission
+from toolspeak.gateway.settings.api_keys import digest, unnamed
+from toolspeak.gateway.settings.gateway_settings import Bounds
+from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.providers.http import Timeouts
 from toolspeak.wire.base import ModelRequest
 

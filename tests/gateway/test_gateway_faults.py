@@ -18,10 +18,10 @@ from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.dialects import get_dialect
 from toolspeak.gateway.app import Gateway
-from toolspeak.gateway.balance import Pool
-from toolspeak.gateway.config import Settings
-from toolspeak.gateway.routing import Route, Routes
-from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.upstream_settings import Upstream
+from toolspeak.gateway.upstreams.load_balancing import Pool
+from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from loopback_server import Exchange, serve, stream
 from serving import at, gateway, texts
 
-from toolspeak.gateway.admission import STARTING
-from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.admission_queue import STARTING
+from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.providers.http import Timeouts
 
 MANY = 10 * STARTING

@@ -13,10 +13,10 @@ from template_levels import LEVELS, Expected
 
 from toolspeak.agent.drivers.driver import TextDriver
 from toolspeak.dialects import known_dialect
-from toolspeak.gateway.asked import turn_of
-from toolspeak.gateway.config import Settings
-from toolspeak.gateway.routing import Router
-from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.requests.request_mapping import turn_of
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.upstream_settings import Upstream
+from toolspeak.gateway.upstreams.routing import Router
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 LISTED = [name for name, expected in LEVELS.items() if expected.first != "none"]

@@ -14,47 +14,46 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from toolspeak.errors import McpError, ToolspeakError
-from toolspeak.gateway.accounts import Account, Accounts
-from toolspeak.gateway.admission import Admission
-from toolspeak.gateway.answer import answer, warning_header
-from toolspeak.gateway.answering import Answering
-from toolspeak.gateway.asked import read_fields, read_request
-from toolspeak.gateway.balance import prefix_of
-from toolspeak.gateway.config import LOOPBACK, Settings
-from toolspeak.gateway.cors import is_preflight
-from toolspeak.gateway.counting import counted
-from toolspeak.gateway.entrance import answer_preflight, expect, let_in
-from toolspeak.gateway.failures import UPSTREAM_CODES, Failure, draining, failure_body, failure_of, own_failure
-from toolspeak.gateway.forms import FORM
-from toolspeak.gateway.gate import Note
+from toolspeak.gateway.admission_queue import Admission
+from toolspeak.gateway.authentication import answer_preflight, expect, let_in
+from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.generation import first_generation, next_generation
-from toolspeak.gateway.hosted_tools import OPTIONAL_TOOLS, able_routes
-from toolspeak.gateway.http import (
-    ClientGone,
-    Fields,
-    Receive,
-    Scope,
-    Send,
-    header,
-    read_body,
-    retry_headers,
+from toolspeak.gateway.http.asgi import ClientGone, Fields, Receive, Scope, Send, header, read_body
+from toolspeak.gateway.http.cors import is_preflight
+from toolspeak.gateway.http.error_responses import (
+    UPSTREAM_CODES,
+    Failure,
+    draining,
+    failure_body,
+    failure_headers,
+    failure_of,
 )
-from toolspeak.gateway.kept import answer_about, begin_background
-from toolspeak.gateway.logs import REQUEST_ID, log
-from toolspeak.gateway.memory import PATH, ResponseMemory
-from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
-from toolspeak.gateway.models import answer_models
-from toolspeak.gateway.passing import KINDS, PASSED, pass_on, read_passed
+from toolspeak.gateway.http.event_encoding import with_notes
+from toolspeak.gateway.http.multipart_forms import FORM
+from toolspeak.gateway.model_list import answer_models
+from toolspeak.gateway.observability.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
+from toolspeak.gateway.observability.request_log import REQUEST_ID, log
+from toolspeak.gateway.observability.trace_context import carry_trace
 from toolspeak.gateway.readiness import OPEN, Readiness
-from toolspeak.gateway.relay import checked_fields, is_relayed, passing_headers, relay
-from toolspeak.gateway.request import Request
-from toolspeak.gateway.routing import Routes, sole_model
-from toolspeak.gateway.server_tools import ServerTools
-from toolspeak.gateway.sse import json_bytes, with_notes
-from toolspeak.gateway.tool_loop import with_tools
-from toolspeak.gateway.toolsets import KnownTools
-from toolspeak.gateway.trace import carry_trace
+from toolspeak.gateway.requests.request_mapping import read_fields, read_request
+from toolspeak.gateway.requests.tool_interning import KnownTools
+from toolspeak.gateway.response_endpoints import answer_about, begin_background
+from toolspeak.gateway.responses.answer_context import Answering
+from toolspeak.gateway.responses.endpoint_relay import KINDS, PASSED, pass_on, read_passed
+from toolspeak.gateway.responses.relayed_answer import checked_fields, is_relayed, passing_headers, relay
+from toolspeak.gateway.responses.translated_answer import answer, warning_header
+from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, able_routes
+from toolspeak.gateway.server_tools.tool_loop import with_tools
+from toolspeak.gateway.server_tools.tool_servers import ServerTools
+from toolspeak.gateway.settings.gateway_settings import LOOPBACK, Settings
+from toolspeak.gateway.stored.response_memory import PATH, ResponseMemory
+from toolspeak.gateway.token_counting import counted
+from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.upstreams.load_balancing import prefix_of
+from toolspeak.gateway.upstreams.routing import Routes, sole_model
+from toolspeak.gateway.usage.accounts import Account, Accounts
 from toolspeak.providers.http import REQUEST_SENT
+from toolspeak.providers.relayed import json_bytes
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
@@ -122,13 +121,12 @@ class Gateway:
         except ClientGone:
             request.status, request.facts["client_left"] = CLIENT_LEFT, True
             self.metrics.gone.labels(*self._labels(request)).inc()
-        except Failure as failure:
-            await self._fail(request, failure)
-        except ToolspeakError as error:
-            await self._fail(request, failure_of(error))
-        except Exception as error:  # noqa: BLE001 - a bug of ours must not show its insides, and is logged whole
-            failure = own_failure(error, request.id)
-            if request.status:  # too late to say so: the connection is closed, and no client takes that for the end
+        except Exception as error:  # noqa: BLE001 - a bug of ours too has an answer
+            failure = failure_of(error, request.id)
+            is_bug = not isinstance(error, Failure | ToolspeakError)
+            if (
+                request.status and is_bug
+            ):  # too late to say so: the connection is closed, and no client takes that for the end
                 request.facts.update(error=failure.cause, code=failure.code)
             else:
                 await self._fail(request, failure)
@@ -390,13 +388,9 @@ class Gateway:
         if refused or (request.path in _ASKING and failure.status in (408, 413, 415, 429, 431, 503)):
             self.metrics.rejected.labels(failure.code).inc()
         body = failure_body(request.wire, failure)
-        headers = [*retry_headers(failure.retry_after)]
-        if failure.status in (408, 413, 431):
-            headers.append((b"connection", b"close"))  # what is left of the request is not read
+        headers = failure_headers(failure)
         if request.ran_tools:
             headers.append((b"x-should-retry", b"false"))  # OpenAI's and Anthropic's clients would run them again
-        if failure.status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
         await request.respond(failure.status, body, headers)
 
     def _labels(self, request: Request) -> tuple[str, str]:

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from toolspeak import mcp
-from toolspeak.gateway.config import Settings
-from toolspeak.gateway.metrics import Metrics
-from toolspeak.gateway.response_store import open_store
-from toolspeak.gateway.routing import Router
-from toolspeak.gateway.server_tools import ServerTools
-from toolspeak.gateway.usage.store import open_usage
+from toolspeak.gateway.observability.metrics import Metrics
+from toolspeak.gateway.server_tools.tool_servers import ServerTools
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.stored.response_store import open_store
+from toolspeak.gateway.upstreams.routing import Router
+from toolspeak.gateway.usage.usage_store import open_usage
 
 _FIXED = ("host", "port", "workers", "responses", "usage")
 """Settings that a process cannot change while it runs."""

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 
-from toolspeak.gateway.logs import log
-from toolspeak.gateway.models import Reachability, reachability
-from toolspeak.gateway.request import Request
-from toolspeak.gateway.routing import Router
-from toolspeak.gateway.sse import json_bytes
+from toolspeak.gateway.client_request import Request
+from toolspeak.gateway.model_list import Reachability, reachability
+from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.upstreams.routing import Router
+from toolspeak.providers.relayed import json_bytes
 
 OPEN = ("/health", "/healthz", "/readyz")
 """The endpoints that need no key."""

@@ -23,14 +23,14 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
-from toolspeak.gateway.config import Settings
+from toolspeak.gateway.config_reload import Loaded, Reloader, load, on_hangup, reloading
 from toolspeak.gateway.generation import check_settings
-from toolspeak.gateway.http import Receive, Scope, Send
-from toolspeak.gateway.listening import listen
-from toolspeak.gateway.logs import log, log_to_stderr
-from toolspeak.gateway.metrics import MULTIPROCESS, worker_gone
-from toolspeak.gateway.reload import Loaded, Reloader, load, on_hangup, reloading
-from toolspeak.gateway.sources import Sources
+from toolspeak.gateway.http.asgi import Receive, Scope, Send
+from toolspeak.gateway.listening_socket import listen
+from toolspeak.gateway.observability.metrics import MULTIPROCESS, worker_gone
+from toolspeak.gateway.observability.request_log import log, log_to_stderr
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.settings_sources import Sources
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n"

@@ -16,7 +16,7 @@ from toolspeak.errors import ConfigurationError, ProviderError, UnknownProvider
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import ConnectionOptions, HttpApi
-from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_json, as_object, opens
+from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, json_bytes, opens
 from toolspeak.providers.reply import Reply, drained
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
@@ -144,7 +144,7 @@ class ApiProvider:
         ProviderError.
         """
         body = self._prepared(body)
-        content = as_json(body)
+        content = json_bytes(body)
         attempts = self._attempts()
         while True:
             said = False
@@ -289,7 +289,7 @@ class ApiProvider:
     async def _as_it_came(self, body: Mapping[str, JSON], relaying: Relaying) -> AsyncGenerator[Delta]:
         """One sending of a client's request, for a turn."""
         body = self._prepared(body)
-        async with aclosing(self._relayed(as_json(body), body, relaying.headers)) as pieces:
+        async with aclosing(self._relayed(json_bytes(body), body, relaying.headers)) as pieces:
             async for parts in pieces:
                 for part in parts:
                     await relaying.hear(part)

@@ -58,12 +58,12 @@ def opens(data: Mapping[str, JSON]) -> bool:
     return not any(value for delta in said for name, value in delta.items() if name != "role")
 
 
-def as_json(body: Mapping[str, JSON]) -> bytes:
-    """A body in UTF-8. A lone surrogate, which it cannot carry, is written as U+FFFD."""
+def json_bytes(value: JSON | Mapping[str, JSON]) -> bytes:
+    """JSON in UTF-8. A lone surrogate, which it cannot carry, is written as U+FFFD."""
     try:
-        return to_json(body)
+        return to_json(value)
     except ValueError:  # a lone surrogate, or nested deeper than pydantic_core goes
-        return json.dumps(without_lone_surrogates(body), separators=(",", ":")).encode()
+        return json.dumps(without_lone_surrogates(value), separators=(",", ":")).encode()
 
 
 def as_object(data: JSON) -> dict[str, JSON] | None:

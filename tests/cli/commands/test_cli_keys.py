@@ -7,7 +7,7 @@ from pathlib import Path
 
 from command import toolspeak
 
-from toolspeak.gateway.keys import digest
+from toolspeak.gateway.settings.api_keys import digest
 
 
 def test_a_new_key_is_shown_once_and_its_table_holds_the_digest(tmp_path: Path):

@@ -8,7 +8,7 @@ import secrets
 import click
 
 from toolspeak.cli.command_options import write_text
-from toolspeak.gateway.keys import checked_name, digest
+from toolspeak.gateway.settings.api_keys import checked_name, digest
 
 _BYTES = 24
 

@@ -14,9 +14,9 @@ from toolspeak.cli.command_options import prompt_listing_option
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
-from toolspeak.gateway.config import Settings
-from toolspeak.gateway.sources import Sources
-from toolspeak.gateway.upstream import Upstream, checked_upstream, upstream_of
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.settings_sources import Sources
+from toolspeak.gateway.settings.upstream_settings import Upstream, checked_upstream, upstream_of
 
 _NOTHING_TO_SERVE = """\
 no upstream was named. For instance:
@@ -141,7 +141,7 @@ def serve_command(
 
 def _check(settings: Settings) -> None:
     """Prints what each model gets. Exits with 1 if one of them cannot answer, or the gateway would not start."""
-    checking = importlib.import_module("toolspeak.gateway.check")  # as `_server`
+    checking = importlib.import_module("toolspeak.gateway.config_check")  # as `_server`
     report = asyncio.run(checking.check(settings, os.environ))
     findings = report.models
     for finding in findings:

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from toolspeak.cli.command_options import write_json
 from toolspeak.errors import ConfigurationError
-from toolspeak.gateway.config import read_toml
-from toolspeak.gateway.usage.settings import default_store, usage_of_table
-from toolspeak.gateway.usage.store import open_usage
-from toolspeak.gateway.usage.values import COLUMNS, COUNTED, Column, Row
+from toolspeak.gateway.settings.gateway_settings import read_toml
+from toolspeak.gateway.settings.usage_settings import default_store, usage_of_table
+from toolspeak.gateway.usage.usage_store import open_usage
+from toolspeak.gateway.usage.usage_values import COLUMNS, COUNTED, Column, Row
 
 _UNFOLDED = 10_000
 """Characters of a line in a file or a pipe: nothing is folded there."""

@@ -1,0 +1,224 @@
+"""What a configuration gives each model, and why: `toolspeak serve --check`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
+from toolspeak.agent.drivers.driver import TextDriver
+from toolspeak.agent.drivers.server_prompt import ServerPromptDriver, writes_tools
+from toolspeak.dialects import known_dialect
+from toolspeak.errors import ConfigurationError, JournalError, ProviderError, suggest
+from toolspeak.gateway.generation import check_settings
+from toolspeak.gateway.listening_socket import PortInUse, listen
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.upstream_settings import Upstream
+from toolspeak.gateway.stored.response_store import ResponseStore, open_store
+from toolspeak.gateway.upstreams.routing import Route, Router
+from toolspeak.gateway.upstreams.upstream_probe import probe
+from toolspeak.gateway.usage.usage_store import UsageStore, open_usage
+from toolspeak.providers.base import Provider
+
+MOST_MODELS = 50
+"""Models of one glob that are looked at."""
+
+_WINDOWS = ("max_model_len", "context_length", "max_context_length", "n_ctx")
+"""Fields in which servers say a model's window: vLLM and SGLang, OpenRouter and Together, LM Studio, llama.cpp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one model gets.
+
+    `model` is its name for clients, `upstream` the provider, its name there and the address. Each of `calls`, `prompt`,
+    `required` and `window` is a sentence: how its calls are written, who writes the prompt, how a required call is
+    held to, how many tokens it reads. `problems` keep it from answering; `warnings` do not. `is_spared`: another
+    upstream of the model answers in its place.
+    """
+
+    model: str
+    upstream: str
+    calls: str = ""
+    prompt: str = ""
+    required: str = ""
+    window: str = ""
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    is_spared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What each model gets, and what concerns the gateway as a whole: `problems` keep it from starting, `warnings` do
+    not; `notes` may be as they should."""
+
+    models: Sequence[Finding]
+    problems: Sequence[str]
+    warnings: Sequence[str]
+    notes: Sequence[str]
+
+
+async def check(settings: Settings, environ: Mapping[str, str]) -> Report:
+    """Asks every upstream for its models, and a server that may write prompts for two answers of one token. Looks
+    whether the stores can be opened; makes none.
+
+    Raises ConfigurationError where an upstream cannot be asked as it is configured, or a store cannot be.
+    """
+    check_settings(settings, environ)
+    findings = await _models(settings, environ)
+    problems, notes = await _stores(settings), list[str]()
+    try:
+        listen(settings).close()
+    except PortInUse:
+        notes.append(f"port {settings.port} is in use: a second gateway could not serve there (is one running?)")
+    except ConfigurationError as error:
+        problems.append(str(error))
+    warnings = [
+        f"the key {key.name!r} has expired on {datetime.fromtimestamp(key.expires, UTC):%Y-%m-%d}"
+        for key in settings.keys
+        if key.expires is not None and key.expires <= time.time()
+    ]
+    return Report(findings, problems, warnings, notes)
+
+
+async def _stores(settings: Settings) -> list[str]:
+    """What is wrong with the stores of usage and of responses."""
+    stores: list[UsageStore | ResponseStore] = []
+    if settings.usage is not None:
+        stores.append(open_usage(settings.usage.store))
+    if settings.responses is not None:
+        stores.append(open_store(settings.responses.store, settings.responses.seconds))
+    problems: list[str] = []
+    for store in stores:
+        try:
+            await store.check()
+        except JournalError as error:
+            problems.append(str(error))
+        finally:
+            await store.aclose()
+    return problems
+
+
+async def _models(settings: Settings, environ: Mapping[str, str]) -> Sequence[Finding]:
+    router = Router(settings, environ)
+    try:
+        with router.probes() as probes:
+            found = await asyncio.gather(*(_of_upstream(router, *each) for each in probes))
+            names = [upstream.names for upstream, _ in probes]
+    finally:
+        await router.aclose()
+    rows = [(own, finding) for own, findings in zip(names, found, strict=True) for finding in findings]
+    working = {(own, finding.model) for own, finding in rows if not finding.problems}
+    return [replace(finding, is_spared=_is_spared(own, finding, working)) for own, finding in rows]
+
+
+def _is_spared(names: tuple[str, ...], finding: Finding, working: Collection[tuple[tuple[str, ...], str]]) -> bool:
+    """`working`: the models that can be asked, each with the names of its row. An upstream that lists no model at all
+    is spared by any other of its row."""
+    if not finding.problems:
+        return False
+    return (names, finding.model) in working or (not finding.calls and any(names == own for own, _ in working))
+
+
+async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -> Sequence[Finding]:
+    rows, problem = await probe(provider, thorough=True)
+    names = list(upstream.exact)
+    if len(names) != len(upstream.names):
+        names += [upstream.model] if upstream.model else [name for name in rows or () if upstream.serves(name)]
+    if not names:
+        why = problem or f"it lists no model that fits {', '.join(upstream.names)}"
+        where = f"{upstream.provider} at {upstream.url}" if upstream.url else upstream.provider
+        return [Finding(", ".join(upstream.names), where, problems=(why,))]
+    chosen = list(dict.fromkeys(names))[:MOST_MODELS]
+    found = await asyncio.gather(*(_of_model(router, upstream, name, rows, problem) for name in chosen))
+    return [finding for finding in found if finding is not None]
+
+
+async def _of_model(
+    router: Router, upstream: Upstream, name: str, rows: Mapping[str, Mapping[str, Any]] | None, problem: str
+) -> Finding | None:
+    """None if the name is another upstream's, which comes before this one's glob."""
+    with router.routes(name) as routes:
+        route = next((route for route in routes.routes if route.upstream is upstream), None)
+        if route is None:
+            return None
+        there = upstream.model or name
+        problems, warnings = [problem] if problem else [], list[str]()
+        if rows and there not in rows and not any(row.startswith(f"{there}:") for row in rows):
+            warnings.append(f"the server lists no model {suggest(there, rows)} (`model` is its name there)")
+        if route.is_text and upstream.dialect not in ("auto", "native"):
+            own = known_dialect(route.provider.name)
+            if own is not None and own.name != route.dialect:
+                warnings.append(f"the name says that the model was trained on {own.name}, not on {route.dialect}")
+        return Finding(
+            name,
+            f"{route.provider.name} at {upstream.url}" if upstream.url else route.provider.name,
+            _calls(upstream, route),
+            "" if problem and route.is_text else await _prompt(upstream, route),
+            _required(route),
+            _window(route, (rows or {}).get(there, {})),
+            tuple(problems),
+            tuple(warnings),
+        )
+
+
+def _calls(upstream: Upstream, route: Route) -> str:
+    if not route.is_text:
+        why = "as configured" if upstream.dialect == "native" else f"{upstream.provider} is known to have calls"
+        return f"native: the server reads and writes them ({why})"
+    if upstream.dialect not in ("auto", "native"):
+        return f"in text, in {route.dialect} (as configured)"
+    own = known_dialect(route.provider.name)
+    if own is not None:
+        return f"in text, in {own.name} (the model's name says so), and every other dialect is read"
+    return f"in text, in {DEFAULT_DIALECT} (the model's name is of no known family), and every other dialect is read"
+
+
+async def _prompt(upstream: Upstream, route: Route) -> str:
+    driver = route.driver
+    if not isinstance(driver, TextDriver):
+        return "the server writes it"
+    fallback = _ours(upstream, driver)
+    if not isinstance(driver, ServerPromptDriver):
+        return fallback
+    try:
+        async with asyncio.timeout(upstream.timeouts.first_byte):
+            writes = await writes_tools(route.provider)
+    except (TimeoutError, ProviderError) as error:
+        return f"{fallback}, unless the server writes tools where the tool choice is none: {error or 'it said nothing'}"
+    if writes:
+        return "the server writes it by the model's chat template (a tool makes it longer), and we read the reply"
+    return f"{fallback}; the server does not write tools where the tool choice is none"
+
+
+def _ours(upstream: Upstream, driver: TextDriver) -> str:
+    if upstream.listing not in (None, "trained", "server"):
+        return f"we write it, with the tools as {upstream.listing}"
+    written = getattr(driver.dialect, "written", driver.dialect)
+    if getattr(written, "trained", None) is not None:
+        return f"we write it as the chat template of {written.name}'s models does"
+    return "we write it in our words (`prose`)"
+
+
+def _required(route: Route) -> str:
+    capabilities = route.provider.capabilities
+    if not route.is_text:
+        return "the API holds to it" if capabilities.tool_choice else "asked for in words, and once more if none comes"
+    if capabilities.grammar is not None:
+        return f"held to a grammar ({capabilities.grammar})"
+    return "asked for in words, and once more if none comes: no grammar of this server is known (`capabilities`)"
+
+
+def _window(route: Route, row: Mapping[str, Any]) -> str:
+    meta = row.get("meta")
+    for table in (row, cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}):
+        for field in _WINDOWS:
+            if isinstance(tokens := table.get(field), int):
+                return f"{tokens:,} tokens ({field} of the server)"
+    known = route.provider.capabilities.context
+    return f"{known:,} tokens" if known else "not known: the server does not say"

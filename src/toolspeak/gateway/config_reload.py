@@ -1,0 +1,138 @@
+"""Settings that are read again when their files change, and on SIGHUP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+
+from toolspeak.errors import ToolspeakError
+from toolspeak.gateway.app import Gateway
+from toolspeak.gateway.generation import kept_fixed
+from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.settings_sources import Sources, Stamp, stamp
+
+POLL_SECONDS = 0.25
+"""How often the files are looked at. One that changed is read once it is the same in two looks: whoever writes it may
+not be done before."""
+
+_HANGUP = getattr(signal, "SIGHUP", None)
+"""Windows has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, where they come from, and the stamps that their files had when they were read."""
+
+    settings: Settings
+    sources: Sources
+    stamps: Mapping[str, Stamp]
+
+
+def load(sources: Sources) -> Loaded:
+    """Raises ConfigurationError."""
+    stamps: dict[str, Stamp] = {}
+    return Loaded(sources.load(os.environ, stamps), sources, stamps)
+
+
+class Reloader:
+    """Reads the settings of one process again; `loaded` are those that it goes by."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+        self._read = self._seen = dict(loaded.stamps)
+
+    def changed(self) -> bool:
+        """Looks at the files once. Whether they are others than when they were read last, and no longer change."""
+        now = {path: stamp(path) for path in self._read}
+        settled, self._seen = now == self._seen, now
+        return settled and now != self._read
+
+    def read(self) -> tuple[Loaded, tuple[str, ...]]:
+        """The settings as the files are now, and the names of those that stay as they were until a restart.
+
+        Raises ConfigurationError; the files are not read again then until one of them changes.
+        """
+        stamps: dict[str, Stamp] = {}
+        try:
+            found = self.loaded.sources.load(os.environ, stamps)
+        except ToolspeakError:
+            self._read = self._seen = {**self._read, **stamps}
+            raise
+        self._read = self._seen = stamps
+        settings, fixed = kept_fixed(self.loaded.settings, found)
+        return Loaded(settings, self.loaded.sources, stamps), fixed
+
+    async def reload(self, gateway: Gateway, why: str) -> None:
+        """Has the gateway go by the settings as the files are now. If they cannot be, the log says so and nothing
+        changes."""
+        before = self.loaded.stamps
+        try:
+            loaded, fixed = await asyncio.to_thread(self.read)
+            gateway.reload(loaded.settings)
+        except ToolspeakError as error:
+            problem = f"{str(error).rstrip('.')}. The settings of before stay."
+            gateway.metrics.count_reload(succeeded=False)
+            log("reload_failed", {"why": why, "problem": problem}, level=logging.ERROR)
+            return
+        gateway.metrics.count_reload(succeeded=True)
+        self.loaded = loaded
+        files = [path for path, found in loaded.stamps.items() if before.get(path) != found]
+        told = {"why": why, "pid": os.getpid(), "changed": files or None, "needs_restart": [*fixed] or None}
+        log("reloaded", told)
+
+
+@asynccontextmanager
+async def reloading(gateway: Gateway, loaded: Loaded) -> AsyncGenerator[None]:
+    """Follows the files, and SIGHUP, as long as the context is open."""
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+
+    async def follow() -> None:
+        reloader = Reloader(loaded)
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await asked.wait()
+            if asked.is_set():
+                asked.clear()
+                await reloader.reload(gateway, "signal")
+            elif await asyncio.to_thread(reloader.changed):
+                await reloader.reload(gateway, "file")
+
+    following = loop.create_task(follow())
+    with on_hangup(lambda: loop.call_soon_threadsafe(asked.set)):
+        try:
+            yield
+        finally:
+            following.cancel()
+
+
+@contextmanager
+def on_hangup(act: Callable[[], object]) -> Generator[None]:
+    """SIGHUP acts so as long as the context is open. One that comes because the process's terminal was closed ends the
+    process, as SIGTERM does. Does nothing outside of the main thread, and where there is no such signal."""
+    terminal = os.isatty(sys.stderr.fileno()) if _HANGUP is not None else False
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if terminal and not os.isatty(sys.stderr.fileno()):
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            act()
+
+    try:
+        before = None if _HANGUP is None else signal.signal(_HANGUP, handle)
+    except ValueError:  # not in the main thread: whoever runs us there gets the signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        if _HANGUP is not None:
+            signal.signal(_HANGUP, before)

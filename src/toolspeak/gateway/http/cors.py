@@ -1,0 +1,68 @@
+"""Web pages of other origins that may call the gateway (Fetch Standard, "CORS protocol")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from toolspeak.gateway.http.asgi import Headers, Scope, header
+from toolspeak.gateway.settings.gateway_settings import ANY_ORIGIN
+
+_TOKENS = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
+_MOST_HEADERS = 4096
+_METHODS = b"GET, POST, DELETE"
+_LIMITS = [
+    *(f"x-ratelimit-{word}-{name}" for name in ("requests", "tokens") for word in ("limit", "remaining", "reset")),
+    *(
+        f"anthropic-ratelimit-{name}-{word}"
+        for name in ("requests", "tokens")
+        for word in ("limit", "remaining", "reset")
+    ),
+]
+_EXPOSED = ", ".join(["x-request-id", "x-toolspeak-warning", "x-should-retry", "retry-after", *_LIMITS]).encode()
+_PREFLIGHT_SECONDS = b"600"
+
+
+def is_preflight(scope: Scope) -> bool:
+    """Whether a browser asks if a page may send a request."""
+    return (
+        scope["method"] == "OPTIONS"
+        and bool(header(scope, b"origin"))
+        and bool(header(scope, b"access-control-request-method"))
+    )
+
+
+def cors_headers(scope: Scope, origins: Sequence[str]) -> Headers:
+    """What an answer says of who may read it; nothing where no origin is configured."""
+    if not origins:
+        return []
+    origin = header(scope, b"origin")
+    if not is_allowed(origin, origins):
+        return [(b"vary", b"origin")]
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"origin"),
+    ]
+
+
+def preflight_headers(scope: Scope, origins: Sequence[str]) -> Headers | None:
+    """What a browser is told besides `cors_headers`; None if the page may not send its request.
+
+    Any header may be sent, for SDKs have many of their own: it is the origin that decides. A page of the Internet may
+    only reach a private network where that is said, too (Private Network Access).
+    """
+    if not is_allowed(header(scope, b"origin"), origins):
+        return None
+    told = [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _PREFLIGHT_SECONDS)]
+    asked = header(scope, b"access-control-request-headers")
+    if len(asked) <= _MOST_HEADERS and _TOKENS.fullmatch(asked):
+        told.append((b"access-control-allow-headers", asked.encode("latin-1")))
+    if header(scope, b"access-control-request-private-network") == "true":
+        told.append((b"access-control-allow-private-network", b"true"))
+    return told
+
+
+def is_allowed(origin: str, origins: Sequence[str]) -> bool:
+    """Whether pages of an origin may call the gateway."""
+    return bool(origin) and (origin in origins or ANY_ORIGIN in origins)

@@ -1,0 +1,198 @@
+"""A streamed answer: pieces that came together leave together, a slow reader holds them up, a client that left ends
+them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from toolspeak.gateway.http.asgi import ClientGone, Headers, Receive, Send
+from toolspeak.gateway.http.event_encoding import PING
+
+MOST_WAITING = 64 * 1024
+"""Bytes that may wait to leave before whoever writes has to."""
+
+EVENTS = "text/event-stream"
+
+ALONE_SECONDS = 0.002
+"""A piece that comes so long behind the last one leaves by itself."""
+
+
+class EventStream:
+    """A streamed answer. Its head leaves with the first event, so that what fails before has a status of its own.
+
+    A task of its own sends pieces that come together: it comes to its turn when whoever writes waits for something, so
+    that they leave together. A send costs as much as all else that is done for a chunk. A piece that comes alone, as
+    most do, is sent by its writer, which saves a turn of the event loop.
+    """
+
+    def __init__(self, send: Send, headers: Headers, kind: str | None = EVENTS) -> None:
+        self.kind = kind
+        """The content type; None while it is not known. A stream of others than events says nothing in a silence."""
+        self.begun: float | None = None
+        """When the first event was written (the event loop's time)."""
+        self.chunks = 0
+        self.has_left = False
+        """Whether anything but pings was written."""
+        self.over = False
+        """Whether its end has left."""
+        self._send = send
+        self._headers = headers
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._sender: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+        """What the sender waits for while there is nothing to send."""
+        self._room: asyncio.Future[None] | None = None
+        """What whoever writes waits for while too much waits to leave."""
+        self._failed: Exception | None = None
+        self._sending: float | None = None
+        self._sent = self._loop.time()
+
+    async def write(self, data: bytes, chunks: int = 1) -> None:
+        """Returns once there is room for more: a slow reader makes its writer wait."""
+        now = self._loop.time()
+        if self.begun is None:
+            self.begun = now
+        self.chunks += chunks
+        self.has_left = self.has_left or data is not PING
+        if self._idle is not None and not self._idle.done() and now - self._sent > ALONE_SECONDS:
+            await self._send_alone(data, now)
+            return
+        self._waiting.append(data)
+        self._size += len(data)
+        self._wake()
+        while self._size > MOST_WAITING and self._failed is None:
+            if self._room is None:
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
+        if self._failed is not None:
+            raise self._failed
+
+    async def _send_alone(self, data: bytes, now: float) -> None:
+        self._sending = now
+        try:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except Exception as error:
+            self._failed = error
+            raise
+        self._sent, self._sending = now, None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the server took no more of it: nothing can be said there any more."""
+        return self._failed is not None
+
+    async def end(self) -> None:
+        """The last of what was written leaves, and with it the end of the answer."""
+        self._ended = True
+        self._wake()
+        assert self._sender is not None
+        await self._sender
+        if self._failed is not None:
+            raise self._failed
+
+    def close(self) -> None:
+        """Nothing more leaves."""
+        if self._sender is not None:
+            self._sender.cancel()
+
+    async def tick(self, silence: float, stall: float) -> None:
+        """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
+
+        Raises ClientGone if nothing of what waits was read for `stall` seconds, or nothing is taken any more."""
+        now = self._loop.time()
+        if self._failed is not None:
+            raise ClientGone
+        if self._sending is not None:
+            if now - self._sending > stall:
+                raise ClientGone
+        elif self.kind == EVENTS and now - self._sent >= silence:
+            await self.write(PING)
+
+    def _wake(self) -> None:
+        if self._sender is None:
+            self._sender = self._loop.create_task(self._leave())
+        elif self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    async def _leave(self) -> None:
+        try:
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._head()})
+            while True:
+                data, more = b"".join(self._waiting), not self._ended
+                self._waiting.clear()
+                self._size = 0
+                self._sending = self._loop.time()
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+                self._sent, self._sending = self._sending, None
+                if not more:
+                    self.over = True
+                    return
+                self._make_room()
+                if not self._waiting and not self._ended:
+                    self._idle = self._loop.create_future()
+                    await self._idle
+        except Exception as error:  # noqa: BLE001 - raised where the next piece is written
+            self._failed = error
+            self._make_room()
+
+    def _make_room(self) -> None:
+        if self._room is not None:
+            self._room.set_result(None)
+            self._room = None
+
+    def _head(self) -> Headers:
+        kind = "text/event-stream; charset=utf-8" if self.kind == EVENTS else self.kind or ""
+        return [
+            (b"content-type", kind.encode("latin-1")),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),  # nginx would hold events back
+            *self._headers,
+        ]
+
+
+async def watched(
+    work: Coroutine[Any, Any, None], receive: Receive, stream: EventStream | None, silence: float, stall: float
+) -> None:
+    """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
+
+    `stream` is kept alive in a silence of so many seconds. A client that reads nothing for `stall` seconds has left.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while True:
+            try:
+                async with asyncio.timeout(silence):
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+            except TimeoutError:
+                if stream is None:
+                    continue
+                try:
+                    await stream.tick(silence, stall)
+                    continue
+                except ClientGone:
+                    pass
+            if stream is None or not stream.over:  # a server says so behind the end of an answer, too
+                gone = True
+                task.cancel()
+            return
+
+    watcher = asyncio.get_running_loop().create_task(watch())
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        task.uncancel()
+        raise ClientGone from None
+    finally:
+        watcher.cancel()

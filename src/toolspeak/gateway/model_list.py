@@ -1,0 +1,77 @@
+"""What upstreams say of themselves: which models they have, and whether they can be reached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.gateway.client_request import Request
+from toolspeak.gateway.upstreams.routing import Router, UnknownModel
+from toolspeak.gateway.upstreams.upstream_probe import probe
+from toolspeak.providers.relayed import json_bytes
+
+
+async def answer_models(request: Request, wanted: str) -> None:
+    """Answers `GET /v1/models`, or with one model of this name. Raises UnknownModel."""
+    rows = [row for row in await listed_models(request.current.router) if request.allows(cast("str", row["id"]))]
+    if not wanted:
+        await request.respond(200, json_bytes({"object": "list", "data": rows}))
+        return
+    found = [row for row in rows if row["id"] == wanted]
+    if not found:
+        raise UnknownModel(f"there is no model {wanted!r}; GET /v1/models lists them")
+    await request.respond(200, json_bytes(found[0]))
+
+
+async def listed_models(router: Router) -> list[dict[str, JSON]]:
+    """The names that are configured, and what the upstreams of globs list themselves, each with what its upstream says
+    of it."""
+    found: dict[str, Mapping[str, JSON]] = {name: {} for name in router.names}
+    with router.probes() as probes:
+        upstreams = [upstream for upstream, _ in probes]
+        answers = await asyncio.gather(*(probe(provider) for _, provider in probes))
+    for upstream, (rows, _) in zip(upstreams, answers, strict=True):
+        said = rows or {}
+        for name in upstream.exact:
+            found[name] = found[name] or said.get(upstream.model or name, {})
+        if upstream.model and not upstream.exact:  # it answers to any name: this is its own
+            found.setdefault(upstream.model, said.get(upstream.model, {}))
+        elif not upstream.model and len(upstream.exact) != len(upstream.names):
+            for name, row in said.items():
+                if upstream.serves(name):
+                    found.setdefault(name, row)
+    return [_row(name, row) for name, row in found.items()]
+
+
+def _row(name: str, said: Mapping[str, JSON]) -> dict[str, JSON]:
+    """What a client reads of a model under its name here."""
+    theirs = said.get("id") or said.get("name")
+    told = {field: name if value == theirs else value for field, value in said.items()}
+    return {"object": "model", "created": 0, "owned_by": "toolspeak", **told, "id": name}
+
+
+@dataclass(frozen=True, slots=True)
+class Reachability:
+    """What the upstreams answer: `lost` are the names of the models that none of theirs answers, `problems` what is
+    wrong with an upstream, one line each. `is_ready`: some model can be answered."""
+
+    is_ready: bool
+    lost: Sequence[str]
+    problems: Sequence[str]
+
+
+async def reachability(router: Router) -> Reachability:
+    """Asks every upstream for its models. One that refuses the gateway's key, or has no API at its address, counts as
+    one that does not answer."""
+    with router.probes() as probes:
+        upstreams = [upstream for upstream, _ in probes]
+        answers = await asyncio.gather(*(probe(provider, thorough=True) for _, provider in probes))
+    found = [(upstream, problem) for upstream, (_, problem) in zip(upstreams, answers, strict=True)]
+    served = {upstream.names for upstream, problem in found if not problem}
+    lost = dict.fromkeys(name for upstream in upstreams if upstream.names not in served for name in upstream.names)
+    return Reachability(
+        bool(served), tuple(lost), [f"{each.names[0]}: {problem}" for each, problem in found if problem]
+    )

@@ -1,0 +1,222 @@
+"""What the gateway counts, in Prometheus's format."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Collection, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.multiprocess import (
+    MultiProcessCollector,
+    mark_process_dead,  # pyright: ignore[reportUnknownVariableType] - it has no types
+)
+
+from toolspeak.gateway.settings.api_keys import Key
+from toolspeak.gateway.turns.turn_attempts import Report
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the folder in which several processes count together (prometheus_client's own)."""
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+OTHER_MODEL = "(other)"
+"""The label of models that nobody configured by name: clients must not be able to make any number of time series."""
+
+
+_REJECTIONS = (
+    *("invalid_api_key", "expired_api_key", "origin", "host", "metrics", "request_timeout", "request_too_large"),
+    *("headers_too_large", "content_type", "gateway_busy", "gateway_draining", "rate_limit_exceeded"),
+)
+_NOTES = (
+    *("malformed_call", "repaired_call", "leaked_call", "call_left_out", "reasoning_sent_as_text", "asked_again"),
+    *("tool_choice_not_followed", "usage_estimated", "tool_limit", "tools_not_carried", "tool_left_out"),
+    "response_not_stored",
+)
+"""Reasons that are known beforehand: their counters begin at 0, for `rate` and `increase` miss the first event of a
+series that begins with it."""
+
+
+def worker_gone(pid: int) -> None:
+    """What a process had under way is over; what it counted stays."""
+    if os.environ.get(MULTIPROCESS):
+        mark_process_dead(pid)
+
+
+class Metrics:
+    """The counters of one process, or of all workers together where `MULTIPROCESS` is set. Counted once a request."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # a series more for each, which nobody reads
+        registry = self._registry = CollectorRegistry()
+        labels = ("endpoint", "model")
+        self.requests = Counter(
+            "toolspeak_requests", "Requests answered", (*labels, "stream", "status"), registry=registry
+        )
+        self.first_byte = Histogram(
+            "toolspeak_first_byte_seconds", "Until the answer begins", labels, registry=registry, buckets=_SECONDS
+        )
+        self.seconds = Histogram(
+            "toolspeak_request_seconds", "Until the answer is over", labels, registry=registry, buckets=_SECONDS
+        )
+        self.chunks = Counter("toolspeak_chunks", "Pieces of streams sent", labels, registry=registry)
+        self.tokens = Counter(
+            "toolspeak_tokens", "Tokens, as upstreams count them", ("model", "kind"), registry=registry
+        )
+        by_dialect = ("model", "dialect")
+        self.calls = Counter("toolspeak_calls", "Tool calls given to clients", by_dialect, registry=registry)
+        self.malformed = Counter(
+            "toolspeak_malformed_calls", "Calls that cannot be read", by_dialect, registry=registry
+        )
+        self.notes = Counter(
+            "toolspeak_notes", "Turns with a warning, by its code", (*by_dialect, "code"), registry=registry
+        )
+        self.forged = Counter("toolspeak_forged_results", "Results that a model made up", by_dialect, registry=registry)
+        self.rejected = Counter(
+            "toolspeak_rejected", "Requests that were not let in, by reason", ("code",), registry=registry
+        )
+        self.gone = Counter("toolspeak_clients_gone", "Clients that left before the end", labels, registry=registry)
+        self.broken = Counter(
+            "toolspeak_broken_streams",
+            "Streams that ended in an error",
+            (*labels, "code"),
+            registry=registry,
+        )
+        by_tool = ("server", "tool")
+        self.tool_calls = Counter(
+            "toolspeak_server_tool_calls", "Calls that the gateway ran itself", (*by_tool, "outcome"), registry=registry
+        )
+        self.tool_seconds = Histogram(
+            "toolspeak_server_tool_seconds", "How long they took", by_tool, registry=registry, buckets=_SECONDS
+        )
+        by_upstream = ("model", "upstream")
+        self.upstream_requests = Counter(
+            "toolspeak_upstream_requests", "Requests to an upstream", by_upstream, registry=registry
+        )
+        self.upstream_failures = Counter(
+            "toolspeak_upstream_failures", "Those that it failed", (*by_upstream, "code"), registry=registry
+        )
+        self.upstream_up = Gauge(
+            "toolspeak_upstream_up",
+            "0 after three failures in a row, until it answers again",
+            by_upstream,
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self.key_requests = Counter("toolspeak_key_requests", "Requests of a key, let in", ["key"], registry=registry)
+        self.key_refused = Counter(
+            "toolspeak_key_refused", "Requests of a key that its limit refused", ("key", "limit"), registry=registry
+        )
+        self.key_errors = Counter(
+            "toolspeak_key_errors", "Requests of a key that failed or broke off", ["key"], registry=registry
+        )
+        self.key_tokens = Counter("toolspeak_key_tokens", "Tokens of a key", ("key", "kind"), registry=registry)
+        self.key_calls = Counter("toolspeak_key_calls", "Tool calls of a key", ["key"], registry=registry)
+        self.key_malformed = Counter(
+            "toolspeak_key_malformed_calls", "Calls of a key that cannot be read", ["key"], registry=registry
+        )
+        self.usage_failures = Counter(
+            "toolspeak_usage_store_failures", "Transactions that the store of usage failed", registry=registry
+        )
+        self.reloads = Counter("toolspeak_reloads", "Reloads of the files, by outcome", ["outcome"], registry=registry)
+        self.reload_successful = Gauge(
+            "toolspeak_config_last_reload_successful",
+            "Whether the last reload succeeded; 0 if it failed in one of the workers",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self.reload_time = Gauge(
+            "toolspeak_config_last_reload_success_timestamp_seconds",
+            "When the settings were read that are in use (Unix seconds), of the worker that did so first",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self.active = Gauge(
+            "toolspeak_active_requests", "Requests under way", registry=registry, multiprocess_mode="livesum"
+        )
+        self.queued = Gauge(
+            "toolspeak_queued_requests",
+            "Requests that wait for a place",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
+        for code in _REJECTIONS:
+            self.rejected.labels(code)
+        for outcome in ("succeeded", "failed"):
+            self.reloads.labels(outcome)
+        self.reload_successful.set(1)
+        self.reload_time.set(time.time())
+
+    def count_reload(self, *, succeeded: bool) -> None:
+        """The files were read again."""
+        self.reloads.labels("succeeded" if succeeded else "failed").inc()
+        self.reload_successful.set(succeeded)
+        if succeeded:
+            self.reload_time.set(time.time())
+
+    def count_turn(self, model: str, dialect: str, report: Report) -> None:
+        """What came of a turn."""
+        self.calls.labels(model, dialect).inc(report.calls)
+        if report.malformed:
+            self.malformed.labels(model, dialect).inc(report.malformed)
+        if report.forged:
+            self.forged.labels(model, dialect).inc(report.forged)
+        for code in {note.code for note in report.notes}:
+            self.notes.labels(model, dialect, code).inc()
+        usage = report.end.usage
+        for kind, count in (("input", usage.input), ("output", usage.output)):
+            if count:
+                self.tokens.labels(model, kind).inc(count)
+
+    def show_keys(self, keys: Iterable[Key]) -> None:
+        """Has the counters of these keys begin at 0: an increase from nothing to the first would be none."""
+        for key in keys:
+            self.key_requests.labels(key.name)
+            self.key_errors.labels(key.name)
+            for limit in key.limits:
+                self.key_refused.labels(key.name, limit)
+            self.key_calls.labels(key.name)
+            self.key_malformed.labels(key.name)
+            for kind in ("input", "output", "cached"):
+                self.key_tokens.labels(key.name, kind)
+
+    def show_models(self, models: Iterable[str], endpoints: Iterable[str], codes: Collection[str]) -> None:
+        """Has the counters of streams that break, with one of these codes, and of clients that leave begin at 0."""
+        for endpoint, model in itertools.product(endpoints, (*models, OTHER_MODEL)):
+            self.gone.labels(endpoint, model)
+            for code in codes:
+                self.broken.labels(endpoint, model, code)
+
+    def show_route(self, model: str, dialect: str) -> None:
+        """Has the counters of a model's turns begin at 0."""
+        self.calls.labels(model, dialect)
+        self.malformed.labels(model, dialect)
+        self.forged.labels(model, dialect)
+        for code in _NOTES:
+            self.notes.labels(model, dialect, code)
+
+    def show_upstream(self, model: str, upstream: str, codes: Iterable[str], *, is_up: bool) -> None:
+        """Whether an upstream of a model is up; its counters, of failures with one of these codes too, begin at 0."""
+        self.upstream_up.labels(model, upstream).set(is_up)
+        self.upstream_requests.labels(model, upstream)
+        for code in codes:
+            self.upstream_failures.labels(model, upstream, code)
+
+    def show_load(self, active: int, queued: int) -> None:
+        """How much there is to do just now."""
+        self.active.set(active)
+        self.queued.set(queued)
+
+    def close(self) -> None:
+        """This process has nothing to do any more; what it counted stays."""
+        worker_gone(os.getpid())
+
+    def text(self) -> bytes:
+        """The metrics as Prometheus reads them."""
+        if os.environ.get(MULTIPROCESS):
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+            return generate_latest(registry)
+        return generate_latest(self._registry)

@@ -1,0 +1,214 @@
+"""A conversation whose calls and results do not pair, made one that every API takes. Pure.
+
+Clients break their histories: a user interrupts a call, a client cuts a conversation between a call and its result,
+results come in late or twice. APIs refuse such a conversation as a whole, and so do many chat templates.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from toolspeak.data.messages import (
+    FilePart,
+    ImagePart,
+    MalformedCall,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    failure,
+)
+from toolspeak.gateway.turns.turn_filter import Note, NoteCode
+from toolspeak.wire.json_validation import shortened
+from toolspeak.wire.openai_chat.common import NAME as OPENAI_CHAT
+from toolspeak.wire.request_encoding import text_of
+
+_NO_RESULT = "this call has no result in the conversation: it may have run or not"
+
+_NAMED = 3
+"""How many calls a note names."""
+
+_REPAIRS: Mapping[NoteCode, str] = {
+    "call_without_result": "calls without a result got one that says that their outcome is unknown",
+    "result_without_call": "results without a call stand in messages of the user",
+    "result_moved": "results were moved behind the turn with their call",
+    "result_repeated": "further results of a call stand in messages of the user, unless they say what the first says",
+    "result_without_id": "results that name no call were taken for those of the newest calls without one",
+    "call_id_repeated": "calls with the id of another call of their turn got an id of their own",
+    "reasoning_left_out": "thoughts that nothing follows in their turn were left out",
+}
+
+
+def healed(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Note]]:
+    """The conversation with one result for each call, in the message behind it, and a note for each kind of repair.
+
+    A sound conversation comes back as it is and without notes; so does one that is healed already. Calls have unique
+    ids, as the wire formats read them. Linear in the length of the conversation. Of several results of a call the first
+    stays: the turns behind it rest on that one, and the prompt begins as it did before, so that the server's cache
+    holds.
+    """
+    healing = _Healing(messages)
+    return healing.messages(), healing.notes()
+
+
+class _Healing:
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._given = messages
+        self._turns = {call.id: at for at, message in enumerate(messages) for call in message.calls}
+        self._results: dict[str, tuple[_Place, ToolResult]] = {}
+        self._asides: dict[int, list[Message]] = {}
+        self._repairs: dict[NoteCode, list[str]] = {}
+        self._match()
+
+    def notes(self) -> list[Note]:
+        found: list[Note] = []
+        for code, names in self._repairs.items():
+            named = ", ".join(shortened(name, 60) for name in list(dict.fromkeys(names))[:_NAMED])
+            found.append(Note(code, f"{_REPAIRS[code]}: {len(names)} ({named})"))
+        return found
+
+    def messages(self) -> Sequence[Message]:
+        healed: list[Message] = []
+        written = -1
+        for at, message in enumerate(self._given):
+            if at != written:
+                kept = self._without_strays(message)
+                if kept.parts or not message.parts:
+                    healed.append(kept)
+            if message.calls:
+                if self._is_answered(at):
+                    healed.append(self._given[at + 1])
+                    written = at + 1
+                else:
+                    healed.append(Message("tool", tuple(map(self._result, message.calls))))
+            healed += self._asides.get(at, ())
+        return healed if self._repairs else self._given
+
+    def _repair(self, code: NoteCode, name: str) -> None:
+        self._repairs.setdefault(code, []).append(name or "no name")
+
+    # --- which result is whose ---------------------------------------------------------------------------------
+
+    def _match(self) -> None:
+        for place, result in _results(self._given):
+            if result.call_id in self._turns:
+                self._results.setdefault(result.call_id, (place, result))
+        waiting, turn = _Waiting(()), -1
+        for place, result in _results(self._given):
+            while turn < place[0]:
+                turn += 1
+                calls = self._given[turn].calls
+                if calls:
+                    waiting = _Waiting([call for call in calls if call.id not in self._results])
+            known = self._results.get(result.call_id)
+            if known is None:
+                self._take_in(place, result, waiting)
+            elif known[0] != place:
+                self._repair("result_repeated", result.name)
+                if (result.content, result.status) != (known[1].content, known[1].status):
+                    self._set_aside(place, result, "Another result of the call")
+            elif place[0] != self._turns[result.call_id] + 1:
+                self._repair("result_moved", result.name)
+
+    def _take_in(self, place: _Place, result: ToolResult, waiting: _Waiting) -> None:
+        """A result that names no call that is there."""
+        call = None if result.call_id else waiting.take(result.name)
+        if call is None:
+            self._repair("result_without_call", result.name or result.call_id)
+            self._set_aside(place, result, "The result of a call that is not in this conversation")
+        else:
+            self._repair("result_without_id", call.name or "")
+            self._results[call.id] = (place, replace(result, call_id=call.id, name=call.name or ""))
+
+    def _set_aside(self, place: _Place, result: ToolResult, what: str) -> None:
+        """The model reads the result in a message of the user, behind what the result stands in."""
+        named = " of " + result.name if result.name else ""
+        told = f"{what}{named}{' (it failed)' if result.status == 'failure' else ''}:"
+        media: list[Part] = [part for part in result.content if isinstance(part, ImagePart | FilePart)]
+        text = text_of([part for part in result.content if not isinstance(part, ImagePart | FilePart)])
+        aside = Message("user", (TextPart(f"{told}\n{text}"), *media))
+        self._asides.setdefault(place[0], []).append(aside)
+
+    # --- what is written ---------------------------------------------------------------------------------------
+
+    def _is_answered(self, turn: int) -> bool:
+        """Whether the message behind the turn is the results of all its calls, and nothing else."""
+        behind = self._given[turn + 1] if turn + 1 < len(self._given) else None
+        if behind is None or len(behind.parts) != len(self._given[turn].calls):
+            return False
+        for n, part in enumerate(behind.parts):
+            if not isinstance(part, ToolResult) or self._turns.get(part.call_id) != turn:
+                return False
+            if self._results[part.call_id][0] != (turn + 1, n):
+                return False
+        return True
+
+    def _result(self, call: ToolCall | MalformedCall) -> ToolResult:
+        if call.id in self._results:
+            return self._results[call.id][1]
+        self._repair("call_without_result", call.name or "")
+        if isinstance(call, MalformedCall):
+            return failure(call, "malformed", call.reason)
+        return failure(call, "unknown_outcome", _NO_RESULT)
+
+    def _without_strays(self, message: Message) -> Message:
+        """The message without results, without reasoning that nothing follows, and with each call's id once."""
+        if message.role != "assistant":
+            if not message.results:
+                return message
+            role = "user" if message.role == "tool" else message.role
+            return replace(message, role=role, parts=tuple(p for p in message.parts if not isinstance(p, ToolResult)))
+        parts = [part for part in message.parts if not isinstance(part, ToolResult)]
+        while parts and _needs_a_follower(parts[-1]):
+            parts.pop()
+            self._repair("reasoning_left_out", "")
+        given: set[str] = set()
+        for n, part in enumerate(parts):
+            if isinstance(part, ToolCall) and part.provider_id is not None:
+                if part.provider_id in given:
+                    self._repair("call_id_repeated", part.name)
+                    parts[n] = replace(part, provider_id=None)
+                given.add(part.provider_id)
+        return replace(message, parts=tuple(parts))
+
+
+_Place = tuple[int, int]
+"""Where a result stands: in which message, as which of its parts."""
+
+
+def _results(messages: Sequence[Message]) -> Iterator[tuple[_Place, ToolResult]]:
+    for at, message in enumerate(messages):
+        for n, part in enumerate(message.parts):
+            if isinstance(part, ToolResult):
+                yield (at, n), part
+
+
+class _Waiting:
+    """The calls of one turn that have no result yet, in their order."""
+
+    def __init__(self, calls: Sequence[ToolCall | MalformedCall]) -> None:
+        self._calls = {call.id: call for call in calls}
+        self._named: dict[str, deque[str]] = {}
+        for call in calls:
+            self._named.setdefault(call.name or "", deque()).append(call.id)
+
+    def take(self, name: str) -> ToolCall | MalformedCall | None:
+        """The first call of this tool, or of any if the name is empty."""
+        if not name:
+            found = next(iter(self._calls), "")
+        else:
+            named = self._named.get(name, deque())
+            while named and named[0] not in self._calls:
+                named.popleft()
+            found = named[0] if named else ""
+        return self._calls.pop(found, None)
+
+
+def _needs_a_follower(part: Part) -> bool:
+    """Whether APIs refuse this reasoning at the end of a turn: Responses an item of it ("without its required following
+    item"), Anthropic a signed block ("the final block cannot be thinking"). In Chat Completions it is a field."""
+    return isinstance(part, ReasoningPart) and part.opaque is not None and part.opaque.provider != OPENAI_CHAT

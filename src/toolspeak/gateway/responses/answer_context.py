@@ -1,0 +1,155 @@
+"""What is needed for an answer, and what becomes known of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import Usage
+from toolspeak.gateway.http.asgi import Fields, Headers, Receive, Send
+from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
+from toolspeak.gateway.http.event_stream import EVENTS, EventStream, watched
+from toolspeak.gateway.observability.metrics import Metrics
+from toolspeak.gateway.server_tools.hosted_tools import HostedTools
+from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.stored.response_memory import Keeping, ResponseMemory
+from toolspeak.gateway.turns.token_estimate import BYTES_PER_TOKEN
+from toolspeak.gateway.turns.turn_attempts import Report, estimated
+from toolspeak.gateway.upstreams.routing import Route, Routes
+from toolspeak.gateway.usage.accounts import Account
+from toolspeak.providers.relayed import json_bytes
+from toolspeak.wire.base import WireFormat, WireRequest
+
+
+@dataclass(slots=True)
+class Answering:
+    """What is needed for an answer, and what is known of it: `status`, `first_byte` (seconds), `chunks`, the
+    `failure` that ended its stream, and `said`: what left, where the log is to hold it. `route` is the last that was
+    asked, `failed` are the upstreams that did not answer, with the errors' codes.
+    `prefix` stands for what the request begins with. `came`: the request as the client wrote it, and its headers that
+    pass; None if it may not."""
+
+    wire: WireFormat
+    asked: WireRequest
+    routes: Routes
+    settings: Settings
+    receive: Receive
+    send: Send
+    id: str
+    headers: Headers
+    account: Account
+    is_stopped: Callable[[], bool] = lambda: False
+    """Whether a cancellation comes from the gateway, which is being stopped."""
+    tools: tuple[ServerTools, Running] | None = None
+    hosted: HostedTools | None = None
+    report: Report = field(default_factory=Report)
+    status: int = 0
+    first_byte: float | None = None
+    chunks: int = 0
+    failure: Failure | None = None
+    said: list[Delta] | None = None
+    memory: ResponseMemory | None = None
+    keeping: Keeping | None = None
+    prefix: str = ""
+    came: tuple[Fields, Mapping[str, str]] | None = None
+    route: Route = field(init=False)
+    failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def __post_init__(self) -> None:
+        self.route = self.routes.routes[0]
+
+    def facts(self) -> dict[str, object]:
+        """For the log."""
+        report, usage = self.report, self.report.end.usage
+        return {
+            "upstream": self.route.provider.name,
+            "at": self.routes.label(self.route),
+            "failed": [{"at": label, "code": code} for label, code in self.failed] or None,
+            "dialect": self.route.dialect,
+            "finish": report.end.finish if self.status == 200 else None,
+            "calls": report.calls or None,
+            "attempts": report.attempts if report.attempts > 1 else None,
+            "warnings": [note.code for note in report.notes] or None,
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "first_byte": None if self.first_byte is None else round(self.first_byte, 4),
+            "chunks": self.chunks or None,
+            "error": self.failure and self.failure.cause,
+            "code": self.failure and self.failure.code,
+            "answer": self._told(),
+            **(self.tools[1].facts() if self.tools is not None else {}),
+        }
+
+    def count(self, metrics: Metrics, endpoint: str, model: str) -> None:
+        """Counts what is known, under these labels."""
+        metrics.chunks.labels(endpoint, model).inc(self.chunks)
+        if self.first_byte is not None:
+            metrics.first_byte.labels(endpoint, model).observe(self.first_byte)
+        if self.failure is not None:
+            metrics.broken.labels(endpoint, model, self.failure.code).inc()
+        metrics.count_turn(model, self.route.dialect, self.report)
+
+    def relayed_usage(self, size: int, failed: bool) -> Usage:
+        """What an answer used that was passed on as it came, to a request of so many bytes: as the server counts, else
+        estimated, at a token a chunk."""
+        usage = self.report.end.usage
+        if usage.total is not None or (failed and not self.status):
+            return usage
+        return estimated(usage, size, self.chunks * BYTES_PER_TOKEN)
+
+    def _told(self) -> str | None:
+        """What was said, as one answer of the client's API."""
+        if not self.said or (self.failure is not None and self.failure.code == "gateway_failed"):
+            return None
+        ended = [] if isinstance(self.said[-1], TurnEnded) else [TurnEnded("error")]
+        return json_bytes(
+            self.wire.encode_response([*self.said, *ended], model=self.asked.model, response_id=self.id, created=0)
+        ).decode()
+
+
+async def stream_answer(
+    answering: Answering,
+    stream: EventStream,
+    work: Coroutine[Any, Any, None],
+    fail: Callable[[Failure], Awaitable[None]],
+) -> None:
+    """Does the work, which writes the stream, and notes what is known of the answer however it ends.
+
+    `fail` writes the end of a stream that broke off. Raises what the work raises before the stream has begun,
+    ClientGone if nobody is there any more.
+    """
+    settings, begun = answering.settings, asyncio.get_running_loop().time()
+
+    async def to_the_end() -> None:
+        try:
+            await work
+        except (Exception, asyncio.CancelledError) as error:
+            if stream.begun is None or stream.failed:
+                raise
+            if isinstance(error, asyncio.CancelledError):
+                task = asyncio.current_task()
+                if task is None or not answering.is_stopped():
+                    raise
+                task.uncancel()
+                failure = stopped()
+            else:
+                failure = failure_of(error, answering.id)
+            answering.failure, answering.status, answering.chunks = failure, 200, stream.chunks
+            await answering.account.settled(failed=True)
+            if stream.kind != EVENTS:
+                return  # without an end: the connection is closed, which alone says that bytes are not whole
+            await fail(failure)
+        if stream.begun is not None:
+            await stream.end()
+
+    try:
+        await watched(to_the_end(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
+    finally:
+        stream.close()
+        answering.chunks = stream.chunks
+        if stream.begun is not None:
+            answering.status, answering.first_byte = 200, stream.begun - begun

@@ -1,0 +1,266 @@
+"""Endpoints that the gateway passes on to the server of the model that a request names: embeddings, reranking, audio, …
+
+Requests and answers stay as they are, but for the model's name where the configuration has another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import cast
+
+from pydantic_core import from_json
+
+from toolspeak.data.deltas import TurnEnded
+from toolspeak.data.messages import JSON, Usage
+from toolspeak.errors import FormatError, ProviderError
+from toolspeak.gateway.http.asgi import Fields, check_values, decoded, send_whole
+from toolspeak.gateway.http.error_responses import Failure, with_code
+from toolspeak.gateway.http.event_encoding import event
+from toolspeak.gateway.http.event_stream import EVENTS, EventStream
+from toolspeak.gateway.http.multipart_forms import FORM, read_form
+from toolspeak.gateway.responses.answer_context import Answering, stream_answer
+from toolspeak.gateway.responses.relayed_answer import known_as, with_data, with_model
+from toolspeak.gateway.settings.gateway_settings import Bounds
+from toolspeak.gateway.upstreams.routing import Route
+from toolspeak.providers.api import ApiProvider
+from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.reply import Reply
+from toolspeak.wire.error_table import reported_error
+from toolspeak.wire.json_validation import optional_flag, require_name, require_object
+
+COMPLETIONS = "/v1/completions"
+
+PASSED: Mapping[str, str] = {
+    COMPLETIONS: "completions",
+    "/v1/embeddings": "embeddings",
+    "/v1/moderations": "moderations",
+    "/v1/images/generations": "images/generations",
+    "/v1/audio/speech": "audio/speech",
+    "/v1/audio/transcriptions": "audio/transcriptions",
+    "/v1/audio/translations": "audio/translations",
+    "/v1/rerank": "rerank",
+    "/v1/score": "score",
+    "/rerank": "/rerank",
+    "/score": "/score",
+    "/classify": "/classify",
+    "/pooling": "/pooling",
+    "/tokenize": "/tokenize",
+    "/detokenize": "/detokenize",
+    "/infill": "/infill",
+}
+"""By a client's path, the server's: below the base URL, or, where it begins with /, below the server's root.
+
+OpenAI's API reference; vLLM's `serve` (score, classify, pooling, tokenize, rerank as Jina's); llama.cpp's server
+(infill, tokenize); text-embeddings-inference (rerank at the root).
+"""
+
+KINDS: Mapping[str, Sequence[str]] = {
+    path: (FORM,) if path.startswith("/v1/audio/trans") else ("application/json",) for path in PASSED
+}
+"""The content types of requests, by path."""
+
+_FORMATS = ("openai-chat", "openai-responses")
+_DONE = b"[DONE]"
+_LARGE_BYTES = 256 * 1024
+_USAGE = re.compile(rb'"usage"\s*:\s*(\{[^{}]{0,400}(?:\{[^{}]{0,400}\}[^{}]{0,400}){0,4}\})')
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A request that is passed on: the model it names (None if it names none), whether it asks for a stream and its
+    usage, and its body for a model's name."""
+
+    model: str | None
+    stream: bool
+    usage_wanted: bool
+    content: Callable[[str], bytes]
+
+
+def read_passed(path: str, content_type: str, body: bytes, bounds: Bounds) -> Passed:
+    """What the gateway itself reads of such a request. Raises Failure, FormatError."""
+    passed = _of_form(content_type, body) if FORM in KINDS[path] else _of_json(path, body, bounds)
+    if passed.model is None and not PASSED[path].startswith("/"):
+        raise FormatError("model: missing; the request has to name a model")
+    if passed.model is not None and len(passed.model) > bounds.name_chars:
+        raise Failure(
+            400, f"model has {len(passed.model)} characters; {bounds.name_chars} are allowed", "name_too_long"
+        )
+    return passed
+
+
+def _of_json(path: str, body: bytes, bounds: Bounds) -> Passed:
+    check_values(body, bounds.json_values)
+    fields = require_object(decoded(body, bounds.depth), "the request")
+    model = None if fields.get("model") is None else require_name(fields["model"], "model")
+    stream = optional_flag(fields.get("stream"), "stream") is True
+    options = fields.get("stream_options")
+    told = cast("dict[str, JSON]", options) if isinstance(options, dict) else {}
+    wanted = told.get("include_usage") is True or not stream or path != COMPLETIONS
+    if not wanted:
+        fields = {**fields, "stream_options": {**told, "include_usage": True}}
+
+    def content(name: str) -> bytes:
+        # Written anew: of a name that stands there twice, servers may read the other one.
+        return json_bytes(fields if model is None else {**fields, "model": name})
+
+    return Passed(model, stream, wanted, content)
+
+
+def _of_form(content_type: str, body: bytes) -> Passed:
+    form = read_form(content_type, body)
+    model = form.text("model")
+    stream = (form.text("stream") or "").strip().lower() in ("true", "1")
+    return Passed(None if model is None else require_name(model, "model"), stream, True, form.with_model)
+
+
+async def pass_on(answering: Answering, passed: Passed, path: str, content_type: str) -> None:
+    """Sends the request on and its answer back: events and bytes of no JSON as they come, else in one piece. Raises
+    ToolspeakError for what fails before the answer has begun, ClientGone if nobody is there any more."""
+    able = [route for route in answering.routes.routes if route.wire in _FORMATS]
+    able = [route for route in able if isinstance(route.provider, ApiProvider)]
+    if not able:
+        raise Failure(
+            404,
+            f"{path} is of servers that speak OpenAI's API, and the server of {answering.asked.model!r} is asked in "
+            f"another one ({answering.route.wire}): name another model",
+            "not_found",
+        )
+    answering.report.attempts = 1
+    passing = _Passing(answering, passed)
+    routes = replace(answering.routes, routes=able)
+    headers = {"content-type": content_type, "accept": "*/*"}
+    begun = asyncio.get_running_loop().time()
+    stream = EventStream(answering.send, answering.headers, EVENTS if passed.stream else None)
+
+    async def ask(route: Route, _begun: Callable[[], None]) -> None:
+        nonlocal passing
+        answering.route = route
+        passing = _Passing(answering, passed)
+        if stream.begun is None:
+            stream.kind = EVENTS if passed.stream else None
+        provider = cast("ApiProvider", route.provider)
+        async with provider.send(PASSED[path], passed.content, headers) as reply:
+            await passing.read(reply, stream, path)
+
+    async def work() -> None:
+        await routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
+        await answering.account.settled()
+
+    async def fail(failure: Failure) -> None:
+        told = with_code(answering.wire.encode_error(failure.message, failure.status), failure)
+        await stream.write(event((None, told)))
+
+    await stream_answer(answering, stream, work(), fail)
+    if stream.begun is None:
+        answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
+        await send_whole(answering.send, 200, passing.body, answering.headers, passing.kind)
+
+
+class _Passing:
+    """One answer that is passed on. `body` and `kind` (its content type) are those of one in one piece."""
+
+    def __init__(self, answering: Answering, passed: Passed) -> None:
+        self.body = b""
+        self.kind = b"application/json"
+        self._answering = answering
+        self._passed = passed
+        self._model = None if passed.model is None else known_as(answering.route, passed.model)
+        """The name that the client knows the model by, if it is not the upstream's."""
+
+    async def read(self, reply: Reply, stream: EventStream, path: str) -> None:
+        """Reads the answer, and has leave of it what leaves as it comes."""
+        kind = reply.content_type or {"stream": EVENTS, "json": "application/json"}.get(await reply.kind(), "")
+        if kind == EVENTS:
+            stream.kind = EVENTS
+            await self._events(reply, stream, path)
+        elif kind == "text/html":
+            raise ProviderError("the server answered with a page of HTML: check the base URL", code="ill_formed")
+        elif kind == "application/json" or kind.endswith("+json"):
+            self.kind = reply.content_header.encode("latin-1") or self.kind
+            await self._whole(reply)
+            if stream.begun is not None or (self._passed.stream and path == COMPLETIONS):
+                await stream.write(event((None, self.body.decode("utf-8", "replace"))) + event((None, "[DONE]")))
+        elif stream.begun is not None:
+            raise ProviderError(f"the server answered with {kind!r} and not with events", code="ill_formed")
+        else:
+            stream.kind = reply.content_header or "application/octet-stream"
+            self.kind = stream.kind.encode("latin-1")
+            async with aclosing(reply.pieces()) as pieces:
+                async for piece in pieces:
+                    await stream.write(piece)
+
+    async def _whole(self, reply: Reply) -> None:
+        self.body = await reply.whole()
+        if len(self.body) >= _LARGE_BYTES and self._model is None:
+            usage = [*_USAGE.finditer(self.body, len(self.body) - 4096)]
+            self._note(_object(b'{"usage":%b}' % usage[-1][1]) if usage else None)
+            return
+        fields = await asyncio.to_thread(_object, self.body) if len(self.body) >= _LARGE_BYTES else _object(self.body)
+        self._note(fields)
+        if fields is not None and self._model is not None:
+            self.body = json_bytes(with_model(fields, self._model))
+
+    async def _events(self, reply: Reply, stream: EventStream, path: str) -> None:
+        finished = False
+        async with aclosing(reply.raw_events(_DONE)) as pieces:
+            async for piece in pieces:
+                leaving: list[bytes] = []
+                try:
+                    for raw, data in piece:
+                        fields = _object(data)
+                        self._note(fields)
+                        finished = finished or _finishes(fields)
+                        leaving.append(self._leaves(raw, fields))
+                finally:
+                    if any(leaving):
+                        await stream.write(b"".join(leaving), len(leaving))
+        if path == COMPLETIONS and not finished and not reply.completed:
+            raise ProviderError("the stream ended before the answer was whole: ask again", code="connection")
+
+    def _leaves(self, raw: bytes, fields: dict[str, JSON] | None) -> bytes:
+        if fields is None:
+            return raw
+        if not self._passed.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
+            return b""  # the gateway asked for it, and not the client
+        named = fields if self._model is None else with_model(fields, self._model)
+        return raw if named is fields else with_data(raw, named)
+
+    def _note(self, fields: Fields | None) -> None:
+        """Notes the usage that a server tells, for the log and the metrics. Raises ProviderError for an error that came
+        as an answer."""
+        if fields is None:
+            return
+        error = fields.get("error")
+        if error and (isinstance(error, dict) or len(fields) == 1):
+            raise reported_error(error)
+        usage = fields.get("usage")
+        if isinstance(usage, dict):
+            told = cast("dict[str, JSON]", usage)
+            asked = _count(told, "prompt_tokens", "input_tokens", "total_tokens")
+            said = _count(told, "completion_tokens", "output_tokens")
+            self._answering.report.end = TurnEnded("stop", Usage(input=asked, output=said))
+
+
+def _count(usage: Fields, *names: str) -> int | None:
+    counts = [usage.get(name) for name in names]
+    return next((count for count in counts if isinstance(count, int) and not isinstance(count, bool)), None)
+
+
+def _finishes(fields: Fields | None) -> bool:
+    """Whether a chunk of a completion says that it is whole."""
+    choices = fields.get("choices") if fields is not None else None
+    rows = cast("list[JSON]", choices) if isinstance(choices, list) else []
+    return any(isinstance(row, dict) and cast("Fields", row).get("finish_reason") is not None for row in rows)
+
+
+def _object(data: bytes) -> dict[str, JSON] | None:
+    """The JSON object of an answer or an event; None if it is none."""
+    try:
+        value: JSON = from_json(data)
+    except ValueError:
+        return None
+    return cast("dict[str, JSON]", value) if isinstance(value, dict) else None

@@ -1,0 +1,374 @@
+"""Turns with native calls whose server speaks the client's API: what needs no mending passes as it came.
+
+The request goes out as the client wrote it. Its answer takes the way of any turn, from a driver through the gate.
+Beside it the server's events wait, each until the gate has let all of it through, and then leave as they came. From the
+first event on of which something else leaves, the answer is written anew, with what its events say besides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import JSON, Message, TextMessage
+from toolspeak.data.values import changed
+from toolspeak.gateway.http.asgi import Fields
+from toolspeak.gateway.http.error_responses import Failure, with_code
+from toolspeak.gateway.http.event_encoding import event, noted, with_notes
+from toolspeak.gateway.responses.answer_context import Answering
+from toolspeak.gateway.responses.relayed_answer import RelayedAnswer, known_as, with_data
+from toolspeak.gateway.responses.unknown_fields import (
+    UnknownFields,
+    same_finish,
+    sound_calls,
+    with_role,
+    with_unknown_fields,
+)
+from toolspeak.gateway.upstreams.routing import Route
+from toolspeak.providers.api import ApiProvider
+from toolspeak.providers.relayed import Relayed, json_bytes, opens
+from toolspeak.wire.base import Encoder, ModelRequest
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+
+_Atom: TypeAlias = tuple[Any, ...]
+"""What one delta says, of which the same has to leave: its kind, the call's index, and its text."""
+
+_TEXTS = (TextDelta, ReasoningDelta, ArgumentsDelta)
+_PIECES = ("text", "reasoning", "arguments")
+_SPOKEN = ("text", "reasoning")
+_ENDS = ("message_delta", "message_stop", "response.completed", "response.incomplete", "response.failed")
+
+
+def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
+    """How a turn may pass as it came; None if the model's calls are text, its server speaks another API than the
+    client, or the conversation had to be healed."""
+    speaks = route.wire == answering.wire.name and isinstance(route.provider, ApiProvider)
+    if answering.came is None or route.is_text or not speaks or answering.report.notes or answering.asked.echoed:
+        return None
+    return NativeRelay(RelayedAnswer(answering, known_as(route, answering.asked.model)), *answering.came)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An event, and what of it has not left the gate. `ends`: it says how the answer ended, or comes behind that."""
+
+    part: Relayed
+    atoms: deque[_Atom]
+    ends: bool
+    touched: bool = False
+
+
+class NativeRelay:
+    """One turn's request as its client wrote it, and the events of its answer; implements `Relaying`.
+
+    `anew`: the rest of the answer is written anew.
+    """
+
+    def __init__(self, answer: RelayedAnswer, fields: Fields, headers: Mapping[str, str]) -> None:
+        self.headers = headers
+        self.anew = False
+        self._write: Callable[[bytes], Awaitable[None]] | None = None
+        """Takes a stream. None: the client wants one piece."""
+        self._response_id = ""
+        self._encoder: Encoder | None = None
+        self._answer = answer
+        self._wire = answer.answering.wire
+        self._is_chat = self._wire is OPENAI_CHAT
+        self._asked = answer.answering.asked
+        self._report = answer.answering.report
+        self._fields = fields
+        self._heard = self._begun = self._ending = self._has_role = False
+        self._waiting: deque[_Waiting] = deque()
+        self._owed: list[Delta] = []
+        """What has left the gate, of events that still wait."""
+        self._left: list[Delta] = []
+        """What has left: of Chat Completions as much as its encoder has to know."""
+        self._known: set[tuple[type[Delta], int]] = set()
+        self._calls = sound_calls()
+        self._unknown = UnknownFields(self._wire)
+        self._end: TurnEnded | None = None
+        self._whole: Relayed | None = None
+
+    # --- what the provider asks and tells ----------------------------------------------------------------------
+
+    def body(self, request: ModelRequest) -> Fields | None:
+        """The fields that the client wrote, if they say what is to be asked."""
+        asked = self._asked.request
+        same = request.tools is asked.tools and request.choice == asked.choice
+        if same and not self._heard and _same(request.messages, asked.messages):
+            return self._fields
+        self.anew, self._whole, self._unknown = True, None, UnknownFields(self._wire)
+        self._waiting.clear()
+        return None
+
+    async def hear(self, part: Relayed) -> None:
+        """Is told of each part of the answer before its deltas are read."""
+        self._heard = True
+        if part.whole:
+            self._whole = part
+            self.anew = True
+            return
+        if self._is_chat and not (self._has_role and b'"role"' not in part.raw):
+            part = self._with_role(part)
+        data = part.data
+        if part.deltas and part.deltas[-1].__class__ is TurnEnded:
+            self._end = cast("TurnEnded", part.deltas[-1])
+        if data is not None:
+            self._unknown.begin(data)
+            if self.anew or self._write is None:
+                self._unknown.add(data)
+        if self.anew or self._write is None:
+            self.anew = True
+            return
+        if data is not None:
+            self._answer.follow(data)
+        self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
+        atoms = deque([atom for atom in map(_atom, part.deltas) if atom is not None])
+        self._waiting.append(_Waiting(part, atoms, self._ending))
+        is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw
+        if self._is_chat and not is_text and not self._calls(data or {}, _size(part.deltas)):
+            self._go_on_anew()
+        elif not atoms and (self._begun or (data is not None and not opens(data))):
+            await self._flush()
+
+    def _with_role(self, part: Relayed) -> Relayed:
+        """The part with the role where OpenAI's API has it: in the first event that has a choice, and in no other.
+        OpenAI's client for Node takes the last one that it reads; llama-cpp-python says null beside calls."""
+        data = part.data
+        if data is None:
+            return part
+        mended, says_role = with_role(data, says=not self._has_role)
+        self._has_role = self._has_role or says_role
+        return part if mended is data else changed(part, raw=with_data(part.raw, mended), data=mended)
+
+    # --- what leaves -------------------------------------------------------------------------------------------
+
+    def begin(self, response_id: str, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """The answer is a stream that `write` takes; `response_id` names it if the server names none."""
+        self._response_id, self._write = response_id, write
+
+    async def put(self, deltas: Sequence[Delta]) -> None:
+        """Takes what the gate lets through of a stream, and has leave what may."""
+        self._begun = True
+        deltas = await self._not_passing(deltas)
+        if not deltas:
+            return
+        if self._encoder is None:
+            self._encoder = self._new_encoder()
+        frames = [frame for delta in deltas for frame in self._encoder.feed(delta)]
+        if deltas[-1].__class__ is TurnEnded:
+            frames = noted(frames, self._report.notes)
+        frames = self._unknown.added(frames, usage=not _estimated(self._report.notes))
+        await self._send(b"".join([event(self._answer.numbered(frame)) for frame in frames]))
+
+    def failed(self, failure: Failure) -> bytes:
+        """The end of a stream that broke off."""
+        if self._encoder is None:
+            return self._answer.failed(failure)
+        frames = map(self._answer.numbered, self._encoder.fail(failure.message, failure.status))
+        return b"".join([event((name, with_code(data, failure))) for name, data in frames])
+
+    def whole(self, deltas: Sequence[Delta], body: dict[str, JSON]) -> bytes:
+        """An answer in one piece: as it came if it says the same as these deltas; else `body`, which they make, with
+        what the server says besides."""
+        came, notes = self._whole, self._report.notes
+        data = None if came is None else came.data
+        if came is None or data is None:
+            return json_bytes(with_notes(body, notes))
+        if not notes and self._says(data, came.deltas, deltas, body):
+            return self._answer.whole(came)
+        told = with_unknown_fields(body, data, self._wire, usage=not _estimated(notes))
+        return json_bytes(with_notes(told, notes))
+
+    # --- how ---------------------------------------------------------------------------------------------------
+
+    async def _not_passing(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        """What has to be written anew of what the gate lets through; the rest leaves as it came."""
+        for at, delta in enumerate(deltas):
+            if not self.anew:
+                if delta.__class__ is TurnEnded:
+                    if await self._ended(cast("TurnEnded", delta)):
+                        return ()
+                elif self._matches(delta):
+                    self._owed.append(delta)
+                    await self._flush()
+                    continue
+                self._go_on_anew()
+            owed, self._owed = self._owed, []
+            return [*owed, *deltas[at:]]
+        return ()
+
+    def _new_encoder(self) -> Encoder:
+        """What writes the rest of the answer anew: it knows what has left."""
+        response_id, created = self._unknown.id or self._response_id, self._unknown.created or int(time.time())
+        encoder = self._wire.encoder(self._asked, response_id=response_id, created=created)
+        for delta in self._left:
+            encoder.feed(delta)
+        return encoder
+
+    def _matches(self, delta: Delta) -> bool:
+        """Takes off what a delta says from what the waiting events say."""
+        if delta.__class__ is PartEnded:
+            return True
+        atom = _atom(delta)
+        if atom is None:
+            return False
+        if self._waiting and len(atoms := self._waiting[0].atoms) == 1 and atoms[0] == atom:  # the ordinary one
+            atoms.clear()
+            return True
+        for waiting in self._waiting:
+            while waiting.atoms:
+                head = waiting.atoms[0]
+                if head[:2] != atom[:2]:
+                    return False
+                waiting.touched = True
+                if head[0] not in _PIECES:
+                    waiting.atoms.popleft()
+                    return head == atom
+                said, left = atom[2], head[2]
+                if said.startswith(left):
+                    waiting.atoms.popleft()
+                    atom = (*atom[:2], said[len(left) :])
+                    if not atom[2]:
+                        return True
+                elif left.startswith(said):
+                    waiting.atoms[0] = (*head[:2], left[len(said) :])
+                    return True
+                else:
+                    return False
+        return False
+
+    async def _flush(self) -> None:
+        """Has the events leave that are through, unless the next one is so in part: then something of both may have
+        left the gate as one."""
+        waiting = self._waiting
+        if len(waiting) == 1 and not waiting[0].atoms and not waiting[0].ends:  # the ordinary case
+            self._keep(self._owed)
+            self._owed.clear()
+            await self._send(self._answer.leaves(waiting.popleft().part))
+            return
+        first = next((each for each in waiting if each.atoms), None)
+        if first is not None and first.touched:
+            return
+        passing: list[Relayed] = []
+        while waiting and waiting[0] is not first and not waiting[0].ends:
+            passing.append(waiting.popleft().part)
+        if passing:
+            self._keep(self._owed)
+            self._owed = []
+            await self._send(b"".join(map(self._answer.leaves, passing)))
+
+    async def _send(self, leaving: bytes) -> None:
+        assert self._write is not None, "the client wants a stream"
+        if leaving:
+            await self._write(leaving)
+
+    def _keep(self, deltas: Sequence[Delta]) -> None:
+        for delta in deltas:
+            if self._is_chat and delta.__class__ in _TEXTS:
+                key = (delta.__class__, getattr(delta, "index", 0))
+                if key in self._known:
+                    continue
+                self._known.add(key)
+            self._left.append(delta)
+
+    def _go_on_anew(self) -> None:
+        self.anew = True
+        for each in self._waiting:
+            if each.part.data is not None:
+                self._unknown.add(each.part.data)
+        self._waiting.clear()
+
+    async def _ended(self, end: TurnEnded) -> bool:
+        """Whether the end of the answer could leave as it came."""
+        told = self._end
+        if any(each.atoms for each in self._waiting) or told is None or end.finish != told.finish or self._report.notes:
+            return False
+        encoder = self._new_encoder()
+        for delta in self._owed:
+            encoder.feed(delta)
+        if not self._unknown.tells_finish(encoder.feed(end)):
+            return False
+        parts = [each.part for each in self._waiting]
+        self._waiting.clear()
+        await self._send(b"".join(map(self._answer.leaves, parts)))
+        return True
+
+    def _says(self, data: Fields, came: Sequence[Delta], deltas: Sequence[Delta], body: Fields) -> bool:
+        """Whether an answer says what is to leave."""
+        if self._is_chat and not self._calls(data, 0):
+            return False
+        return _said(came) == _said(deltas) and same_finish(data, body, self._wire)
+
+
+def _size(deltas: Sequence[Delta]) -> int:
+    """Characters of arguments."""
+    return sum(len(delta.text) for delta in deltas if isinstance(delta, ArgumentsDelta))
+
+
+def _estimated(notes: Sequence[Any]) -> bool:
+    return any(note.code == "usage_estimated" for note in notes)
+
+
+def _same(asked: Sequence[Message | TextMessage], told: Sequence[Message | TextMessage]) -> bool:
+    """Whether these are the same messages; system messages in front may stand there as one."""
+    first, second = _behind_system(asked), _behind_system(told)
+    return len(first) == len(second) and all(map(_is, first, second))
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _behind_system(messages: Sequence[Message | TextMessage]) -> Sequence[Message | TextMessage]:
+    at = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+    return messages[at:]
+
+
+def _ends(data: Fields) -> bool:
+    """Whether an event says how the answer ended."""
+    choices = data.get("choices")
+    if isinstance(choices, list):
+        rows = cast("list[Any]", choices)
+        return any(isinstance(row, dict) and cast("Fields", row).get("finish_reason") for row in rows)
+    return data.get("type") in _ENDS
+
+
+def _atom(delta: Delta) -> _Atom | None:
+    """None for what has no part in the answer."""
+    if delta.__class__ is TextDelta:
+        return "text", 0, cast("TextDelta", delta).text
+    match delta:
+        case ReasoningDelta(text):
+            return "reasoning", 0, text
+        case ArgumentsDelta(index, text):
+            return "arguments", index, text
+        case CallStarted(index, name, given):
+            return "start", index, name, given
+        case CallCompleted(index, name, _, given):
+            return "complete", index, name, given
+        case _:
+            return None
+
+
+def _said(deltas: Sequence[Delta]) -> tuple[object, ...]:
+    """What a turn says, however it is cut."""
+    texts = ["".join(delta.text for delta in deltas if isinstance(delta, kind)) for kind in (TextDelta, ReasoningDelta)]
+    calls = [(call.name, call.id, dict(call.arguments)) for call in deltas if isinstance(call, CallCompleted)]
+    broken = any(isinstance(delta, CallMalformed) for delta in deltas)
+    ends = [delta.finish for delta in deltas if isinstance(delta, TurnEnded)]
+    return texts, calls, broken and object(), ends

@@ -1,0 +1,322 @@
+"""Requests in which nothing has to change: they and their answers pass as they came, where both sides speak one API."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import cast
+
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import JSON
+from toolspeak.errors import FormatError
+from toolspeak.gateway.http.asgi import Fields, send_whole
+from toolspeak.gateway.http.error_responses import Failure, with_code
+from toolspeak.gateway.http.event_encoding import event
+from toolspeak.gateway.http.event_stream import EventStream, watched
+from toolspeak.gateway.responses.answer_context import Answering, stream_answer
+from toolspeak.gateway.settings.gateway_settings import Bounds
+from toolspeak.gateway.upstreams.routing import Route
+from toolspeak.providers.api import ApiProvider
+from toolspeak.providers.relayed import Relayed, json_bytes
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.base import Frame, ModelRequest, WireFormat, WireRequest
+from toolspeak.wire.json_validation import invalid_field, optional_flag, require_name, require_object
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+
+_PASSING_HEADERS = (b"anthropic-beta", b"anthropic-version", b"openai-beta")
+"""Headers of a client that an upstream of its API reads: what the body may hold depends on them."""
+
+_TOOL_FIELDS: Mapping[str, Sequence[str]] = {
+    OPENAI_CHAT.name: ("tools", "functions"),
+    OPENAI_RESPONSES.name: ("tools", "previous_response_id", "conversation", "prompt", "background"),
+    ANTHROPIC.name: ("tools", "mcp_servers", "thread"),
+}
+"""Fields by which a request is the gateway's own business: it has tools, or rests on what no body holds."""
+
+_MESSAGES: Mapping[str, str] = {
+    OPENAI_CHAT.name: "messages",
+    OPENAI_RESPONSES.name: "input",
+    ANTHROPIC.name: "messages",
+}
+
+_OF_TOOLS = ("_call", "_output", "tool_use", "tool_result", "_request", "_response")
+"""How the types of items and blocks end that tell of tools."""
+
+
+def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
+    """Whether a request goes to its upstream as it came: both speak the same API, and tools have no part in it, or
+    several answers are wanted, of which none is mended."""
+    if route.wire != wire.name or not isinstance(route.provider, ApiProvider):
+        return False
+    wanted = fields.get("n")
+    if wire is OPENAI_CHAT and not route.is_text and isinstance(wanted, int) and wanted > 1:
+        return True
+    if any(fields.get(name) for name in _TOOL_FIELDS[wire.name]):
+        return False
+    said = fields.get(_MESSAGES[wire.name])
+    messages = cast("list[JSON]", said) if isinstance(said, list) else []
+    return not any(map(_uses_tools, messages)) and not _leaves_thoughts_open(messages)
+
+
+def _leaves_thoughts_open(messages: Sequence[JSON]) -> bool:
+    """Whether reasoning is the last of a turn, which APIs refuse: then the conversation has to be healed."""
+    is_open = False
+    for fields in (cast("Fields", message) for message in messages if isinstance(message, Mapping)):
+        if is_open and fields.get("role") not in (None, "assistant"):
+            return True
+        is_open = fields.get("type") == "reasoning"
+        content = fields.get("content")
+        if fields.get("role") == "assistant" and isinstance(content, list) and content:
+            last = cast("list[JSON]", content)[-1]
+            if isinstance(last, Mapping) and cast("Fields", last).get("type") in ("thinking", "redacted_thinking"):
+                return True
+    return is_open
+
+
+def _uses_tools(message: JSON) -> bool:
+    """Whether a message, or an item of the Responses API, holds a call or a result."""
+    if not isinstance(message, Mapping):
+        return False
+    fields = cast("Mapping[str, JSON]", message)
+    if fields.get("role") in ("tool", "function") or fields.get("tool_calls") or fields.get("function_call"):
+        return True
+    kind, content = fields.get("type"), fields.get("content")
+    if isinstance(kind, str) and kind.endswith(_OF_TOOLS):
+        return True
+    return (
+        fields.get("role") is not None
+        and isinstance(content, list)
+        and any(map(_uses_tools, cast("list[JSON]", content)))
+    )
+
+
+def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequest:
+    """What the gateway itself reads of a relayed request: the rest is the upstream's to judge. Raises Failure,
+    FormatError."""
+    name = _MESSAGES[wire.name]
+    said = fields.get(name)
+    if isinstance(said, list):
+        messages = cast("list[JSON]", said)
+        if len(messages) > bounds.messages:
+            raise Failure(
+                413, f"{name}: {len(messages)} are more than {bounds.messages}; send fewer", "request_too_large"
+            )
+        for i, message in enumerate(messages):
+            item = require_object(message, f"{name}[{i}]")
+            if wire.name != OPENAI_RESPONSES.name:
+                require_name(item.get("role"), f"{name}[{i}].role")
+    elif wire.name != OPENAI_RESPONSES.name or not isinstance(said, str):
+        raise invalid_field(name, "a list of messages", said)
+    stream = fields.get("stream")
+    optional_flag(stream, "stream")
+    options = fields.get("stream_options")
+    usage = cast("Fields", options).get("include_usage") if isinstance(options, Mapping) else None
+    wanted = wire.name != OPENAI_CHAT.name or not stream or usage is True
+    return WireRequest(ModelRequest(()), cast("str", fields["model"]), stream is True, wanted)
+
+
+def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Those of a client's headers that its upstream reads."""
+    return {name.decode(): value.decode() for name, value in headers if name in _PASSING_HEADERS and value.isascii()}
+
+
+@dataclass(slots=True)
+class RelayedAnswer:
+    """One relayed answer: what leaves of each part, and what is known of the whole."""
+
+    answering: Answering
+    model: str | None
+    """The name that the client knows the model by, if it is not the upstream's."""
+    said: list[Delta] | None = None
+    response_id: str = ""
+    sequence: int | None = None
+
+    def leaves(self, part: Relayed) -> bytes:
+        """The part of a stream as the client reads it."""
+        fields = part.data
+        if fields is None:
+            return part.raw
+        self.follow(fields)
+        if not self.answering.asked.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
+            return b""  # the gateway asked for it, and not the client
+        named = self.named(fields)
+        return part.raw if named is fields else with_data(part.raw, named)
+
+    def whole(self, part: Relayed) -> bytes:
+        """An answer in one piece as the client reads it."""
+        if part.data is None:
+            return part.raw
+        named = self.named(part.data)
+        return part.raw if named is part.data else json_bytes(named)
+
+    def named(self, fields: dict[str, JSON]) -> dict[str, JSON]:
+        """An event, or an answer, with the name that the client knows the model by."""
+        return fields if self.model is None else with_model(fields, self.model)
+
+    def numbered(self, frame: Frame) -> Frame:
+        """A frame with the number behind that of the last event that has left, where the API numbers them."""
+        name, data = frame
+        if self.sequence is None or not isinstance(data, dict):
+            return frame
+        self.sequence += 1
+        return name, {**cast("dict[str, JSON]", data), "sequence_number": self.sequence}
+
+    def note(self, part: Relayed) -> None:
+        """What it says, for the log and the metrics."""
+        if self.said is not None:
+            self.said.extend(part.deltas)
+        if part.deltas and part.deltas[-1].__class__ is TurnEnded:
+            self.answering.report.end = cast("TurnEnded", part.deltas[-1])
+
+    def failed(self, failure: Failure) -> bytes:
+        """The end of a stream that broke off."""
+        answering = self.answering
+        encoder = answering.wire.encoder(
+            answering.asked, response_id=self.response_id or answering.id, created=int(time.time())
+        )
+        frames = encoder.fail(failure.message, failure.status)[-1:]  # what begins an answer has left
+        numbered = map(self.numbered, frames)
+        return b"".join([event((name, with_code(data, failure))) for name, data in numbered])
+
+    def follow(self, fields: dict[str, JSON]) -> None:
+        """Events of the Responses API are numbered, and tell the answer's id in the first."""
+        if self.answering.wire.name != OPENAI_RESPONSES.name:
+            return
+        number = fields.get("sequence_number")
+        if isinstance(number, int):
+            self.sequence = number
+        if not self.response_id and isinstance(response := fields.get("response"), dict):
+            self.response_id = str(cast("dict[str, JSON]", response).get("id", ""))
+
+
+def known_as(route: Route, model: str) -> str | None:
+    """The name that a client knows a model by, if it is not the upstream's."""
+    return model if route.upstream.model and route.upstream.model != model else None
+
+
+async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
+    """Sends the request on and its answer back. Raises ToolspeakError for what fails before the answer has begun,
+    ClientGone if nobody is there any more."""
+    answering.report.attempts = 1
+    send = _stream if answering.asked.stream else _whole
+    await send(answering, fields, headers)
+
+
+def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiProvider]:
+    """What one upstream is sent, and what is to be known of its answer."""
+    provider = route.provider
+    assert isinstance(provider, ApiProvider)
+    answering.route = route
+    named = known_as(route, answering.asked.model)
+    found = RelayedAnswer(answering, named, [] if answering.settings.log_content else None)
+    answering.said = found.said
+    return found, provider
+
+
+async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
+    stream = EventStream(answering.send, answering.headers)
+    found = RelayedAnswer(answering, None)
+
+    async def ask(route: Route, begun: Callable[[], None]) -> None:
+        nonlocal found
+        found, provider = _of_route(answering, route)
+        async with aclosing(provider.relay(fields, headers)) as pieces:
+            async for parts in pieces:
+                begun()
+                if parts[0].whole:
+                    found.note(parts[0])
+                    leaving = b"".join(map(event, _as_stream(answering, fields, parts[0].deltas)))
+                else:
+                    for part in parts:
+                        found.note(part)
+                    leaving = b"".join(map(found.leaves, parts))
+                if leaving:
+                    await stream.write(leaving, len(parts))
+
+    async def work() -> None:
+        await answering.routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
+        await answering.account.settled()
+
+    async def fail(failure: Failure) -> None:
+        await stream.write(found.failed(failure))
+
+    await stream_answer(answering, stream, work(), fail)
+
+
+async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
+    begun_at = asyncio.get_running_loop().time()
+    body = b""
+
+    async def ask(route: Route, begun: Callable[[], None]) -> None:
+        nonlocal body
+        found, provider = _of_route(answering, route)
+        deltas: list[Delta] = []
+        async with aclosing(provider.relay(fields, headers)) as pieces:
+            async for parts in pieces:
+                begun()
+                for part in parts:
+                    found.note(part)
+                    deltas += part.deltas
+                if parts[0].whole:
+                    body = found.whole(parts[0])
+                    return
+        body = json_bytes(_as_whole(answering, fields, deltas))
+
+    settings = answering.settings
+    working = answering.routes.serve(ask, answering.prefix, failed=answering.failed)
+    await watched(working, answering.receive, None, settings.ping_seconds, settings.stall_seconds)
+    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun_at
+    await answering.account.settled()
+    await send_whole(answering.send, 200, body, answering.headers, b"application/json")
+
+
+# --- upstreams that answer otherwise than they were asked ----------------------------------------------------------
+
+
+def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> list[Frame]:
+    """An answer that came in one piece, as the stream that was asked for."""
+    encoder = answering.wire.encoder(_read(answering, fields), response_id=answering.id, created=int(time.time()))
+    return [frame for delta in deltas for frame in encoder.feed(delta)]
+
+
+def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> JSON:
+    """An answer that came as a stream, in the one piece that was asked for."""
+    return answering.wire.encode_response(
+        deltas,
+        model=answering.asked.model,
+        response_id=answering.id,
+        created=int(time.time()),
+        request=_read(answering, fields),
+    )
+
+
+def _read(answering: Answering, fields: Fields) -> WireRequest:
+    """The request as its format reads it, as far as it does."""
+    try:
+        return answering.wire.decode_request(fields)
+    except FormatError:
+        return replace(answering.asked, request=ModelRequest((), options={}))
+
+
+# --- the model's name ----------------------------------------------------------------------------------------------
+
+
+def with_model(fields: dict[str, JSON], model: str) -> dict[str, JSON]:
+    """The data of an event, or an answer, with this name of the model where it says one."""
+    if isinstance(fields.get("model"), str):
+        return {**fields, "model": model}
+    for name in ("response", "message"):
+        inner = fields.get(name)
+        if isinstance(inner, dict) and isinstance(cast("dict[str, JSON]", inner).get("model"), str):
+            return {**fields, name: {**cast("dict[str, JSON]", inner), "model": model}}
+    return fields
+
+
+def with_data(raw: bytes, fields: dict[str, JSON]) -> bytes:
+    """An event with other data, and its own name, its id and its comments as they were."""
+    lines = [line for line in raw.splitlines() if line and not line.startswith(b"data")]
+    return b"\n".join([*lines, b"data: " + json_bytes(fields)]) + b"\n\n"

@@ -1,0 +1,196 @@
+"""One answer of a model, streamed or whole, in the client's format."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import JSON
+from toolspeak.gateway.http.asgi import Headers, send_whole
+from toolspeak.gateway.http.error_responses import Failure, with_code
+from toolspeak.gateway.http.event_encoding import event, noted, with_notes
+from toolspeak.gateway.http.event_stream import EventStream, watched
+from toolspeak.gateway.requests.request_mapping import turn_of
+from toolspeak.gateway.responses.answer_context import Answering, stream_answer
+from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
+from toolspeak.gateway.server_tools.tool_loop import with_tools
+from toolspeak.gateway.turns.token_estimate import prompt_size
+from toolspeak.gateway.turns.turn_attempts import Put, Report, play
+from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.upstreams.routing import Route
+from toolspeak.providers.relayed import RELAYING, json_bytes
+from toolspeak.wire.base import WireRequest
+
+WARNING_HEADER = b"x-toolspeak-warning"
+"""Where an answer in one piece tells its notes, by their codes."""
+
+_PREFIXES = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_"}
+
+
+async def answer(answering: Answering) -> None:
+    """Raises ToolspeakError for what fails before the answer has begun, ClientGone if nobody is there any more."""
+    # 80 random bits: a call's id is made of it, and OpenAI takes ids of 40 characters.
+    response_id = _PREFIXES[answering.wire.name] + secrets.token_hex(10)
+    if answering.keeping is not None:
+        response_id = answering.keeping.response_id
+    if answering.asked.stream:
+        await _stream(answering, response_id)
+    else:
+        await _whole(answering, response_id)
+
+
+async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
+    """Stores a response that is whole; where that fails it says so."""
+    if answering.memory is None or answering.keeping is None:
+        return
+    notes = await answering.memory.keep(answering.keeping, response)
+    if notes:
+        response["store"] = False
+        answering.report.notes += notes
+
+
+async def _play(
+    answering: Answering, put: Put, asks: Callable[[Route], None], has_left: Callable[[], bool] = lambda: False
+) -> None:
+    """The model's turn; with server-side tools, its turns. `asks` is told which upstream is asked from here on.
+    `has_left`: whether something of the answer has left, also past `put`."""
+    asked = answering.asked
+    size = partial(prompt_size, asked)
+    if answering.tools is None:
+        await _turn(answering, asked, put, answering.report, size, asks=asks, has_left=has_left)
+        return
+    asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1], answering.hosted)
+    await loop.play(partial(_turn, answering), asked, put, answering.report, size)
+
+
+async def _turn(
+    answering: Answering,
+    asked: WireRequest,
+    put: Put,
+    report: Report,
+    size: Callable[[], int],
+    *,
+    hold_calls: bool = False,
+    asks: Callable[[Route], None] = lambda _: None,
+    has_left: Callable[[], bool] = lambda: False,
+) -> None:
+    """One turn, of the first upstream that answers. `hold_calls`: they leave whole, whatever is configured.
+
+    Where the client gets all at once, nothing leaves before the turn is over, so that another upstream can be asked
+    until then.
+    """
+    before, is_put = replace(report, notes=[*report.notes]), False
+    is_only = len(answering.routes.pool.labels) == 1
+    held: list[Delta] = []
+
+    async def leave(deltas: Sequence[Delta]) -> None:
+        nonlocal is_put
+        is_put = True
+        await put(deltas)
+
+    async def hold(deltas: Sequence[Delta]) -> None:
+        held.extend(deltas)
+
+    async def ask(route: Route, begun: Callable[[], None]) -> None:
+        answering.route = route
+        report.back_to(before)
+        held.clear()
+        asks(route)
+        driver, request, rules = turn_of(asked, route, answering.wire.name)
+        rules = replace(rules, hold_calls=rules.hold_calls or hold_calls)
+        leaves = put if is_only else leave if asked.stream else hold
+        await play(driver, request, rules, leaves, report, size, asked.usage_wanted, begun)
+
+    last = answering.route if answering.report.attempts else None
+    await answering.routes.serve(ask, answering.prefix, lambda: is_put or has_left(), answering.failed, last)
+    if held:
+        await put(held)
+
+
+async def _stream(answering: Answering, response_id: str) -> None:
+    asked, settings = answering.asked, answering.settings
+    stream = EventStream(answering.send, answering.headers)
+    encoder = answering.wire.encoder(asked, response_id=response_id, created=int(time.time()))
+    feed, write, report = encoder.feed, stream.write, answering.report
+
+    native: NativeRelay | None = None
+
+    def asks(route: Route) -> None:
+        nonlocal native
+        native = native_relay(answering, route)
+        if native is not None:
+            native.begin(response_id, write)
+        RELAYING.set(native)
+
+    said = answering.said = [] if settings.log_content else None
+
+    async def put(deltas: Sequence[Delta]) -> None:
+        if said is not None:
+            said.extend(deltas)
+        if deltas and deltas[-1].__class__ is TurnEnded:
+            await answering.account.settled()
+        if native is not None:
+            await native.put(deltas)
+            return
+        if len(deltas) == 1 and deltas[0].__class__ is not TurnEnded:
+            frames = feed(deltas[0])
+            if len(frames) == 1:
+                await write(event(frames[0]))
+                return
+        else:
+            frames = [frame for delta in deltas for frame in feed(delta)]
+            if deltas and deltas[-1].__class__ is TurnEnded:
+                if answering.keeping is not None:
+                    await _keep(answering, frames[-1][1]["response"])
+                frames = noted(frames, report.notes)
+        if frames:
+            await write(b"".join([event(frame) for frame in frames]))
+
+    async def fail(failure: Failure) -> None:
+        if native is not None:
+            await write(native.failed(failure))
+            return
+        frames = encoder.fail(failure.message, failure.status)
+        await write(b"".join([event((name, with_code(data, failure))) for name, data in frames]))
+
+    await stream_answer(answering, stream, _play(answering, put, asks, lambda: stream.has_left), fail)
+
+
+async def _whole(answering: Answering, response_id: str) -> None:
+    asked, report = answering.asked, answering.report
+    deltas: list[Delta] = []
+    native: NativeRelay | None = None
+
+    def asks(route: Route) -> None:
+        nonlocal native
+        native = native_relay(answering, route)
+        RELAYING.set(native)
+
+    async def put(more: Sequence[Delta]) -> None:
+        deltas.extend(more)
+
+    begun = asyncio.get_running_loop().time()
+    settings = answering.settings
+    await watched(_play(answering, put, asks), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
+    answering.said = deltas if settings.log_content else None
+    body = answering.wire.encode_response(
+        deltas, model=asked.model, response_id=response_id, created=int(time.time()), request=asked
+    )
+    if answering.keeping is not None:
+        await _keep(answering, body)
+    headers = [*answering.headers, *warning_header(report.notes)]
+    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
+    await answering.account.settled()
+    told = json_bytes(with_notes(body, report.notes)) if native is None else native.whole(deltas, body)
+    await send_whole(answering.send, 200, told, headers, b"application/json")
+
+
+def warning_header(notes: Sequence[Note]) -> Headers:
+    """The header of an answer in one piece that has notes."""
+    codes = dict.fromkeys(note.code for note in notes)
+    return [(WARNING_HEADER, ", ".join(codes).encode())] if codes else []

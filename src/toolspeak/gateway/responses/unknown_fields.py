@@ -1,0 +1,190 @@
+"""What Chat Completions of a server say besides what the gateway reads, for answers that are written anew. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.gateway.http.asgi import Fields
+from toolspeak.wire.base import Frame, WireFormat
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+
+_TOP = ("id", "object", "created", "model", "choices", "usage")
+_CHOICE = ("index", "delta", "message", "finish_reason")
+_SAID = ("role", "content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning",
+         "reasoning_details")  # fmt: skip
+
+
+class _More:
+    """Fields of events, of their choices and of what these say, until they are given to another event."""
+
+    def __init__(self) -> None:
+        self._top: dict[str, JSON] = {}
+        self._choice: dict[str, JSON] = {}
+        self._said: dict[str, JSON] = {}
+
+    def add(self, data: Fields) -> None:
+        choice = _first(data)
+        _merge(self._top, _without(data, _TOP))
+        _merge(self._choice, _without(choice, _CHOICE))
+        _merge(self._said, _without(_object(choice.get("delta")), _SAID))
+
+    def given_to(self, frame: dict[str, Any]) -> dict[str, Any]:
+        """The frame, which has one choice, with these fields; they are given once."""
+        (choice,) = frame["choices"]
+        choice = {**choice, **self._choice, "delta": {**choice["delta"], **self._said}}
+        frame = {**frame, **self._top, "choices": [choice]}
+        self._top, self._choice, self._said = {}, {}, {}
+        return frame
+
+
+class UnknownFields:
+    """Collects them from the events of a stream. `id` and `created` are the answer's, `usage` and `finish` as told."""
+
+    def __init__(self, wire: WireFormat) -> None:
+        self.id = ""
+        self.created = 0
+        self._is_chat = wire is OPENAI_CHAT
+        self._usage: JSON = None
+        self._finish: JSON = None
+        self._more = _More()
+        self._last = _More()
+        """Of the event that says how the answer ended, and those behind it."""
+
+    def begin(self, data: Fields) -> None:
+        """Notes what holds for the whole answer. Before `add`, for every event."""
+        if self._is_chat and self.id and self.created:
+            if data.get("usage") is not None:
+                self._usage = data["usage"]
+            self._finish = _first(data).get("finish_reason") or self._finish
+            return
+        if not self._is_chat:
+            inner = data.get("message") or data.get("response")
+            data = cast("Fields", inner) if isinstance(inner, dict) else {}
+        given, created = data.get("id"), data.get("created")
+        self.id = self.id or (given if isinstance(given, str) else "")
+        self.created = self.created or (created if isinstance(created, int) else 0)
+        if self._is_chat:
+            self._usage = data.get("usage") or self._usage
+            self._finish = _first(data).get("finish_reason") or self._finish
+
+    def add(self, data: Fields) -> None:
+        """An event that is written anew."""
+        if self._is_chat:
+            (self._last if self._finish else self._more).add(data)
+
+    def added(self, frames: Sequence[Frame], *, usage: bool) -> list[Frame]:
+        """The frames with what was collected in the first one that has a choice, and with the server's own usage."""
+        return [(name, self._with(data, usage=usage)) for name, data in frames]
+
+    def _with(self, data: JSON, *, usage: bool) -> JSON:
+        if not self._is_chat or not isinstance(data, dict):
+            return data
+        frame = cast("dict[str, Any]", data)
+        if frame.get("usage") is not None:
+            return {**frame, "usage": (usage and self._usage) or frame["usage"]}
+        if not frame.get("choices"):
+            return frame
+        frame = self._more.given_to(frame)
+        return self._last.given_to(frame) if frame["choices"][0]["finish_reason"] else frame
+
+    def tells_finish(self, frames: Sequence[Frame]) -> bool:
+        """Whether the server said that its answer ended as these frames say."""
+        told = [_first(cast("Fields", data)).get("finish_reason") for _, data in frames if isinstance(data, dict)]
+        return not self._is_chat or self._finish in filter(None, told)
+
+
+def with_unknown_fields(body: dict[str, JSON], data: Fields, wire: WireFormat, *, usage: bool) -> dict[str, JSON]:
+    """An answer in one piece that was written anew, with what the server's says besides. `usage`: its own holds."""
+    if wire is not OPENAI_CHAT:
+        return {**{name: value for name, value in data.items() if name not in body}, **body}
+    own, choice = _first(body), _first(data)
+    message = {**_object(own.get("message")), **_without(_object(choice.get("message")), _SAID)}
+    told = {name: data[name] for name in ("id", "created") if data.get(name)}
+    if usage and data.get("usage"):
+        told["usage"] = data["usage"]
+    rows: list[JSON] = [{**own, **_without(choice, _CHOICE), "message": message}]
+    return {**body, **_without(data, _TOP), **told, "choices": rows}
+
+
+def same_finish(data: Fields, body: Fields, wire: WireFormat) -> bool:
+    """Whether two answers in one piece say that they ended alike."""
+    return wire is not OPENAI_CHAT or _first(data).get("finish_reason") == _first(body).get("finish_reason")
+
+
+def sound_calls() -> Callable[[Fields, int], bool]:
+    """What tells whether the calls of each chunk, or of an answer in one piece, are as the API has them: numbered on,
+    each with an id and a name of its own, both said once, and with `size` characters of arguments. The role is
+    `assistant` wherever it is said: llama-cpp-python says null beside calls, and OpenAI's client for Node believes it.
+    """
+    ids: dict[int, str] = {}
+
+    def sound(data: Fields, size: int) -> bool:
+        choice = _first(data)
+        whole = "message" in choice
+        said = _object(choice.get("message" if whole else "delta"))
+        if said.get("function_call") or said.get("role", "assistant") != "assistant":
+            return False
+        calls: JSON = said.get("tool_calls") or []
+        written = 0
+        for at, call in enumerate(cast("list[JSON]", calls) if isinstance(calls, list) else [None]):
+            fields = _object(call)
+            function = _object(fields.get("function"))
+            index, given, name = at if whole else fields.get("index"), fields.get("id"), function.get("name")
+            text = function.get("arguments")
+            if not isinstance(index, int) or not isinstance(text, str | None) or (whole and not text):
+                return False
+            written += len(text or "")
+            if index in ids:
+                if given or name:
+                    return False
+            elif index == len(ids) and given and isinstance(given, str) and name and given not in ids.values():
+                ids[index] = given
+            else:
+                return False
+        return whole or written == size
+
+    return sound
+
+
+def with_role(data: dict[str, JSON], *, says: bool) -> tuple[dict[str, JSON], bool]:
+    """A chunk that says the assistant's role if it `says` one, and no other role; and whether it says it."""
+    choice = _first(data)
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        return data, False
+    delta = cast("Fields", delta)
+    if delta.get("role") == "assistant":
+        return data, True
+    if not says and "role" not in delta:
+        return data, False
+    mended = {**({"role": "assistant"} if says else {}), **_without(delta, ("role",))}
+    others = cast("list[JSON]", data["choices"])[1:]
+    return {**data, "choices": [{**choice, "delta": mended}, *others]}, says
+
+
+def _first(data: Fields) -> Fields:
+    """The first choice."""
+    choices = data.get("choices")
+    return _object(cast("list[JSON]", choices)[0]) if isinstance(choices, list) and choices else {}
+
+
+def _object(value: JSON) -> Fields:
+    return cast("Fields", value) if isinstance(value, dict) else {}
+
+
+def _without(fields: Fields, known: Sequence[str]) -> dict[str, JSON]:
+    return {name: value for name, value in fields.items() if name not in known}
+
+
+def _merge(known: dict[str, JSON], more: Fields) -> None:
+    """Adds fields; lists in them (`logprobs.content`) go on."""
+    for name, value in more.items():
+        old = known.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            _merge(cast("dict[str, JSON]", old), cast("Fields", value))
+        elif isinstance(old, list) and isinstance(value, list):
+            known[name] = [*cast("list[JSON]", old), *cast("list[JSON]", value)]
+        elif value is not None or old is None:
+            known[name] = dict(cast("Fields", value)) if isinstance(value, dict) else value

@@ -1,0 +1,184 @@
+"""Tools of OpenAI Responses that its API runs itself (`mcp`, `web_search`): which of them run here.
+
+Source: the OpenAI API reference, "Responses", `tools`, with the types of the `openai` package 3.54. The gateway runs
+tools of the MCP servers that its operator lists, and connects to no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from toolspeak.data.messages import JSON, ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import FormatError
+from toolspeak.gateway.server_tools.tool_servers import ServerTools
+from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.upstreams.routing import Route, Routes
+from toolspeak.wire.base import WireRequest
+from toolspeak.wire.json_validation import describe, optional_list, require_name, require_object
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+
+OPTIONAL_TOOLS = "x-toolspeak-optional-tools"
+"""The header that names the types of tools without which a client goes on, with commas between them."""
+
+_WEB_SEARCHES = ("web_search", "web_search_preview")
+_SEARCHES = (*_WEB_SEARCHES, "tool_search")
+_OPERATORS = ("connector_id", "authorization", "headers")
+"""Fields of an `mcp` tool that say how its server is reached: the operator's matter here."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostedTool:
+    """A tool that runs here and has items of its own in the answer: `name` is its name on the MCP server `server`."""
+
+    kind: Literal["mcp", "web_search"]
+    server: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostedTools:
+    """The API's own tools that a request names and that run here.
+
+    `servers`: the MCP servers by label, with the names of their tools that the model may call, None for all of them.
+    `search`: the name of the tool that searches the web, "" if the request asks for no search. `choice`: the request's
+    `tool_choice`, if it is one of these tools.
+    """
+
+    servers: Mapping[str, frozenset[str] | None]
+    search: str
+    choice: Mapping[str, JSON] | None
+
+    def among(self, offered: Sequence[ToolSpec], tools: ServerTools) -> Mapping[str, HostedTool]:
+        """Those of the offered tools that the request names, by the name that the model knows. Raises FormatError for a
+        tool that its server does not have."""
+        named: dict[str, HostedTool] = {}
+        missing = {label: set(names or ()) for label, names in self.servers.items()}
+        for spec in offered:
+            origin = tools.origin_of(spec.name)
+            if origin is None:
+                continue
+            server, name = origin
+            if spec.name == self.search:
+                named[spec.name] = HostedTool("web_search", server, name)
+            elif server in self.servers:
+                allowed = self.servers[server]
+                missing[server].discard(name)
+                if allowed is None or name in allowed:
+                    named[spec.name] = HostedTool("mcp", server, name)
+        for label, names in missing.items():
+            if names:
+                raise FormatError(f"tools: the MCP server {label!r} offers no tool {describe(min(names))}")
+        return named
+
+    def chosen(self, named: Mapping[str, HostedTool]) -> ToolChoice:
+        """The choice as the model is given it. Raises FormatError for a tool that is not offered."""
+        choice = cast("Mapping[str, JSON]", self.choice)
+        if choice["type"] != "mcp":
+            return ToolChoice("specific", self.search)
+        label, name = choice.get("server_label"), choice.get("name")
+        if name is None:
+            return ToolChoice("required")
+        for own, tool in named.items():
+            if (tool.kind, tool.server, tool.name) == ("mcp", label, name):
+                return ToolChoice("specific", own)
+        raise FormatError(f"tool_choice.name: the MCP server {label!r} offers no tool {describe(name)}")
+
+
+def hosted_tools(
+    asked: WireRequest, route: Route, asked_format: str, optional: Collection[str], tools: ServerTools | None
+) -> tuple[HostedTools | None, list[Note]]:
+    """The tools that the request's API would run itself and that run here, and what the client is told of those that
+    nobody runs. An upstream of that API gets them all.
+
+    `optional` are the types without which the client goes on; a search that it offers beside tools of its own, as codex
+    does, is one. Raises FormatError for any other.
+    """
+    if asked_format != OPENAI_RESPONSES.name or (route.wire == asked_format and not route.is_text):
+        return None, []
+    servers: dict[str, frozenset[str] | None] = {}
+    search = ""
+    notes: list[Note] = []
+    for i, tool in enumerate(cast("list[dict[str, JSON]]", asked.request.options.get("tools", []))):
+        kind, label = tool["type"], _label(tool)
+        if kind == "mcp" and tools is not None and label in tools.urls:
+            servers[label] = _allowed(label, tool, tools, f"tools[{i}]")
+            continue
+        if kind in _WEB_SEARCHES and tools is not None and tools.search:
+            search = tools.search
+            continue
+        offered = kind in _SEARCHES and asked.request.tools and asked.request.choice.mode != "required"
+        what = f"the tool {describe(kind)}"
+        if label:
+            what += f" of the server {describe(label)}"
+        if kind not in optional and not offered:
+            remedy = f"switch it off in the client, or send the header {OPTIONAL_TOOLS}: {kind} to go on without it"
+            raise FormatError(f"tools: nobody runs {what} here; {remedy}")
+        notes.append(Note("tool_left_out", f"the model was not told of {what}: nobody runs it here"))
+    choice = _choice(asked.request.options.get("tool_choice"), servers, search)
+    return (HostedTools(servers, search, choice) if servers or search else None), notes
+
+
+def able_routes(
+    asked: WireRequest, routes: Routes, asked_format: str, optional: Collection[str], tools: ServerTools | None
+) -> tuple[Routes, HostedTools | None, list[Note]]:
+    """The routes that can do what is asked, and what `hosted_tools` says of them. Where upstreams differ, those that
+    leave the fewest tools out come in place of the others. Raises FormatError if none can."""
+    able: list[tuple[Route, tuple[HostedTools | None, list[Note]]]] = []
+    problem: FormatError | None = None
+    for route in routes.routes:
+        try:
+            able.append((route, hosted_tools(asked, route, asked_format, optional, tools)))
+        except FormatError as error:
+            problem = error
+    if problem is not None and not able:
+        raise problem
+    found = min((found for _, found in able), key=lambda found: len(found[1]))
+    return replace(routes, routes=[route for route, each in able if each == found]), *found
+
+
+def _label(table: Mapping[str, JSON]) -> str:
+    """The MCP server that a tool or a choice names, "" if none."""
+    label = table.get("server_label")
+    return label if isinstance(label, str) else ""
+
+
+def _allowed(label: str, tool: Mapping[str, JSON], tools: ServerTools, place: str) -> frozenset[str] | None:
+    """The tools of an MCP server that the model may call, None for all."""
+    url = tool.get("server_url")
+    if url is not None and (not isinstance(url, str) or url.rstrip("/") != tools.urls[label].rstrip("/")):
+        raise FormatError(
+            f"{place}.server_url: the gateway connects to the servers that its operator lists alone, and {label!r} has "
+            "another address: leave server_url out"
+        )
+    for field in _OPERATORS:
+        if tool.get(field) is not None:
+            raise FormatError(f"{place}.{field}: the operator says how {label!r} is reached: leave {field} out")
+    if tool.get("require_approval") != "never":
+        raise FormatError(
+            f"{place}.require_approval: nobody can be asked here: write never. Then the tools run that only read, and "
+            "those that the operator approves"
+        )
+    allowed: Any = tool.get("allowed_tools")
+    if isinstance(allowed, dict):
+        wanted = require_object(allowed, f"{place}.allowed_tools")
+        if set(wanted) - {"tool_names"}:
+            raise FormatError(f"{place}.allowed_tools: name the tools: only tool_names is understood here")
+        allowed = wanted.get("tool_names")
+    if allowed is None:
+        return None
+    names = optional_list(allowed, f"{place}.allowed_tools")
+    return frozenset(require_name(name, f"{place}.allowed_tools[{i}]") for i, name in enumerate(names))
+
+
+def _choice(choice: JSON, servers: Collection[str], search: str) -> Mapping[str, JSON] | None:
+    """A `tool_choice` that is one of the API's own tools. Raises FormatError for one that does not run here."""
+    if choice is None:
+        return None
+    table = cast("dict[str, JSON]", choice) if isinstance(choice, dict) else {"type": choice}
+    kind = table.get("type")
+    if (kind == "mcp" and _label(table) in servers) or (kind in _WEB_SEARCHES and search):
+        return table
+    raise FormatError(f"tool_choice.type: nobody runs {describe(kind)} here; write auto, or name one of your own tools")

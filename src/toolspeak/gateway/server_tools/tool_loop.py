@@ -1,0 +1,308 @@
+"""Turns of one answer, one after the other, for as long as the model calls server-side tools."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from toolspeak.data.deltas import (
+    CallCompleted,
+    CallMalformed,
+    Delta,
+    HostedCallEnded,
+    HostedCallStarted,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, ToolResult, Usage
+from toolspeak.dialects import TurnCollector
+from toolspeak.gateway.server_tools.continuation_token import carrying, restored
+from toolspeak.gateway.server_tools.hosted_tools import HostedTool, HostedTools
+from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
+from toolspeak.gateway.turns.token_estimate import message_size
+from toolspeak.gateway.turns.turn_attempts import Put, Report
+from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.wire.base import WireRequest
+
+_BETWEEN = "\n\n"
+"""Between what the model says in one turn and in the next: to the client both are one answer."""
+
+_NO_CALLS = ToolChoice("none")
+
+
+async def with_tools(
+    tools: ServerTools, asked: WireRequest, running: Running, hosted: HostedTools | None = None
+) -> tuple[WireRequest, ToolLoop]:
+    """The request with the server's tools besides the client's, and with what earlier answers of it carry. A request
+    that names tools of its API that run here (`hosted`) gets those alone. Raises FormatError for one that is not there.
+    """
+    request = asked.request
+    messages = [message for message in request.messages if isinstance(message, Message)]
+    offered, running.shadowed = await tools.offered(request.tools)
+    named: Mapping[str, HostedTool] = {}
+    if hosted is not None:
+        named = hosted.among(offered, tools)
+        offered = tuple(tool for tool in offered if tool.name in named)
+        most = request.options.get("max_tool_calls")  # of the API's own tools
+        if isinstance(most, int):
+            running.most_calls = max(0, min(running.most_calls, most))
+    if hosted is not None and hosted.choice is not None:
+        request = replace(request, choice=hosted.chosen(named))
+    elif request.choice.mode in ("none", "specific"):
+        offered = ()  # the client lets no call through, or that of its own tool alone
+    names = frozenset(tool.name for tool in offered)
+    request = replace(request, messages=restored(messages), tools=(*request.tools, *offered))
+    return replace(asked, request=request), ToolLoop(tools, running, names, named)
+
+
+class AskTurn(Protocol):
+    """Asks for one turn, and puts what leaves of it."""
+
+    def __call__(
+        self,
+        asked: WireRequest,
+        put: Put,
+        report: Report,
+        size: Callable[[], int],
+        /,
+        *,
+        hold_calls: bool = False,
+    ) -> Awaitable[None]: ...
+
+
+@dataclass(slots=True)
+class ToolLoop:
+    """One request's turns. `names` are the server-side tools that the model is offered, `hosted` those whose calls are
+    items of the answer."""
+
+    tools: ServerTools
+    running: Running
+    names: frozenset[str]
+    hosted: Mapping[str, HostedTool]
+    _ran: list[Message] = field(default_factory=list[Message])
+    _items: int = 0
+
+    async def play(
+        self,
+        ask: AskTurn,
+        asked: WireRequest,
+        put: Put,
+        report: Report,
+        prompt_size: Callable[[], int],
+    ) -> None:
+        """Asks for the turn, runs calls of the server's tools here, and asks again with their results.
+
+        Text and reasoning of every turn leave as they come. A turn's calls are looked at when it is over. Those of the
+        client's tools end the answer: they leave whole, once the server's own of the same turn have run, and the first
+        one's id carries what ran. Past a limit the model is asked for its answer alone. The usage is that of all turns.
+        """
+        if not self.names:
+            await ask(asked, put, report, prompt_size)
+            return
+        said = _Said(put)
+        spent = Usage()
+        while True:
+            turn = _Turn(said, self._call_id)
+            told = Report()
+            try:
+                await ask(asked, turn.put, told, prompt_size, hold_calls=True)
+            except BaseException:
+                _add(report, told, told.notes)
+                raise
+            spent = spent.plus(turn.end.usage)
+            mine = turn.calls_of(self.names)
+            if not mine:
+                _add(report, told, told.notes)
+                await self._leave(turn, spent, said, report)
+                return
+            # The model is told what was wrong with a call, and mends it: that is no matter of the client's.
+            _add(report, told, [note for note in told.notes if note.code != "malformed_call"])
+            shown = self._shown(mine)
+            await put([begun for begun, _ in shown])
+            results = await self.tools.run(mine, self.running)
+            by_call = {result.call_id: result for result in results}
+            await put([_ended(begun, by_call[call.id]) for begun, call in shown])
+            # What a client is not told of it cannot send back: the call that it gets carries it. (The item of a search
+            # has no place for a result.)
+            kept = {call.id for call in mine if isinstance(call, ToolCall) and not self._is_item(call)}
+            self._ran += [
+                Message("assistant", tuple(call for call in mine if call.id in kept)),
+                Message("tool", tuple(result for result in results if result.call_id in kept)),
+            ]
+            if turn.has_others(self.names):
+                await self._leave(turn, spent, said, report)
+                return
+            more = [turn.message, Message("tool", results)]
+            prompt_size = partial(_grown, prompt_size, more)
+            asked = self._next(asked, more, report)
+            said.turn_over(apart=bool(shown))
+
+    def _is_item(self, call: ToolCall) -> bool:
+        """Whether the call and its result are an item of the answer."""
+        return call.name in self.hosted and self.hosted[call.name].kind == "mcp"
+
+    def _shown(self, calls: Sequence[ToolCall | MalformedCall]) -> list[tuple[HostedCallStarted, ToolCall]]:
+        """The calls that the client sees."""
+        shown: list[tuple[HostedCallStarted, ToolCall]] = []
+        for call in calls:
+            if isinstance(call, ToolCall) and call.name in self.hosted:
+                tool = self.hosted[call.name]
+                begun = HostedCallStarted(self._items, tool.kind, tool.server, tool.name, call.arguments)
+                shown.append((begun, call))
+                self._items += 1
+        return shown
+
+    def _next(self, asked: WireRequest, more: Sequence[Message], report: Report) -> WireRequest:
+        """What the model is asked behind the results."""
+        request = asked.request
+        limit = self.tools.exhausted(self.running)
+        choice = _NO_CALLS if limit else ToolChoice()  # what was required has been called
+        if limit:
+            report.notes.append(Note("tool_limit", f"the server's tools were stopped after {limit}"))
+        return replace(asked, request=replace(request, messages=[*request.messages, *more], choice=choice))
+
+    async def _leave(self, turn: _Turn, spent: Usage, said: _Said, report: Report) -> None:
+        """The client's calls and the end of the answer."""
+        leaving = [call for call in turn.calls if call.name not in self.names]
+        given = [index for index, call in enumerate(leaving) if isinstance(call, CallCompleted)]
+        if given and self._ran:
+            first = leaving[given[0]]
+            assert isinstance(first, CallCompleted)
+            made = carrying(first.id or self._call_id(first.index), self._ran)
+            if made is None:
+                told = (
+                    "what the server's tools did is too long to be carried on: the model will not know of it any more"
+                )
+                report.notes.append(Note("tools_not_carried", told))
+            else:
+                leaving[given[0]] = replace(first, id=made)
+        finish = "stop" if turn.end.finish == "tool_calls" and not given else turn.end.finish
+        report.calls = len(given)
+        report.end = replace(turn.end, usage=spent, finish=finish)
+        await said.end([*leaving, report.end])
+
+    def _call_id(self, index: int) -> str:
+        return f"call_{self.running.token}_{self.running.steps}_{index}"
+
+
+class _Said:
+    """What leaves of all turns. White space at a turn's end waits: it leaves with what the turn says behind it, or with
+    the end of the answer, and is dropped where calls follow."""
+
+    def __init__(self, put: Put) -> None:
+        self._put = put
+        self._waiting = ""
+        self._text = _Voice()
+        self._reasoning = _Voice()
+
+    def turn_over(self, *, apart: bool) -> None:
+        """The next turn goes on with the answer; `apart`: behind an item of its own, which parts the two."""
+        self._waiting = ""
+        for voice in (self._text, self._reasoning):
+            voice.spoke = voice.spoke and not apart
+            voice.behind = voice.spoke
+
+    async def put(self, deltas: Sequence[Delta]) -> None:
+        leaving: list[Delta] = []
+        for delta in deltas:
+            match delta:
+                case TextDelta(text):
+                    whole = self._waiting + self._text.opened(text, self._waiting)
+                    said = whole.rstrip()
+                    self._waiting = whole[len(said) :]
+                    if said:
+                        self._text.spoke = True
+                        leaving.append(TextDelta(said))
+                case ReasoningDelta(text):
+                    opened = self._reasoning.opened(text, "")
+                    self._reasoning.spoke = self._reasoning.spoke or bool(opened)
+                    leaving.append(ReasoningDelta(opened))
+                case _:
+                    leaving.append(delta)
+        if leaving:
+            await self._put(leaving)
+
+    async def end(self, deltas: Sequence[Delta]) -> None:
+        """The end of the answer."""
+        rest = [TextDelta(self._waiting)] if self._waiting else []
+        await self._put([*rest, *deltas])
+
+
+@dataclass(slots=True)
+class _Voice:
+    """Text or reasoning. `spoke`: something of it has left; `behind`: in an earlier turn, and nothing in this one."""
+
+    spoke: bool = False
+    behind: bool = False
+
+    def opened(self, text: str, waiting: str) -> str:
+        """The text, parted from what an earlier turn said if it is the first of its own."""
+        if not self.behind or waiting:
+            return text
+        begun = text.lstrip()
+        if not begun:
+            return ""
+        self.behind = False
+        return _BETWEEN + begun
+
+
+class _Turn:
+    """One turn: its text leaves, its calls and its end stay here."""
+
+    def __init__(self, said: _Said, call_id: Callable[[int], str]) -> None:
+        self.calls: list[CallCompleted | CallMalformed] = []
+        self.end = TurnEnded("error")
+        self._said = said
+        self._collector = TurnCollector(call_id)
+
+    async def put(self, deltas: Sequence[Delta]) -> None:
+        leaving: list[Delta] = []
+        for delta in deltas:
+            self._collector.add(delta)
+            match delta:
+                case CallCompleted() | CallMalformed():
+                    self.calls.append(delta)
+                case TurnEnded():
+                    self.end = delta
+                case _:
+                    leaving.append(delta)
+        if leaving:
+            await self._said.put(leaving)
+
+    @property
+    def message(self) -> Message:
+        """The turn as the model reads it afterwards."""
+        return self._collector.turn().message
+
+    def calls_of(self, names: frozenset[str]) -> list[ToolCall | MalformedCall]:
+        """The calls to run here. None if no call is of one of these tools; else all but the client's, so that the
+        model is told of malformed ones too."""
+        calls = self._collector.turn().calls
+        if not any(call.name in names for call in calls):
+            return []
+        others = self.has_others(names)
+        return [call for call in calls if call.name in names or (isinstance(call, MalformedCall) and not others)]
+
+    def has_others(self, names: frozenset[str]) -> bool:
+        """Whether the client has a call to answer."""
+        return any(isinstance(call, CallCompleted) and call.name not in names for call in self.calls)
+
+
+def _ended(begun: HostedCallStarted, result: ToolResult) -> HostedCallEnded:
+    return HostedCallEnded(begun.index, result.text, result.status == "failure")
+
+
+def _grown(size: Callable[[], int], more: Sequence[Message]) -> int:
+    return size() + sum(map(message_size, more))
+
+
+def _add(report: Report, turn: Report, notes: Sequence[Note]) -> None:
+    report.notes += [note for note in notes if note not in report.notes]
+    report.attempts += turn.attempts
+    report.malformed += turn.malformed
+    report.forged += turn.forged
+    report.end = turn.end
+    report.used = report.used.plus(turn.used)

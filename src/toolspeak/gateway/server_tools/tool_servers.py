@@ -1,0 +1,208 @@
+"""Tools that the gateway runs itself: those of MCP servers, offered to the model besides the client's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from toolspeak import mcp
+from toolspeak.data.approvals import Decision
+from toolspeak.data.events import Event
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import McpError
+from toolspeak.execute import ApprovalRequest, BatchContext, Executor, ToolExecution, approve_none
+from toolspeak.execute.approval.approvers import approval_reason
+from toolspeak.gateway.observability.metrics import Metrics
+from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.settings.gateway_settings import ToolSettings
+from toolspeak.tools import Toolset
+
+_REFUSAL = (
+    "this gateway runs a tool that may change something, or reach the outside, only if its operator allows it "
+    "(--approve-tools); go on without it, and say what it would have been needed for"
+)
+
+_NOT_RUN = ("rejected", "blocked", "invalid_arguments", "malformed", "skipped", "unknown_tool")
+"""Outcomes of calls that never came to the server."""
+
+
+@dataclass(slots=True)
+class Running:
+    """What one request's server-side tools have done so far, and the most calls that they may take. `changed`: one that
+    does more than read has run."""
+
+    request_id: str
+    log_content: bool
+    context: BatchContext
+    ends: float
+    steps: int = 0
+    calls: int = 0
+    failures: int = 0
+    changed: bool = False
+    most_calls: int = 0
+    shadowed: tuple[str, ...] = ()
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def facts(self) -> dict[str, JSON]:
+        """For the log."""
+        return {
+            "tool_steps": self.steps or None,
+            "tool_calls": self.calls or None,
+            "tool_failures": self.failures or None,
+            "shadowed_tools": [*self.shadowed] or None,
+        }
+
+
+class ServerTools:
+    """The tools of the servers that a file lists, and what may run of them."""
+
+    def __init__(self, settings: ToolSettings, metrics: Metrics) -> None:
+        self.settings = settings
+        self._metrics = metrics
+        self._listed = mcp.read_servers(settings.file)
+        self.urls = {server.name: server.url if isinstance(server, mcp.HttpServer) else "" for server in self._listed}
+        """The address of each server, "" for a program."""
+        self._servers = mcp.McpServers(self._listed, call_timeout=settings.timeout)
+        self._toolset = Toolset()
+        self._executor = Executor(self._toolset)
+        self._opened = False
+        self._users = 0
+        self._closing: asyncio.Task[None] | None = None
+        self._retired = False
+
+    @property
+    def search(self) -> str:
+        """The tool that searches the web, "" if there is none."""
+        name = self.settings.web_search
+        return name if name and self._toolset.get(name) is not None else ""
+
+    def origin_of(self, tool: str) -> tuple[str, str] | None:
+        """The server of a tool, and the tool's name there."""
+        return self._servers.origin_of(tool)
+
+    def same_as(self, other: ServerTools) -> bool:
+        """Whether both run the same servers under the same settings."""
+        return self.settings == other.settings and self._listed == other._listed
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """The servers stay connected at least as long as the context."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._close_unused()
+
+    def retire(self) -> None:
+        """Ends the connections once no request uses them. To be called in the event loop."""
+        self._retired = True
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self._retired and not self._users and self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self.aclose())
+
+    async def open(self) -> None:
+        """Connects to the servers. Raises McpError."""
+        await self._servers.__aenter__()
+        self._opened = True
+        self._take_up()
+
+    async def aclose(self) -> None:
+        if self._opened:
+            await self._servers.aclose()
+
+    async def offered(self, others: Sequence[ToolSpec]) -> tuple[tuple[ToolSpec, ...], tuple[str, ...]]:
+        """The tools to offer besides a client's own, and the names of those that a client's stand in place of."""
+        try:
+            if await self._servers.refresh():
+                self._take_up()
+        except McpError as error:
+            log("tools_not_listed", {"problem": str(error)}, level=logging.WARNING)
+        theirs = {tool.name for tool in others}
+        specs = tuple(spec for spec in self._toolset.specs if spec.name not in theirs)
+        return specs, tuple(sorted(theirs & {tool.name for tool in self._toolset}))
+
+    def begin(self, request_id: str, *, log_content: bool) -> Running:
+        """For one request."""
+        context = BatchContext(request_id, agent="gateway")
+        ends = asyncio.get_running_loop().time() + self.settings.seconds
+        return Running(request_id, log_content, context, ends, most_calls=self.settings.calls)
+
+    def exhausted(self, running: Running) -> str:
+        """Which limit a request has reached, "" if none."""
+        settings = self.settings
+        if running.steps >= settings.steps:
+            return f"{settings.steps} steps"
+        if running.calls >= running.most_calls:
+            return f"{running.most_calls} calls"
+        if asyncio.get_running_loop().time() >= running.ends:
+            return f"{settings.seconds:g} seconds"
+        return ""
+
+    async def run(self, calls: Sequence[ToolCall | MalformedCall], running: Running) -> tuple[ToolResult, ...]:
+        """The results of one turn's calls, in their order. Cancelling it cancels the tools, in their servers too."""
+        running.steps += 1
+        batch = await self._executor.run(
+            calls,
+            emit=_unrecorded,
+            context=running.context,
+            approver=approve_none(_REFUSAL),
+            deadline=max(0.0, running.ends - asyncio.get_running_loop().time()),
+            max_calls=running.most_calls - running.calls,
+        )
+        for execution in batch.executions:
+            self._tell(execution, running)
+        return batch.results
+
+    def _tell(self, execution: ToolExecution, running: Running) -> None:
+        result, call = execution.result, execution.call
+        known = self._toolset.get(result.name)
+        server, _ = self._servers.origin_of(result.name) or ("", "")
+        outcome = result.code or result.status
+        running.calls += 1
+        running.failures += result.status == "failure"
+        if known is not None and outcome not in _NOT_RUN and approval_reason(known.spec.effects):
+            running.changed = True
+        seconds = max(0.0, execution.completed - execution.started)
+        self._metrics.tool_calls.labels(server, result.name if known else "(other)", outcome).inc()
+        if known is not None:
+            self._metrics.tool_seconds.labels(server, result.name).observe(seconds)
+        content: dict[str, JSON] = {}
+        if running.log_content:
+            content = {
+                "arguments": dict(call.arguments) if isinstance(call, ToolCall) else call.raw,
+                "result": result.text,
+            }
+        told: dict[str, JSON] = {"id": running.request_id, "tool": result.name, "server": server or None}
+        log("tool", {**told, "outcome": outcome, "seconds": round(seconds, 4), **content})
+
+    def _take_up(self) -> None:
+        """Makes the servers' tools those that are offered."""
+        self._toolset = self._servers.tools
+        self._executor = Executor(self._toolset, policy=self._policy)
+        for left in self._servers.left_out:
+            log("tool_left_out", {"problem": str(left)}, level=logging.WARNING)
+        names = [tool.name for tool in self._toolset]
+        for pattern in self.settings.approve:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                log("approves_no_tool", {"pattern": pattern, "tools": names}, level=logging.WARNING)
+        if self.settings.web_search and not self.search:
+            log("no_web_search", {"tool": self.settings.web_search, "tools": names}, level=logging.WARNING)
+
+    def _policy(self, request: ApprovalRequest) -> Decision | None:
+        approved = (self.settings.web_search, *self.settings.approve)
+        if any(fnmatchcase(request.tool.name, pattern) for pattern in approved):
+            return Decision(True, by="approve_tools")
+        return None
+
+
+async def _unrecorded(_event: Event) -> None:
+    """The gateway keeps nothing."""

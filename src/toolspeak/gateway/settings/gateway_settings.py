@@ -1,0 +1,314 @@
+"""What the gateway is told: its settings, as values, from a TOML file and the command line."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from toolspeak.data.protected import protect
+from toolspeak.errors import ConfigurationError
+from toolspeak.gateway.settings.api_keys import Key, checked_keys, key_of_table
+from toolspeak.gateway.settings.config_tables import check_fields, checked_kind
+from toolspeak.gateway.settings.upstream_settings import Upstream, upstreams_of_table
+from toolspeak.gateway.settings.usage_settings import UsageSettings, usage_for, usage_of_table
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+ANY_ORIGIN = "*"
+"""What `cors` may say in place of an origin."""
+
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?")
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much the gateway takes at most, each process for itself.
+
+    `body_bytes` and `header_bytes` of a request, `depth` and number of its JSON's values; `messages` of its
+    conversation, `tool_definitions`, and characters of a name (`name_chars`). `streams` are under way at once,
+    `queue` wait for a place, for `queue_seconds` at most.
+    """
+
+    body_bytes: int = 32 * 1024 * 1024
+    header_bytes: int = 32 * 1024
+    depth: int = 200
+    json_values: int = 200_000
+    messages: int = 10_000
+    tool_definitions: int = 1_000
+    name_chars: int = 256
+    streams: int = 1024
+    queue: int = 256
+    queue_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """Tools that the gateway runs itself: those of the MCP servers that `file` lists.
+
+    What only reads, and stays on the machine, runs; `approve` are the names, or globs, of others that may (`*`: all).
+    One request's tools run in `steps` turns, `calls` calls and `seconds` at most; one call has `timeout` seconds.
+    `web_search` is the tool (`server__tool`) that runs where a request of OpenAI Responses asks for a web search.
+    """
+
+    file: str
+    approve: tuple[str, ...] = ()
+    steps: int = 16
+    calls: int = 64
+    seconds: float = 300.0
+    timeout: float = 60.0
+    web_search: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseSettings:
+    """Where responses are kept that clients may name: `store` is the path of a SQLite file or a `postgresql://` URL.
+
+    One is kept for `retention_days` behind its last use. A key has `responses` of them at most and `key_bytes` of all;
+    what does not fit any more is the one that was used longest ago. A response of more than `response_bytes` is not
+    kept. An answer waits `seconds` for the database. `background`: clients may have an answer made, and fetch it
+    later.
+    """
+
+    store: str
+    retention_days: float = 30.0
+    background: bool = False
+    responses: int = 10_000
+    response_bytes: int = 4 * 1024 * 1024
+    key_bytes: int = 1024 * 1024 * 1024
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of it. `keys` are the clients'; without any, everybody is served.
+
+    `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
+    says that it is alive. `stall_seconds`: how long a client may read nothing of what waits for it. `grace_seconds`:
+    how long the end of a turn whose calls are complete is waited for, so that its usage is known. `aside_seconds`: how
+    long an upstream that failed again and again gets no requests, the first time. `cors`: the origins of web pages that
+    may call the gateway. `log_content`: the log holds what was asked and answered.
+    """
+
+    upstreams: tuple[Upstream, ...]
+    host: str = "127.0.0.1"
+    port: int = 8665
+    keys: tuple[Key, ...] = ()
+    bounds: Bounds = Bounds()
+    workers: int = 1
+    drain_seconds: float = 30.0
+    ping_seconds: float = 15.0
+    stall_seconds: float = 120.0
+    grace_seconds: float = 0.5
+    aside_seconds: float = 5.0
+    cors: tuple[str, ...] = ()
+    log_content: bool = False
+    tools: ToolSettings | None = None
+    responses: ResponseSettings | None = None
+    usage: UsageSettings | None = None
+
+
+_RANGES = (
+    ("port", 0, 65535),
+    ("workers", 1, math.inf),
+    ("streams", 1, math.inf),
+    *((name, 1, math.inf) for name in ("json_values", "messages", "tool_definitions", "name_chars")),
+    ("body_bytes", 1, math.inf),
+    ("header_bytes", 1, math.inf),
+    ("depth", 1, math.inf),
+    ("ping_seconds", 0.01, math.inf),
+    ("stall_seconds", 0.01, math.inf),
+    ("aside_seconds", 0.01, 3600),
+)
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings, if they can be. Raises ConfigurationError."""
+    if settings.host not in LOOPBACK and not settings.keys:
+        raise ConfigurationError(
+            f"the gateway is to listen on {settings.host}, where others can reach it, and has no API keys: name a file "
+            "of keys (--api-keys FILE), set TOOLSPEAK_API_KEYS, or listen on 127.0.0.1"
+        )
+    for name, least, most in _RANGES:
+        value: float = getattr(settings.bounds if hasattr(settings.bounds, name) else settings, name)
+        if not least <= value <= most:
+            told = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
+            raise ConfigurationError(f"{name}: {value} cannot be; write {told}")
+    _check_names([name for names in {each.names: None for each in settings.upstreams} for name in names])
+    keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
+    cors = _checked_origins(settings.cors, has_keys=bool(keys))
+    return replace(settings, keys=keys, cors=cors, usage=usage_for(settings.usage, keys))
+
+
+def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
+    """The origins as browsers write them. Raises ConfigurationError for one that is none, and for `*` without keys."""
+    found: list[str] = []
+    for origin in origins:
+        if origin == ANY_ORIGIN:
+            if not has_keys:
+                raise ConfigurationError(
+                    "cors: '*' lets every web page call the gateway, which has no API keys: name the origins, or give "
+                    "clients keys (--api-keys FILE)"
+                )
+            found.append(origin)
+            continue
+        written = origin.lower()
+        if not _ORIGIN.fullmatch(written):
+            raise ConfigurationError(
+                f"cors: {origin!r} is not an origin; write scheme, host and port alone, for instance https://app.example"
+            )
+        found.append(written.removesuffix(_DEFAULT_PORTS[written.partition(":")[0]]))
+    return tuple(found)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ConfigurationError(
+                f"two upstreams serve the model name {name!r}: give each its own, or list both as `upstreams` of one "
+                "[[model]]"
+            )
+
+
+# --- the file ----------------------------------------------------------------------------------------------------
+
+_SERVER_FIELDS = {each.name for each in (*fields(Settings), *fields(Bounds))} - {
+    *("upstreams", "keys", "bounds", "tools", "responses", "usage")
+}
+_RESPONSE_FIELDS = {each.name for each in fields(ResponseSettings)}
+_TOOL_FIELDS = {each.name for each in fields(ToolSettings)}
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What a configuration file says: the upstreams, of `[server]` what it holds, `[tools]`, each `[[key]]`,
+    `[responses]` and `[usage]`."""
+
+    upstreams: tuple[Upstream, ...]
+    server: Mapping[str, Any]
+    tools: ToolSettings | None = None
+    keys: tuple[Key, ...] = ()
+    responses: ResponseSettings | None = None
+    usage: UsageSettings | None = None
+
+
+def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType({})) -> FileSettings:
+    """The settings of a TOML file; the keys that it names by a variable are those of `environ`. Raises
+    ConfigurationError naming file, key and remedy."""
+    protect(path, "the gateway's configuration")
+    table = read_toml(path)
+    try:
+        check_fields(table, {"server", "model", "tools", "key", "responses", "usage"}, "")
+        models: Any = table.get("model")
+        if not isinstance(models, list) or not models:
+            raise ConfigurationError("model: write a table [[model]] for each upstream, with name and upstream")
+        found = [upstreams_of_table(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models))]
+        _check_names([name for upstreams in found for name in upstreams[0].names])
+        upstreams = tuple(upstream for upstreams in found for upstream in upstreams)
+        folder = Path(path).parent
+        tools = _tools(table["tools"], folder) if "tools" in table else None
+        rows: Any = table.get("key", [])
+        if not isinstance(rows, list):
+            raise ConfigurationError("key: write a table [[key]] for each key, with name and sha256")
+        keys = tuple(_key(row, f"key[{i}]", environ) for i, row in enumerate(cast("list[Any]", rows)))
+        responses = _responses(table["responses"], folder) if "responses" in table else None
+        usage = usage_of_table(table["usage"], folder) if "usage" in table else None
+        return FileSettings(upstreams, _server(table.get("server", {}), folder), tools, keys, responses, usage)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def _key(row: Any, place: str, environ: Mapping[str, str]) -> Key:
+    try:
+        return key_of_table(row, place, environ)
+    except ConfigurationError as error:
+        name: Any = cast("dict[str, Any]", row).get("name") if isinstance(row, dict) else None
+        raise ConfigurationError(f"{error} (the key {name!r})" if isinstance(name, str) else str(error)) from None
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """What a configuration file holds. Raises ConfigurationError."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"the configuration {path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the configuration {path} is no TOML: {error}") from error
+
+
+def with_server(settings: Settings, told: Mapping[str, Any]) -> Settings:
+    """The settings with what `[server]`, or the command line, says besides."""
+    bounds = {name: value for name, value in told.items() if name in {each.name for each in fields(Bounds)}}
+    others = {name: value for name, value in told.items() if name not in bounds and name != "api_keys"}
+    return replace(settings, bounds=replace(settings.bounds, **bounds), **others)
+
+
+def _server(value: Any, folder: Path) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigurationError("server: expected a table [server]")
+    table = cast("dict[str, Any]", value)
+    check_fields(table, {*_SERVER_FIELDS, "api_keys"}, "server")
+    kinds = {each.name: each.type for each in (*fields(Settings), *fields(Bounds))}
+    out: dict[str, Any] = {}
+    for name, given in table.items():
+        if name == "cors":
+            origins = cast("list[Any]", given if isinstance(given, list) else [given])
+            out[name] = tuple(checked_kind(each, "str", f"server.{name}") for each in origins)
+            continue
+        out[name] = checked_kind(given, "str" if name == "api_keys" else str(kinds[name]), f"server.{name}")
+    if "api_keys" in out:
+        out["api_keys"] = str(folder / out["api_keys"])  # as seen from the file, wherever the server is started
+    return out
+
+
+def approved_names(text: str) -> tuple[str, ...]:
+    """The names, or globs, of `--approve-tools`: `all`, or some with commas between them."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return ("*",) if names == ("all",) else names
+
+
+def _tools(value: Any, folder: Path) -> ToolSettings:
+    if not isinstance(value, dict):
+        raise ConfigurationError("tools: expected a table [tools]")
+    table = cast("dict[str, Any]", value)
+    check_fields(table, _TOOL_FIELDS, "tools")
+    kinds = {each.name: str(each.type) for each in fields(ToolSettings)}
+    told: dict[str, Any] = {}
+    for name, given in table.items():
+        if name == "approve":
+            names = cast("list[Any]", given if isinstance(given, list) else [given])
+            told[name] = tuple(
+                found for each in names for found in approved_names(checked_kind(each, "str", f"tools.{name}"))
+            )
+        else:
+            told[name] = checked_kind(given, kinds[name], f"tools.{name}")
+    if not told.get("file"):
+        raise ConfigurationError("tools.file: missing; name the file that lists the MCP servers")
+    told["file"] = str(folder / told["file"])
+    return ToolSettings(**told)
+
+
+def _responses(value: Any, folder: Path) -> ResponseSettings:
+    if not isinstance(value, dict):
+        raise ConfigurationError("responses: expected a table [responses]")
+    table = cast("dict[str, Any]", value)
+    check_fields(table, _RESPONSE_FIELDS, "responses")
+    kinds = {each.name: str(each.type) for each in fields(ResponseSettings)}
+    told = {name: checked_kind(given, kinds[name], f"responses.{name}") for name, given in table.items()}
+    if not told.get("store"):
+        raise ConfigurationError("responses.store: missing; write the path of a file, or a postgresql:// URL")
+    if "://" not in told["store"]:
+        told["store"] = str(folder / told["store"])  # as seen from the file
+    for name in ("retention_days", "responses", "response_bytes", "key_bytes", "seconds"):
+        if told.get(name) == 0:
+            raise ConfigurationError(
+                f"responses.{name}: nothing would be kept; write more than 0, or leave [responses] out"
+            )
+    return ResponseSettings(**told)

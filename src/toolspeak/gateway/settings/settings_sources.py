@@ -1,0 +1,84 @@
+"""Where the settings come from: the command line and the files that it names, read again for each reload."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from toolspeak.errors import ConfigurationError
+from toolspeak.gateway.settings.api_keys import keys_of, read_keys
+from toolspeak.gateway.settings.gateway_settings import (
+    FileSettings,
+    ResponseSettings,
+    Settings,
+    ToolSettings,
+    approved_names,
+    checked,
+    read_config,
+    with_server,
+)
+from toolspeak.gateway.settings.upstream_settings import Upstream
+
+Stamp: TypeAlias = tuple[int, int, int] | None
+"""What tells one content of a file from another: inode, size and time of its last change. None: it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the command line says, and the files that it names.
+
+    `upstreams` are those of the command line, `config` is the file that lists them in their place. `server` holds
+    fields of `[server]`; they come before the file's. `api_keys`, `tools`, `approve_tools` and `responses` do so too.
+    """
+
+    upstreams: tuple[Upstream, ...] = ()
+    config: str | None = None
+    server: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    api_keys: str | None = None
+    tools: str | None = None
+    approve_tools: str | None = None
+    responses: str | None = None
+
+    def load(self, environ: Mapping[str, str], stamps: dict[str, Stamp]) -> Settings:
+        """The settings as the files are now. `stamps` gets the stamp of every file that is read, taken before it is
+        read, also if the settings cannot be. Raises ConfigurationError naming the place and the remedy."""
+        if self.config is None:
+            found = FileSettings(self.upstreams, {})
+        else:
+            stamps[self.config] = stamp(self.config)
+            found = read_config(self.config, environ)
+        settings = with_server(Settings(found.upstreams), {k: v for k, v in found.server.items() if k != "api_keys"})
+        settings = with_server(settings, self.server)
+        file = self.api_keys or found.server.get("api_keys")
+        if file:
+            stamps[file] = stamp(file)
+        keys = (*found.keys, *keys_of(environ), *(read_keys(file) if file else ()))
+        tools = self._tools(found.tools)
+        if tools is not None:
+            stamps[tools.file] = stamp(tools.file)
+        responses = found.responses
+        if self.responses is not None:
+            told = ResponseSettings(self.responses)
+            responses = told if responses is None else replace(responses, store=self.responses)
+        return checked(replace(settings, keys=keys, tools=tools, responses=responses, usage=found.usage))
+
+    def _tools(self, found: ToolSettings | None) -> ToolSettings | None:
+        """What the file says, with what the command line says in its place."""
+        if self.tools is not None:
+            found = ToolSettings(self.tools) if found is None else replace(found, file=self.tools)
+        if self.approve_tools is None:
+            return found
+        if found is None:
+            raise ConfigurationError("--approve-tools says which tools of --tools FILE may run: name that file, too")
+        return replace(found, approve=approved_names(self.approve_tools))
+
+
+def stamp(path: str) -> Stamp:
+    """The stamp of a file, or of the one that a link leads to."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,221 @@
+"""Upstreams: where models are served, and how they are asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import httpx2
+
+from toolspeak.data.messages import JSON
+from toolspeak.dialects import Section, get_dialect
+from toolspeak.dialects.base import PromptListing
+from toolspeak.errors import ConfigurationError, suggest
+from toolspeak.gateway.settings.config_tables import check_fields, checked_kind
+from toolspeak.providers import PROVIDERS, Capabilities
+from toolspeak.providers.http import Timeouts
+from toolspeak.providers.retry import RETRIES
+
+OWN_WAYS = ("auto", "native")
+"""What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""
+
+Policy: TypeAlias = Literal["round_robin", "sticky"]
+"""How requests are shared among the upstreams of one model: each in turn, or those that begin alike to the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Where the models of some names are served, and how they are asked.
+
+    `names` are what clients call them: exact, or globs. `provider` is a name of `providers.PROVIDERS`; `url` is its
+    address, in place of what the environment or the provider says. `model` is its name there; empty is the client's.
+    `dialect` is a dialect's name, `auto` or `native`. `listing` is who writes the prompt where calls are text, and how.
+    `key_variable` names the environment variable of the key.
+    `capabilities` in place of what is known of the provider. `retries`: how many times more a request is sent that
+    failed before anything was said. `repair`: how many times a malformed call is asked for again. `hold_calls`: calls
+    leave whole. Upstreams of equal `names` serve the same models, and share their requests by `policy`.
+    """
+
+    names: tuple[str, ...] = ("*",)
+    provider: str = "openai"
+    url: str = ""
+    model: str = ""
+    dialect: str = "auto"
+    starts_in: Section = "text"
+    key_variable: str = ""
+    capabilities: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    timeouts: Timeouts = Timeouts()
+    retries: int = RETRIES
+    options: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    repair: int = 0
+    hold_calls: bool = False
+    listing: PromptListing | None = None
+    policy: Policy = "round_robin"
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """The names that are no globs."""
+        return tuple(name for name in self.names if not any(mark in name for mark in "*?["))
+
+    def serves(self, model: str) -> bool:
+        return any(fnmatchcase(model, name) for name in self.names)
+
+
+def labels_of(upstreams: Sequence[Upstream]) -> tuple[str, ...]:
+    """What logs and metrics call the upstreams of one model: the host and port of each, or its provider. Those that
+    would be called the same have a number, too."""
+    hosts = [httpx2.URL(each.url).netloc.decode() if each.url else each.provider for each in upstreams]
+    seen, labels = Counter[str](), list[str]()
+    for host in hosts:
+        seen[host] += 1
+        labels.append(f"{host}#{seen[host]}" if hosts.count(host) > 1 else host)
+    return tuple(labels)
+
+
+def upstream_of(target: str, **rest: Any) -> Upstream:
+    """The upstream that `--upstream` names: an address, `provider`, or `provider:model`. Raises ConfigurationError."""
+    if target.startswith(("http://", "https://")):
+        if "url" in rest:
+            raise ConfigurationError(f"{target!r} is an address, and url names another: leave one out")
+        return Upstream(url=target, **rest)
+    provider, _, model = target.partition(":")
+    if provider not in PROVIDERS:
+        raise ConfigurationError(
+            f"the upstream {target!r} is neither an address (http://127.0.0.1:11434/v1) nor begins with a provider: "
+            f"{suggest(provider, PROVIDERS)}"
+        )
+    for name, known in (("provider", provider), ("model", model)):
+        if known and rest.get(name, known) != known:
+            raise ConfigurationError(
+                f"{target!r} names the {name} {known!r}, and {name} says {rest[name]!r}: leave one out"
+            )
+    told: dict[str, Any] = {"model": model, **rest, "provider": provider}
+    return Upstream(**told)
+
+
+_RENAMED = {"name": "names", "key_env": "key_variable"}
+_UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_RENAMED, "upstream"}
+
+
+def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
+    """The upstreams of a table `[[model]]`: itself, or those of its list `upstreams`, for which it says what they have
+    in common. Raises ConfigurationError naming the key."""
+    if not isinstance(row, dict):
+        raise ConfigurationError(f"{place}: expected a table [[model]]")
+    table = cast("dict[str, Any]", row)
+    check_fields(table, {*_UPSTREAM_FIELDS, "upstreams"}, place)
+    if "upstreams" not in table:
+        return (_upstream_of_table(table, place, {}, place),)
+    if "upstream" in table:
+        raise ConfigurationError(f"{place}: upstream names one, upstreams names several; leave one of both out")
+    rows: Any = table["upstreams"]
+    if not isinstance(rows, list) or not rows:
+        raise ConfigurationError(
+            f"{place}.upstreams: write a list of addresses, or a table [[model.upstreams]] for each"
+        )
+    shared = {name: value for name, value in table.items() if name != "upstreams"}
+    if not shared.get("name"):
+        raise ConfigurationError(f"{place}.name: missing; write the name that clients ask for, or a glob")
+    found: list[Upstream] = []
+    for i, each in enumerate(cast("list[Any]", rows)):
+        at = f"{place}.upstreams[{i}]"
+        own: Any = {"upstream": each} if isinstance(each, str) else each
+        if not isinstance(own, dict):
+            raise ConfigurationError(f"{at}: expected an address, or a table with upstream and what else is its own")
+        check_fields(cast("dict[str, Any]", own), _UPSTREAM_FIELDS - {"name", "policy"}, at)
+        found.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared, place))
+    return tuple(found)
+
+
+def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, Any], shared_place: str) -> Upstream:
+    """The upstream of a table, with what it shares with others where it says nothing itself. An error names the place
+    of the table that holds the field."""
+
+    def place_of(name: str) -> str:
+        return f"{shared_place if name in shared and name not in own else place}.{name}"
+
+    table = {**shared, **own}
+    kinds = {each.name: str(each.type) for each in fields(Upstream)}
+    told: dict[str, Any] = {}
+    for name, given in table.items():
+        at = place_of(name)
+        match name:
+            case "name":
+                names = cast("list[Any]", given if isinstance(given, list) else [given])
+                told["names"] = tuple(checked_kind(each, "str", at) for each in names)
+            case "timeouts":
+                told[name] = _timeouts(given, at)
+            case "capabilities":
+                told[name] = _capabilities(given, at)
+            case "options":
+                if not isinstance(given, dict):
+                    raise ConfigurationError(f"{at}: expected a table of fields that go into every request")
+                told[name] = cast("dict[str, JSON]", given)
+            case "upstream":
+                pass
+            case _:
+                told[_RENAMED.get(name, name)] = checked_kind(given, kinds[_RENAMED.get(name, name)], at)
+    if not told.get("names"):
+        raise ConfigurationError(f"{place}.name: missing; write the name that clients ask for, or a glob")
+    target = table.get("upstream")
+    if target is not None:
+        target = checked_kind(target, "str", f"{place}.upstream")
+        try:
+            upstream = upstream_of(target, **told)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place}.upstream: {error}") from None
+        return checked_upstream(upstream, place_of)
+    if not told.get("url") and not told.get("provider"):
+        raise ConfigurationError(f"{place}.upstream: missing; write an address, a provider or provider:model")
+    return checked_upstream(Upstream(**told), place_of)
+
+
+def checked_upstream(upstream: Upstream, place_of: Callable[[str], str] = str) -> Upstream:
+    """The upstream, if it can be. `place_of` is what errors call a field. Raises ConfigurationError."""
+    if upstream.provider not in PROVIDERS:
+        raise ConfigurationError(f"{place_of('provider')}: there is no {suggest(upstream.provider, PROVIDERS)}")
+    if upstream.dialect not in OWN_WAYS:
+        try:
+            get_dialect(upstream.dialect)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place_of('dialect')}: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
+    if upstream.policy not in get_args(Policy):
+        raise ConfigurationError(f"{place_of('policy')}: there is no {suggest(upstream.policy, get_args(Policy))}")
+    if upstream.starts_in not in ("text", "reasoning"):
+        raise ConfigurationError(f"{place_of('starts_in')}: {upstream.starts_in!r} is none; write text or reasoning")
+    if upstream.listing is not None and upstream.listing not in get_args(PromptListing):
+        raise ConfigurationError(
+            f"{place_of('listing')}: there is no {suggest(upstream.listing, get_args(PromptListing))}"
+        )
+    if not 0 <= upstream.repair <= 3:
+        raise ConfigurationError(f"{place_of('repair')}: {upstream.repair} is none; write 0 (never) to 3")
+    return upstream
+
+
+def _timeouts(value: Any, place: str) -> Timeouts:
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{place}: expected a table with connect, first_byte and silence, in seconds")
+    table = cast("dict[str, Any]", value)
+    check_fields(table, {each.name for each in fields(Timeouts)}, place)
+    for name, seconds in table.items():
+        checked_kind(seconds, "float", f"{place}.{name}")
+    return Timeouts(**table)
+
+
+def _capabilities(value: Any, place: str) -> Mapping[str, JSON]:
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{place}: expected a table, for instance {{ grammar = 'gbnf', tools = true }}")
+    table = cast("dict[str, Any]", value)
+    check_fields(table, {each.name for each in fields(Capabilities)}, place)
+    for name, each in table.items():
+        if name == "grammar":
+            if each not in ("gbnf", "xgrammar"):
+                raise ConfigurationError(
+                    f"{place}.grammar: {each!r} is none; write gbnf (llama.cpp) or xgrammar (vLLM, SGLang)"
+                )
+        else:
+            checked_kind(each, "int" if name == "context" else "bool", f"{place}.{name}")
+    return table

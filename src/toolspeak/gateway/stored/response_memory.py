@@ -1,0 +1,327 @@
+"""Responses with memory: what clients name by its id, and what is made in the background. Off unless configured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
+from toolspeak.errors import ConfigurationError, FormatError, JournalError
+from toolspeak.gateway.http.error_responses import Failure
+from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.settings.gateway_settings import ResponseSettings
+from toolspeak.gateway.stored.response_store import Kept, ResponseStore, StoredResponse, open_store
+from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.wire.json_validation import describe, optional_flag, require_object, require_text
+
+PATH = "/v1/responses/"
+"""What stands in front of the id of a response that is kept."""
+
+_CONTINUED = ("completed", "incomplete")
+_OVER = (*_CONTINUED, "failed", "cancelled")
+_BEAT_SECONDS = 2.0
+_SAVE_SECONDS = (0.5, 2.0, 5.0, 10.0)
+"""How long the end of a background response waits for its database, time after time."""
+
+_MOST_LISTED = 100
+_PREFIXES = {"function_call_output": "fco", "function_call": "fc", "reasoning": "rs", "message": "msg"}
+_NOT_KEPT = Note(
+    "response_not_stored",
+    "the response is not stored, so no later request can name it: send the conversation as 'input'",
+)
+
+
+@quick()
+class Keeping:
+    """What is to be kept of a request: under which id, for whom, and its own input. `store`: whether at all."""
+
+    response_id: str
+    owner: str
+    previous: str | None
+    items: Sequence[JSON]
+    store: bool
+    background: bool = False
+
+    @property
+    def echoed(self) -> Mapping[str, JSON]:
+        """What the response says of it."""
+        return {"store": self.store, "previous_response_id": self.previous, "background": self.background}
+
+
+class ResponseMemory:
+    """The responses that clients may name. An answer is never lost because the database fails: it leaves with the
+    warning `response_not_stored`."""
+
+    def __init__(self, settings: ResponseSettings) -> None:
+        self.settings = settings
+        self.runs: dict[str, asyncio.Task[None]] = {}
+        """What runs in the background in this process, by the id of its response."""
+        self._store: ResponseStore = open_store(settings.store, settings.seconds)
+        self._kept = Kept(settings.retention_days * 86400, settings.responses, settings.key_bytes)
+        self._worker = secrets.token_hex(8)
+        self._beating: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Makes the tables. Raises JournalError."""
+        await self._store.open()
+        self._beating = asyncio.get_running_loop().create_task(self._beat())
+
+    async def aclose(self) -> None:
+        """What still runs in the background has failed."""
+        runs = [*self.runs.values()]
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        if self._beating is not None:
+            self._beating.cancel()
+        await self._store.aclose()
+
+    # --- requests ----------------------------------------------------------------------------------------------
+
+    async def composed(self, given: JSON, owner: str, most: int) -> tuple[JSON, Keeping]:
+        """The request with the whole conversation as its input, `most` bytes of it, and what is to be kept. Raises
+        Failure, FormatError."""
+        body = dict(require_object(given, "the request"))
+        previous = body.pop("previous_response_id", None)
+        background = optional_flag(body.pop("background", None), "background") is True
+        store = optional_flag(body.get("store"), "store") is not False
+        if background:
+            self._check_background(body, store)
+        earlier: list[JSON] = []
+        if previous is not None:
+            earlier = await self._conversation(require_text(previous, "previous_response_id"), owner, most)
+        response_id = f"resp_{secrets.token_hex(10)}"
+        items = _identified(body.get("input"), response_id)
+        if earlier and items is not None:
+            body["input"] = [*earlier, *items]
+        keeping = Keeping(response_id, owner, cast("str | None", previous), items or (), store, background)
+        return body, keeping
+
+    def _check_background(self, body: Mapping[str, JSON], store: bool) -> None:
+        if not self.settings.background:
+            raise FormatError("background: it is off here: leave it out, or have the operator set responses.background")
+        if not store:
+            raise FormatError("background: the answer is polled, so it has to be stored: leave 'store' out")
+        if body.get("stream"):
+            raise FormatError("stream: the answer of a background request is polled here: leave 'stream' out")
+
+    async def _conversation(self, previous: str, owner: str, most: int) -> list[JSON]:
+        """All that was said until the end of a response, as input items."""
+        try:
+            chain = await self._store.chain(owner, previous, most)
+        except JournalError as error:
+            raise _unavailable(error) from error
+        except ConfigurationError as error:
+            raise Failure(413, str(error), "request_too_large") from None
+        if not chain or chain[0].previous is not None:
+            missing = chain[0].previous if chain else previous
+            raise Failure(
+                404,
+                f"previous_response_id: there is no response {describe(missing)}, or no longer; send the whole "
+                "conversation as 'input'",
+                "previous_response_not_found",
+            )
+        if chain[-1].status not in _CONTINUED:
+            raise FormatError(f"previous_response_id: the response is {chain[-1].status}; go on from one that is whole")
+        return [item for each in chain for item in (*_items(each), *_output(each))]
+
+    async def keep(self, keeping: Keeping, response: Mapping[str, JSON]) -> Sequence[Note]:
+        """Stores an answer that came to its end; the notes for one that could not be stored."""
+        if not keeping.store:
+            return ()
+        status, body = str(response["status"]), json.dumps(response)
+        if keeping.background:
+            await self._save_end(keeping.response_id, status, body)
+            return ()
+        if status not in _CONTINUED:
+            return ()
+        items = json.dumps([*keeping.items])
+        stored = StoredResponse(keeping.response_id, keeping.owner, status, keeping.previous, items, body)
+        if stored.size > self.settings.response_bytes:
+            return (_NOT_KEPT,)
+        try:
+            await self._store.add(stored, self._kept)
+        except JournalError as error:
+            log("response_not_stored", {"problem": str(error)}, level=logging.ERROR)
+            return (_NOT_KEPT,)
+        return ()
+
+    # --- what clients ask of a response ------------------------------------------------------------------------
+
+    async def retrieved(self, owner: str, response_id: str) -> dict[str, JSON]:
+        """Raises Failure for one that is not there."""
+        return self._shown(await self._found(owner, response_id))
+
+    async def deleted(self, owner: str, response_id: str) -> JSON:
+        try:
+            gone = await self._store.delete(owner, response_id)
+        except JournalError as error:
+            raise _unavailable(error) from error
+        if not gone:
+            raise _not_found(response_id)
+        self._stop(response_id)
+        return {"id": response_id, "object": "response", "deleted": True}
+
+    async def cancelled(self, owner: str, response_id: str) -> JSON:
+        found = await self._found(owner, response_id)
+        body = self._shown(found)
+        if not body.get("background"):
+            raise Failure(400, "only a response with background: true can be cancelled", "invalid_request")
+        if found.status not in _OVER:
+            body["status"] = "cancelled"
+            try:
+                if not await self._store.finish(response_id, "cancelled", json.dumps(body)):
+                    return await self.retrieved(owner, response_id)
+            except JournalError as error:
+                raise _unavailable(error) from error
+            self._stop(response_id)
+        return body
+
+    async def input_items(self, owner: str, response_id: str, query: Mapping[str, str]) -> JSON:
+        """A page of what the response was made of, as OpenAI lists it: the newest first unless `order` is `asc`."""
+        found = await self._found(owner, response_id)
+        items = await self._conversation(found.previous, owner, self.settings.key_bytes) if found.previous else []
+        items += _items(found)
+        order, limit, after = query.get("order", "desc"), query.get("limit", "20"), query.get("after", "")
+        if order not in ("asc", "desc"):
+            raise Failure(400, f"order: {order[:20]!r} is none; write asc or desc", "invalid_request")
+        if not limit.isdecimal() or not 1 <= int(limit[:9]) <= _MOST_LISTED:
+            raise Failure(400, f"limit: write a number from 1 to {_MOST_LISTED}", "invalid_request")
+        rows = [cast("dict[str, Any]", item) for item in items]
+        if order == "desc":
+            rows.reverse()
+        begin = 0
+        if after:
+            places = [i for i, row in enumerate(rows) if row.get("id") == after]
+            if not places:
+                raise Failure(400, "after: no input item of this response has the id", "invalid_request")
+            begin = places[0] + 1
+        page = rows[begin : begin + int(limit[:9])]
+        ends = {"first_id": page[0].get("id"), "last_id": page[-1].get("id")} if page else {}
+        more = begin + len(page) < len(rows)
+        return {"object": "list", "data": page, "first_id": None, "last_id": None, **ends, "has_more": more}
+
+    async def _found(self, owner: str, response_id: str) -> StoredResponse:
+        try:
+            found = await self._store.get(owner, response_id)
+            if found is not None and found.status == "lost":
+                lost = "the gateway's process that worked on the response is gone; ask again"
+                body = self._failed(found.body, "worker_lost", lost)
+                await self._store.finish(response_id, "failed", json.dumps(body))
+                found = await self._store.get(owner, response_id)
+        except JournalError as error:
+            raise _unavailable(error) from error
+        if found is None:
+            raise _not_found(response_id)
+        return found
+
+    def _shown(self, found: StoredResponse) -> dict[str, JSON]:
+        return {**json.loads(found.body), "status": found.status}
+
+    # --- the background ----------------------------------------------------------------------------------------
+
+    async def begin(self, keeping: Keeping, response: Mapping[str, JSON]) -> JSON:
+        """Stores a response that is to be made. Raises Failure."""
+        body = {**response, "status": "queued"}
+        items = json.dumps([*keeping.items])
+        stored = StoredResponse(
+            keeping.response_id, keeping.owner, "queued", keeping.previous, items, json.dumps(body), self._worker
+        )
+        if stored.size > self.settings.response_bytes:
+            most = self.settings.response_bytes
+            raise Failure(413, f"input: more than {most} bytes cannot be stored: send less", "request_too_large")
+        try:
+            await self._store.add(stored, self._kept)
+        except JournalError as error:
+            raise _unavailable(error) from error
+        return body
+
+    async def started(self, response_id: str) -> None:
+        """Says that a response is being made. Raises CancelledError for one that was cancelled meanwhile."""
+        try:
+            begun = await self._store.start(response_id)
+        except JournalError as error:
+            raise _unavailable(error) from error
+        if not begun:
+            raise asyncio.CancelledError
+
+    async def fail(self, response_id: str, response: JSON, failure: Failure) -> None:
+        """Ends a background response with an error."""
+        body = self._failed(json.dumps(response), failure.code, failure.message)
+        await self._save_end(response_id, "failed", json.dumps(body))
+
+    def _failed(self, body: str, code: str, message: str) -> dict[str, JSON]:
+        return {**json.loads(body), "status": "failed", "error": {"code": code, "message": message}}
+
+    async def _save_end(self, response_id: str, status: str, body: str) -> None:
+        for seconds in (*_SAVE_SECONDS, None):
+            try:
+                await self._store.finish(response_id, status, body)
+                return
+            except JournalError as error:
+                if seconds is None:
+                    log("response_not_stored", {"problem": str(error)}, level=logging.ERROR)
+                else:
+                    await asyncio.sleep(seconds)
+
+    def _stop(self, response_id: str) -> None:
+        run = self.runs.get(response_id)
+        if run is not None:
+            run.cancel()
+
+    async def _beat(self) -> None:
+        """Keeps this worker's responses its own, and stops what was cancelled in another."""
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            known = [*self.runs]
+            try:
+                living = await self._store.beat(self._worker)
+            except Exception as error:  # noqa: BLE001 - without it all that this worker makes would be lost
+                log("responses_not_reached", {"problem": str(error)}, level=logging.WARNING)
+                continue
+            for response_id in known:
+                if response_id not in living:
+                    self._stop(response_id)
+
+
+def _identified(given: JSON, response_id: str) -> list[JSON] | None:
+    """A request's input as items with ids; None for what is no input."""
+    if isinstance(given, str):
+        given = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
+    if not isinstance(given, list):
+        return None
+    made: list[JSON] = []
+    for i, item in enumerate(cast("list[JSON]", given)):
+        fields = cast("dict[str, JSON]", item) if isinstance(item, dict) else {"id": True}
+        if fields.get("id"):
+            made.append(item)
+        else:
+            prefix = _PREFIXES.get(str(fields.get("type", "message")), "item")
+            own = f"{prefix}_{response_id.removeprefix('resp_')}_in_{i}"
+            made.append({"type": "message", **fields, "id": own})
+    return made
+
+
+def _items(stored: StoredResponse) -> list[JSON]:
+    return json.loads(stored.items)
+
+
+def _output(stored: StoredResponse) -> list[JSON]:
+    return json.loads(stored.body)["output"]
+
+
+def _not_found(response_id: str) -> Failure:
+    return Failure(404, f"there is no response {describe(response_id)}, or no longer", "response_not_found")
+
+
+def _unavailable(error: JournalError) -> Failure:
+    told = (
+        "stored responses cannot be read or written just now: ask again soon, or send the whole conversation as "
+        "'input' with store: false"
+    )
+    return Failure(503, told, "responses_unavailable", 1, cause=str(error))

@@ -1,0 +1,54 @@
+"""How many tokens a request has, asked of the upstream or estimated: Anthropic's `count_tokens`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolspeak.data.messages import JSON
+from toolspeak.errors import ProviderError, ToolspeakError
+from toolspeak.gateway.requests.request_mapping import turn_of
+from toolspeak.gateway.turns.token_estimate import request_size, tokens_of
+from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.upstreams.load_balancing import most_telling
+from toolspeak.gateway.upstreams.routing import Route, Routes
+from toolspeak.gateway.upstreams.upstream_health import goes_elsewhere
+from toolspeak.providers.api import ApiProvider
+from toolspeak.wire.base import WireRequest
+
+_ESTIMATED = Note("usage_estimated", "the upstream counts no tokens before it is asked: the number is an estimate")
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """`route` is the one that counted."""
+
+    tokens: int
+    route: Route
+    notes: Sequence[Note] = ()
+
+    @property
+    def body(self) -> JSON:
+        """As the API answers."""
+        return {"input_tokens": self.tokens}
+
+
+async def counted(asked: WireRequest, routes: Routes, asked_format: str) -> Counted:
+    """What an upstream would read, tools that a dialect writes into the prompt included. Raises ProviderError,
+    ConfigurationError."""
+    errors: list[ToolspeakError] = []
+    for route in routes.up_first():
+        driver, turn, _ = turn_of(asked, route, asked_format)
+        request = driver.asked(turn)
+        provider = route.provider
+        try:
+            tokens = await provider.count_tokens(request) if isinstance(provider, ApiProvider) else None
+        except ProviderError as error:
+            if not goes_elsewhere(error):
+                raise
+            errors.append(error)
+            continue
+        if tokens is None:
+            return Counted(tokens_of(request_size(request)), route, (_ESTIMATED,))
+        return Counted(tokens, route)
+    raise most_telling(errors)

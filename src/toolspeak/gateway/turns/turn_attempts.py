@@ -1,0 +1,166 @@
+"""A turn as the gateway asks it: from a client's request to deltas, asked again where that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Protocol, cast
+
+from toolspeak.agent.drivers.driver import Driver, TurnRequest
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import (
+    MalformedCall,
+    Message,
+    TextPart,
+    ToolResult,
+    Usage,
+    failure,
+)
+from toolspeak.dialects import ParsedTurn, TurnCollector
+from toolspeak.errors import ToolspeakError
+from toolspeak.gateway.turns.token_estimate import tokens_of
+from toolspeak.gateway.turns.turn_filter import Note, Rules, TurnGate
+
+
+class Put(Protocol):
+    """Takes what leaves, in order."""
+
+    def __call__(self, deltas: Sequence[Delta], /) -> Awaitable[None]: ...
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a turn, for the client's notes, the log, the metrics and the key's account. `attempts`: how often it
+    was asked. `used`: the tokens of all attempts, also of one that broke off; estimated where nobody counted them."""
+
+    notes: list[Note] = field(default_factory=list[Note])
+    attempts: int = 0
+    calls: int = 0
+    malformed: int = 0
+    forged: int = 0
+    end: TurnEnded = TurnEnded("error")
+    used: Usage = Usage()
+
+    def back_to(self, before: Report) -> None:
+        """Forgets what came of an attempt of which nothing has left. That there was one stays."""
+        self.notes[:] = before.notes
+        self.calls, self.malformed, self.forged, self.end = before.calls, before.malformed, before.forged, before.end
+
+
+async def play(
+    driver: Driver,
+    request: TurnRequest,
+    rules: Rules,
+    put: Put,
+    report: Report,
+    prompt_size: Callable[[], int],
+    usage_wanted: bool,
+    begun: Callable[[], None] | None = None,
+) -> None:
+    """Asks for the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
+
+    `prompt_size` (bytes) is for the estimate where nobody counts; the client gets it if `usage_wanted`. `report` is
+    filled on the way. `begun` is called once the model has begun to answer. Raises ProviderError, ConfigurationError.
+    """
+    total, guessed = Usage(), False
+    while True:
+        gate = TurnGate(rules)
+        report.attempts += 1
+        # Only a turn that may be asked again has to be known as a whole.
+        collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.insists else None
+        stream = cast("AsyncGenerator[Delta]", driver.turn(request))
+        last: Sequence[Delta] = ()
+        started = True
+        try:
+            async with aclosing(stream):
+                async for delta in stream:
+                    if begun is not None:
+                        begun()
+                        begun = None
+                    if collector is not None:
+                        collector.add(delta)
+                    leaving = gate.feed(delta)
+                    if delta.__class__ is TurnEnded:
+                        last = leaving
+                    elif leaving:
+                        await put(leaving)
+        except ToolspeakError:
+            started = gate.size > 0
+            raise
+        finally:
+            usage = gate.outcome.end.usage if gate.outcome else Usage()
+            known = usage.total is not None
+            if not known and started:
+                usage = estimated(usage, prompt_size(), gate.size)
+            report.used = report.used.plus(usage)
+            report.notes += gate.notes
+            report.calls += gate.calls
+            report.malformed += gate.malformed
+            report.forged += gate.forged
+        outcome = gate.outcome
+        assert outcome is not None, "a driver ends its turn"
+        if known or not usage_wanted:
+            usage = outcome.end.usage
+        else:
+            guessed = True
+        total = total.plus(usage)
+        if outcome.again is None or collector is None:
+            break
+        turn = collector.turn()
+        request = replace(request, messages=[*request.messages, *_told(turn, outcome.again, rules)])
+        rules = replace(
+            rules,
+            repairs=rules.repairs - (outcome.again == "malformed"),
+            insists=rules.insists - (outcome.again == "no_call"),
+        )
+        report.notes.append(_again(outcome.again, turn))
+    if guessed:
+        report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
+    report.end = replace(outcome.end, usage=total)
+    await put([*last[:-1], report.end])
+
+
+def estimated(usage: Usage, prompt: int, said: int) -> Usage:
+    """A usage in place of one that is not known whole: the stream was closed behind the calls, or the server does not
+    count. `prompt` and `said` are bytes."""
+    return replace(
+        usage,
+        input=tokens_of(prompt) if usage.input is None else usage.input,
+        output=tokens_of(said) if usage.output is None else usage.output,
+    )
+
+
+def _naming(attempt: int) -> Callable[[int], str]:
+    return lambda index: f"attempt{attempt}_{index}"
+
+
+def _again(why: str, turn: ParsedTurn) -> Note:
+    if why == "malformed":
+        reason = next((call.reason for call in turn.calls if isinstance(call, MalformedCall)), "")
+        return Note("repaired_call", f"a call could not be read, and the model was asked to write it again: {reason}")
+    return Note("asked_again", "the model did not call the tool that was required, and was told so")
+
+
+def _told(turn: ParsedTurn, why: str, rules: Rules) -> list[Message]:
+    """What the model reads of its turn that went wrong: the turn, and what was wrong with it."""
+    said = [turn.message] if turn.message.parts else []
+    if turn.calls:
+        results: list[ToolResult] = []
+        for call in turn.calls:
+            if isinstance(call, MalformedCall):
+                results.append(failure(call, "malformed", call.reason))
+            else:
+                message = (
+                    f"{call.name} did not run: another call of the same turn was malformed. Write all calls again."
+                )
+                if why == "no_call":
+                    message = f"{call.name} did not run: {_demand(rules)}"
+                results.append(failure(call, "skipped", message))
+        return [*said, Message("tool", tuple(results))]
+    return [*said, Message("user", (TextPart(f"That was no tool call. {_demand(rules)}"),))]
+
+
+def _demand(rules: Rules) -> str:
+    name = rules.choice.name
+    return f"Call the tool {name!r} now." if name else "Call one of the tools now."

@@ -1,0 +1,354 @@
+"""Between a driver's deltas and a client's stream: what leaves at once, what waits, and what never leaves.
+
+Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from toolspeak.data.deltas import (
+    LEAKED,
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ForgedResults,
+    PartEnded,
+    ReasoningDelta,
+    TextAside,
+    TextDelta,
+    TextWasReasoning,
+    TurnEnded,
+)
+from toolspeak.data.messages import NORMAL_END, ToolChoice
+from toolspeak.dialects.turn import with_reasoning
+from toolspeak.errors import ProviderError
+from toolspeak.gateway.turns.token_estimate import text_size
+
+NoteCode = Literal[
+    "malformed_call",
+    "repaired_call",
+    "leaked_call",
+    "reasoning_sent_as_text",
+    "call_left_out",
+    "tool_choice_not_followed",
+    "asked_again",
+    "usage_estimated",
+    "tool_limit",
+    "tools_not_carried",
+    "tool_left_out",
+    "call_without_result",
+    "result_without_call",
+    "result_moved",
+    "result_repeated",
+    "result_without_id",
+    "call_id_repeated",
+    "reasoning_left_out",
+    "response_not_stored",
+]
+"""What a client is told about a turn that was not as asked for."""
+
+
+_NOT_COUNTED = "the block it stands in cannot be read to its end, so nothing of it counts"
+
+LONGEST_BLANK = 256
+"""Characters of white space that wait for what comes behind them; more is the model's own doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    code: NoteCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a client asked of a turn, and how it may leave.
+
+    `hold_calls`: a call leaves whole, once it is known to count. `hold_text`: text waits for the first call.
+    `repairs` and `insists`: how many times more the model may be asked, for a malformed call, for a call that was
+    required. `takes_back`: the client's format can still spoil a call that was sent whole, by what is no JSON.
+    """
+
+    choice: ToolChoice = ToolChoice()
+    parallel: bool | None = None
+    hold_calls: bool = False
+    hold_text: bool = False
+    repairs: int = 0
+    insists: int = 0
+    takes_back: bool = False
+    in_text: bool = False
+
+    @property
+    def requires(self) -> bool:
+        return self.choice.mode in ("required", "specific")
+
+    def admits(self, name: str) -> bool:
+        """Whether the tool choice lets a call of this tool through."""
+        return self.choice.mode in ("auto", "required") or name == self.choice.name
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a gate saw. `again`: the turn is to be asked once more, and why; its end has not left then."""
+
+    again: Literal["malformed", "no_call"] | None
+    end: TurnEnded
+
+
+class TurnGate:
+    """Takes one turn's deltas, gives those that leave. `outcome` is there once `TurnEnded` was fed.
+
+    Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
+    Where a call was sent and turns out not to count, it is spoiled, or the turn fails (`Rules.takes_back`). In a turn
+    in text (`Rules.in_text`), white space leaves only with the text behind it, and the line breaks between thoughts,
+    calls and text never do: clients would show them as a message. That a call is complete leaves with what follows it:
+    until then every format can spoil it.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.outcome: Outcome | None = None
+        self.notes: list[Note] = []
+        self.size = 0
+        """Bytes of text, reasoning and arguments so far."""
+        self.calls = 0
+        """Calls that left whole."""
+        self.malformed = 0
+        self.forged = 0
+        self._rules = rules
+        self._text: list[Delta] | None = [] if rules.hold_text else None
+        self._live: set[int] = set()
+        self._whole: set[int] = set()
+        self._complete_last: CallCompleted | None = None
+        self._refused: set[int] = set()
+        self._held: list[CallCompleted | CallMalformed] = []
+        self._ignored: set[int] = set()
+        self._selected: set[int] = set()
+        self._left_out: list[str] = []
+        self._blank: str | None = "" if rules.in_text else None
+        """The white space that began this run of text, while nothing else came."""
+        self._behind = False
+        """Whether this run of text stands behind a thought or a call."""
+
+    def feed(self, delta: Delta) -> Sequence[Delta]:
+        """What leaves now. Raises ProviderError if something that left has to be taken back and cannot."""
+        if self._complete_last is not None:
+            return [*self._behind_call(delta), *self._feed(delta)]
+        return self._feed(delta)
+
+    def _behind_call(self, delta: Delta) -> Sequence[Delta]:
+        """What leaves of the call that was complete, now that this follows it."""
+        call = self._complete_last
+        assert call is not None
+        if isinstance(delta, CallIgnored) and delta.index != call.index:
+            return ()  # of the same block: this one's turn comes
+        if isinstance(delta, TextDelta) and not delta.text.strip():
+            return ()
+        self._complete_last = None
+        match delta:
+            case CallIgnored(index, reason) if index == call.index:
+                pass
+            case BatchEnded(selected) if call.index not in selected:
+                reason = _NOT_COUNTED
+            case _:
+                self._whole.add(call.index)
+                return (call,)
+        spoiled = CallMalformed(call.index, "", "taken_back", reason, 0)
+        self._live_malformed(spoiled)
+        return (spoiled,)
+
+    def _feed(self, delta: Delta) -> Sequence[Delta]:
+        kind = delta.__class__
+        if kind is TextDelta:
+            self.size += text_size(cast("TextDelta", delta).text)
+            if self._blank is not None:
+                shown = self._unblank(cast("TextDelta", delta).text)
+                if not shown:
+                    return ()
+                delta = TextDelta(shown)
+            if self._text is None:
+                return (delta,)
+            self._text.append(delta)
+            return ()
+        if kind is ArgumentsDelta:
+            fragment = cast("ArgumentsDelta", delta)
+            self.size += text_size(fragment.text)
+            return (delta,) if fragment.index in self._live else ()
+        if self._rules.in_text and (kind is ReasoningDelta or kind is CallStarted or kind is CallCompleted):
+            self._blank, self._behind = "", True
+        match delta:
+            case ReasoningDelta(text):
+                self.size += text_size(text)
+                return (delta,)
+            case PartEnded("text") if self._text is not None:
+                self._text.append(delta)
+                return ()
+            case CallStarted(index, name):
+                return self._begin(delta, index, name)
+            case CallCompleted():
+                return self._complete(delta)
+            case CallMalformed():
+                return self._spoil(delta)
+            case CallIgnored(index):
+                self._ignored.add(index)
+                return ()
+            case BatchEnded(selected, _, notes):
+                self._selected.update(selected)
+                if LEAKED in notes:
+                    self._note("leaked_call", "the server left calls of the model in its text; they were read there")
+                return self._take_back()
+            case TextAside(text):
+                self.size += text_size(text)
+                return ()
+            case TextWasReasoning():
+                return self._was_reasoning(delta)
+            case ForgedResults():
+                self.forged += 1
+                return ()
+            case TurnEnded():
+                return self._end(delta)
+            case _:
+                return (delta,)
+
+    def _unblank(self, text: str) -> str:
+        """What leaves of a run of text of which only white space was seen."""
+        text = f"{self._blank}{text}"
+        if len(text) <= LONGEST_BLANK and not text.strip():
+            self._blank = text
+            return ""
+        self._blank = None
+        return text.lstrip("\r\n") if self._behind else text
+
+    def _was_reasoning(self, delta: TextWasReasoning) -> Sequence[Delta]:
+        """What the text was that came so far, of which nothing has left where it is held."""
+        if self._rules.in_text:
+            self._blank, self._behind = "", True
+        if self._text is not None:
+            self._text = with_reasoning([*self._text, delta])
+            return ()
+        self._note("reasoning_sent_as_text", "text was sent that was reasoning; set starts_in to reasoning upstream")
+        return (delta,)
+
+    def _begin(self, delta: Delta, index: int, name: str) -> Sequence[Delta]:
+        if self._rules.hold_calls:
+            return ()
+        if not self._rules.admits(name) or (self._rules.parallel is False and self._live):
+            self._refused.add(index)
+            return ()
+        self._live.add(index)
+        return (*self._release(), delta)
+
+    def _complete(self, call: CallCompleted) -> Sequence[Delta]:
+        if call.index in self._live:
+            self._complete_last = call
+            return ()
+        if call.index in self._refused:
+            self._left_out.append(call.name)
+            return ()
+        if self._rules.hold_calls:
+            self._held.append(call)
+            return ()
+        begun = self._begin(call, call.index, call.name)
+        if not begun:
+            self._left_out.append(call.name)
+            return ()
+        self._complete_last = call
+        return begun[:-1]
+
+    def _spoil(self, call: CallMalformed) -> Sequence[Delta]:
+        self.malformed += 1
+        if call.index in self._live:
+            self._live_malformed(call)
+            return (call,)
+        if self._rules.hold_calls or self._may_repair():
+            self._held.append(call)
+            return ()
+        self._told_as_text(call)
+        return (*self._release(), call)
+
+    def _live_malformed(self, call: CallMalformed) -> None:
+        self._whole.discard(call.index)
+        self._note("malformed_call", f"a call that had begun to leave cannot be read: {call.reason}")
+
+    def _told_as_text(self, call: CallMalformed) -> None:
+        self._note("malformed_call", f"a call cannot be read, and stands in the text: {call.reason}")
+
+    def _may_repair(self) -> bool:
+        return self._rules.repairs > 0 and not self._live and self._rules.choice.mode != "none"
+
+    def _take_back(self) -> Sequence[Delta]:
+        """Calls that left whole, and of which the end of their batch says that they do not count."""
+        gone = sorted(self._whole - self._selected)
+        if not gone:
+            return ()
+        self._whole.difference_update(gone)
+        why = _NOT_COUNTED
+        if not self._rules.takes_back:
+            raise ProviderError(
+                f"a call that was sent must not run: {why}; ask again, or have the gateway hold calls (--hold-calls)",
+                retryable=True,
+                code="ill_formed",
+            )
+        self._note("malformed_call", f"a call that was sent must not run: {why}")
+        return [CallMalformed(index, "", "taken_back", why, 0) for index in gone]
+
+    def _release(self) -> list[Delta]:
+        held, self._text = self._text or [], None
+        return held
+
+    def _end(self, end: TurnEnded) -> Sequence[Delta]:
+        rules = self._rules
+        calls = self._counting()
+        bad = [call for call in self._held if isinstance(call, CallMalformed)]
+        # A turn that was cut off or refused is not mended by asking again.
+        if not self._live and (end.finish in NORMAL_END or end.finish == "closed_by_us"):
+            again: Literal["malformed", "no_call"] | None = None
+            if bad and self._may_repair():
+                again = "malformed"
+            elif rules.requires and not calls and rules.insists > 0:
+                again = "no_call"
+            if again is not None:
+                self.outcome = Outcome(again, end)
+                return ()
+        out: list[Delta] = self._release()
+        if self._blank and not self._behind:
+            out.append(TextDelta(self._blank))  # all that was said
+        kept = {call.index for call in calls}
+        for call in self._held:
+            if isinstance(call, CallMalformed):
+                self._told_as_text(call)
+                out.append(call)
+            elif call.index in kept:
+                out.append(call)
+        self.calls = len(kept) + len(self._whole)
+        if rules.requires and not self.calls:
+            self._note("tool_choice_not_followed", "the model did not call the tool that was required")
+        if self._left_out:
+            names = ", ".join(sorted(set(self._left_out)))
+            self._note("call_left_out", f"calls that the request does not allow were left out: {names}")
+        self.outcome = Outcome(None, end)
+        return [*out, end]
+
+    def _counting(self) -> list[CallCompleted]:
+        """The held calls that count and may leave."""
+        found: list[CallCompleted] = []
+        for call in self._held:
+            if not isinstance(call, CallCompleted):
+                continue
+            counts = call.index in self._selected and call.index not in self._ignored
+            if not counts:
+                continue
+            if self._rules.admits(call.name) and not (self._rules.parallel is False and found):
+                found.append(call)
+            else:
+                self._left_out.append(call.name)
+        return found
+
+    def _note(self, code: NoteCode, message: str) -> None:
+        self.notes.append(Note(code, message))

@@ -1,0 +1,301 @@
+"""The upstreams of one model: which of them a request goes to, and where it goes when that one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import itertools
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.errors import ProviderError, ToolspeakError
+from toolspeak.gateway.observability.metrics import Metrics
+from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.settings.upstream_settings import Policy
+from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health, answered_by, goes_elsewhere, is_fault
+from toolspeak.providers.retry import Clock, SystemClock, delay_before
+
+LONGEST_WAIT = 2.0
+"""Seconds that an upstream may ask the gateway to wait (Retry-After) before it is asked again; the client is told of a
+longer wait at once."""
+
+Ask: TypeAlias = Callable[[int, Callable[[], None]], Awaitable[None]]
+"""Asks an upstream, by its number. What it is given besides is to be called once the upstream has begun to answer."""
+
+Probe: TypeAlias = Callable[[int], Awaitable[str]]
+"""What is wrong with an upstream, by its number: empty if it answers."""
+
+
+_INSTRUCTIONS = ("system", "instructions", "tools", "functions")
+"""Fields of a request that servers put in front of its messages."""
+
+
+class MonotonicClock(SystemClock):
+    """Seconds that go on evenly, whatever is done to the system's clock."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One request to the upstreams of a model.
+
+    `members` are the numbers of those that may answer it. `ask` asks one of them. `has_left`: whether something of the
+    answer has left for the client. `prefix` stands for what the request begins with. `failed` gets what did not answer:
+    each upstream, with the error's code. `first` answered the request's turn before this one, and comes before others.
+    """
+
+    members: Sequence[int]
+    ask: Ask
+    has_left: Callable[[], bool]
+    prefix: str
+    failed: list[tuple[str, str]]
+    first: int | None = None
+
+
+def in_order(policy: Policy, labels: Sequence[str], members: Sequence[int], turn: int, prefix: str) -> list[int]:
+    """The members in the order in which a request tries them. `turn` counts the requests; `prefix` stands for what the
+    request begins with; where that is empty, `sticky` is as `round_robin`.
+
+    `sticky` is rendezvous hashing (Thaler, Ravishankar: "A Name-Based Mapping Scheme for Rendezvous", 1996): where a
+    member goes, only what was its own goes to others.
+    """
+    if policy == "sticky" and prefix:
+        return sorted(members, key=lambda member: _score(prefix, labels[member]), reverse=True)
+    first = turn % len(members) if members else 0
+    return [*members[first:], *members[:first]]
+
+
+def _score(prefix: str, label: str) -> bytes:
+    return hashlib.blake2b(f"{prefix} {label}".encode(), digest_size=8).digest()
+
+
+def prefix_of(fields: Mapping[str, JSON]) -> str:
+    """A digest of what a conversation begins with, up to the first message of its user: a server that has answered it
+    before has that in its cache. Of a request in any of the three APIs."""
+    said = fields.get("messages", fields.get("input"))
+    beginning = [fields.get(name) for name in _INSTRUCTIONS]
+    for message in cast("list[JSON]", said) if isinstance(said, list) else [said]:
+        beginning.append(message)
+        if isinstance(message, dict) and cast("Mapping[str, JSON]", message).get("role") == "user":
+            break
+    return hashlib.blake2b(json.dumps(beginning).encode(), digest_size=16).hexdigest()
+
+
+def most_telling(errors: Sequence[ToolspeakError]) -> ToolspeakError:
+    """The one of several upstreams' errors that the client is told: one after which it may ask again comes first, the
+    soonest of them before others."""
+
+    def rank(error: ToolspeakError) -> tuple[bool, bool, bool, float]:
+        if not isinstance(error, ProviderError):
+            return True, True, True, 0.0
+        return False, not error.retryable, error.code == "connection", error.retry_after or 0.0
+
+    return min(errors, key=rank)
+
+
+class Pool:
+    """The upstreams of one model as one process knows them. `labels` are their names in logs and metrics, `model` is
+    the model's. `retries`: how many rounds more there are when all of them failed. `aside`: seconds for which one that
+    failed is not asked, the first time."""
+
+    def __init__(
+        self,
+        model: str,
+        labels: Sequence[str],
+        policy: Policy,
+        retries: int,
+        aside: float,
+        probe: Probe,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.labels = tuple(labels)
+        self.policy: Policy = policy
+        self._model = model
+        self._retries = retries
+        self._aside = aside
+        self._probe = probe
+        self._metrics = metrics
+        self._clock = MonotonicClock() if clock is None else clock
+        self._health = [HEALTHY] * len(self.labels)
+        self._turns = 0
+        self._probing: set[asyncio.Task[None]] = set()
+
+    async def serve(self, asking: Asking) -> None:
+        """Has one of the upstreams answer.
+
+        One that fails before anything has left for the client is followed by the next, if that may not fail alike. Once
+        all have failed there are further rounds, as for retries: after a pause, and not if the upstreams ask to wait
+        for longer. Those that are put aside are asked last of all. Raises ToolspeakError.
+        """
+        if len(self.labels) == 1:
+            await self._only(asking)
+            return
+        turn, self._turns = self._turns, self._turns + 1
+
+        def ordered(members: Sequence[int]) -> list[int]:
+            order = in_order(self.policy, self.labels, members, turn, asking.prefix)
+            return sorted(order, key=lambda member: member != asking.first)
+
+        for attempt in itertools.count(1):
+            self._probe_due()
+            up = [member for member in asking.members if self._health[member].is_asked]
+            tried, errors = ordered(up or asking.members), list[ToolspeakError]()
+            if await self._one_of(tried, asking, errors):
+                return
+            delay = self._delay(attempt, most_telling(errors))
+            if delay is None:
+                rest = [member for member in asking.members if member not in tried]
+                if await self._one_of(ordered(rest), asking, errors):
+                    return
+                raise most_telling(errors)
+            await self._clock.sleep(delay)
+
+    def up_first(self, members: Sequence[int]) -> list[int]:
+        """The members, those last that are put aside."""
+        return sorted(members, key=lambda member: not self._health[member].is_asked)
+
+    def take_over(self, other: Pool) -> None:
+        """Goes on with what another one of the same upstreams knows of them."""
+        self._health = [health.handed_over() for health in other._health]
+
+    def show(self) -> None:
+        """Has the metrics say which upstreams are up."""
+        for label, health in zip(self.labels, self._health, strict=True):
+            self._show(label, is_up=health.state == "up")
+
+    def retire(self) -> None:
+        """No request asks for it any more. To be called in the event loop."""
+        for task in self._probing:
+            task.cancel()
+        for label in self.labels:
+            self._show(label, is_up=True)
+        self._metrics = None
+
+    def _delay(self, attempt: int, error: ToolspeakError) -> float | None:
+        if attempt > self._retries or not isinstance(error, ProviderError):
+            return None
+        return delay_before(attempt, error, self._clock.random(), LONGEST_WAIT)
+
+    async def _only(self, asking: Asking) -> None:
+        """The one upstream, which retries by itself. Its health decides nothing; log and metrics show it."""
+        self._count(0)
+        try:
+            await asking.ask(0, _nothing)
+            self._becomes(0, HEALTHY)
+        except ToolspeakError as error:
+            if is_fault(error):
+                self._count(0, error)
+                self._failed(0, error, decides=False)
+            elif answered_by(error):
+                self._becomes(0, HEALTHY)
+            raise
+
+    async def _one_of(self, members: Sequence[int], asking: Asking, errors: list[ToolspeakError]) -> bool:
+        """Whether one of them answered; `errors` gets those of the others."""
+        for member in members:
+            try:
+                await self._ask(member, asking)
+            except ToolspeakError as error:
+                if asking.has_left() or not goes_elsewhere(error):
+                    raise
+                errors.append(error)
+            else:
+                return True
+        return False
+
+    async def _ask(self, member: int, asking: Asking) -> None:
+        is_trial = self._health[member].state == "answers"
+        self._health[member] = self._health[member].asked()
+        self._count(member)
+        has_begun = False
+
+        def begun() -> None:
+            nonlocal has_begun
+            if not has_begun:
+                has_begun = True
+                self._becomes(member, self._health[member].begun())
+
+        try:
+            await asking.ask(member, begun)
+            self._becomes(member, HEALTHY)
+        except ToolspeakError as error:
+            asking.failed.append((self.labels[member], _code(error)))
+            if is_fault(error):
+                self._count(member, error)
+                self._failed(member, error, decides=is_trial and not has_begun)
+            elif answered_by(error):
+                self._becomes(member, HEALTHY)
+            raise
+        finally:
+            if is_trial and not has_begun:
+                self._health[member] = self._health[member].left()
+
+    def _failed(self, member: int, error: ToolspeakError, *, decides: bool) -> None:
+        is_only = len(self.labels) == 1
+        wait = error.retry_after if isinstance(error, ProviderError) and not is_only else None
+        chance, now = self._clock.random(), self._clock.now()
+        health = self._health[member].failed(now, self._aside, chance, wait, decides=decides)
+        if health.state == "aside" and health is not self._health[member]:
+            fields = {"model": self._model, "upstream": self.labels[member], "problem": str(error)}
+            seconds = None if is_only else round(health.until - now, 2)
+            log("upstream_aside", {**fields, "seconds": seconds}, level=logging.WARNING)
+        self._becomes(member, health)
+
+    def _becomes(self, member: int, health: Health) -> None:
+        before, self._health[member] = self._health[member], health
+        if (before.state == "up") != (health.state == "up"):
+            self._show(self.labels[member], is_up=health.state == "up")
+            if health.state == "up":
+                log("upstream_back", {"model": self._model, "upstream": self.labels[member]})
+
+    def _probe_due(self) -> None:
+        """Asks those whose time is over for their models: no client has to wait for one that is still down. The probe
+        belongs to no request, and has neither its id nor its trace."""
+        now = self._clock.now()
+        for member, health in enumerate(self._health):
+            if health.is_due(now):
+                self._health[member] = health.probing()
+                task = asyncio.get_running_loop().create_task(self._probed(member), context=contextvars.Context())
+                self._probing.add(task)
+                task.add_done_callback(self._probing.discard)
+
+    async def _probed(self, member: int) -> None:
+        problem = "the probe was broken off"
+        try:
+            problem = await self._probe(member)
+        finally:
+            health = self._health[member]
+            if problem and health.state == "probing":
+                self._failed(member, ProviderError(problem, code="connection"), decides=True)
+            else:
+                self._health[member] = health.probed()
+
+    def _count(self, member: int, error: ToolspeakError | None = None) -> None:
+        if self._metrics is None:
+            return
+        labels = (self._model, self.labels[member])
+        if error is None:
+            self._metrics.upstream_requests.labels(*labels).inc()
+        else:
+            self._metrics.upstream_failures.labels(*labels, _code(error)).inc()
+
+    def _show(self, label: str, *, is_up: bool) -> None:
+        if self._metrics is not None:
+            self._metrics.show_upstream(self._model, label, FAULTS, is_up=is_up)
+
+
+def _code(error: ToolspeakError) -> str:
+    return error.code if isinstance(error, ProviderError) else "unable"
+
+
+def _nothing() -> None:
+    pass

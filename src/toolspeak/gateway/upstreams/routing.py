@@ -1,0 +1,340 @@
+"""From the model a client names to the driver that reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolspeak.agent.drivers.choose import choose_driver
+from toolspeak.agent.drivers.driver import TextDriver
+from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.errors import ConfigurationError, FormatError, suggest
+from toolspeak.gateway.observability.metrics import Metrics
+from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.upstream_settings import Upstream, labels_of
+from toolspeak.gateway.upstreams.load_balancing import LONGEST_WAIT, Asking, Pool
+from toolspeak.gateway.upstreams.upstream_probe import probe
+from toolspeak.providers import get_provider
+from toolspeak.providers.base import Provider
+from toolspeak.providers.compatible import COMPATIBLE
+from toolspeak.providers.families import capabilities_of
+from toolspeak.providers.retry import Clock
+
+MAX_MODELS = 256
+"""Names that one process keeps connections for, where an upstream serves whatever it is asked for."""
+
+_VARIABLES: Mapping[str, tuple[str, str]] = {
+    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+    "gemini": ("GEMINI_BASE_URL", "GEMINI_API_KEY"),
+    "ollama": ("OLLAMA_HOST", "OLLAMA_API_KEY"),
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    "openai-responses": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    **{name: (each.url_variable, each.key_variable) for name, each in COMPATIBLE.items()},
+}
+"""The environment variables of each provider's address and key."""
+
+_FORMATS = ("anthropic", "gemini", "ollama", "openai-responses")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A model as clients name it, ready to be asked of one upstream, which is `number` among those of the model.
+
+    `driver` is for turns with tools; `plain` asks without any, and passes on what it is told. `wire` is the format
+    that the upstream speaks. `holds`: calls may be known not to count only at the turn's end, so they leave then.
+    """
+
+    upstream: Upstream
+    provider: Provider
+    driver: TextDriver | NativeDriver
+    plain: NativeDriver
+    wire: str
+    holds: bool
+    number: int = 0
+
+    @property
+    def dialect(self) -> str:
+        """The dialect's name, for metrics."""
+        return self.driver.dialect.name if isinstance(self.driver, TextDriver) else "native"
+
+    @property
+    def is_text(self) -> bool:
+        return isinstance(self.driver, TextDriver)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The ways to a model, one for each of its upstreams that may answer."""
+
+    pool: Pool
+    routes: Sequence[Route]
+
+    async def serve(
+        self,
+        ask: Callable[[Route, Callable[[], None]], Awaitable[None]],
+        prefix: str = "",
+        has_left: Callable[[], bool] = lambda: False,
+        failed: list[tuple[str, str]] | None = None,
+        last: Route | None = None,
+    ) -> None:
+        """Has one of the upstreams answer: see `Pool.serve`. `last` answered the turn before."""
+        routes = {route.number: route for route in self.routes}
+
+        def ask_member(number: int, begun: Callable[[], None]) -> Awaitable[None]:
+            return ask(routes[number], begun)
+
+        failed = [] if failed is None else failed
+        first = None if last is None else last.number
+        await self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failed, first))
+
+    def up_first(self) -> Sequence[Route]:
+        """The routes, those last whose upstreams are put aside."""
+        routes = {route.number: route for route in self.routes}
+        return [routes[number] for number in self.pool.up_first(tuple(routes))]
+
+    def label(self, route: Route) -> str | None:
+        """What logs call the upstream of a route, where the model has several."""
+        return self.pool.labels[route.number] if len(self.pool.labels) > 1 else None
+
+    async def aclose(self) -> None:
+        for route in self.routes:
+            await route.provider.aclose()
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The routes of a model, and how many requests use them. `dropped`: they are used by these alone."""
+
+    routes: Routes
+    users: int = 0
+    dropped: bool = False
+
+
+class UnknownModel(ConfigurationError):
+    """No upstream serves a model of this name."""
+
+
+class Router:
+    """The routes of one process; each is made when it is first asked for."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._metrics = metrics
+        self._clock = clock
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._probing = 0
+        self._retired = False
+        # A wrong key or address is told at once.
+        self._probes = [
+            (upstream, _provider(upstream, upstream.model or (upstream.exact or ("any",))[0], environ))
+            for upstream in settings.upstreams
+        ]
+        groups: dict[tuple[str, ...], list[tuple[Upstream, Provider]]] = {}
+        for upstream, provider in self._probes:
+            groups.setdefault(upstream.names, []).append((upstream, provider))
+        self._groups = [_Group(group, self._pool(group)) for group in groups.values()]
+        self._exact = {name: group for group in self._groups for name in group.first.exact}
+
+    def _pool(self, group: Sequence[tuple[Upstream, Provider]]) -> Pool:
+        upstreams = [upstream for upstream, _ in group]
+        first, labels = upstreams[0], labels_of(upstreams)
+        retries = max(each.retries for each in upstreams)
+
+        async def problem(number: int) -> str:
+            return (await probe(group[number][1]))[1]
+
+        aside = self._settings.aside_seconds
+        return Pool(first.names[0], labels, first.policy, retries, aside, problem, self._metrics, self._clock)
+
+    @contextmanager
+    def probes(self) -> Generator[Sequence[tuple[Upstream, Provider]]]:
+        """Each upstream with a provider that reaches it, open at least as long as the context."""
+        self._probing += 1
+        try:
+            yield self._probes
+        finally:
+            self._probing -= 1
+            if self._retired and not self._probing:
+                self._close_probes()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that are configured without a glob."""
+        return tuple(self._exact)
+
+    @contextmanager
+    def routes(self, model: str, allows: Callable[[str], bool] = lambda _: True) -> Generator[Routes]:
+        """The routes to a model, open at least as long as the context. `allows`: which names the client may know of.
+
+        Raises UnknownModel; ConfigurationError if an upstream cannot be asked as it is configured.
+        """
+        if not allows(model):
+            raise self._unknown(model, allows)
+        kept = self._kept.get(model)
+        if kept is None:
+            group = self._exact.get(model) or self._matching(model, allows)
+            kept = self._kept[model] = _Kept(self._made(group, model))
+        self._kept.move_to_end(model)
+        kept.users += 1
+        if len(self._kept) > MAX_MODELS + len(self._exact):
+            self._drop_one()
+        try:
+            yield kept.routes
+        finally:
+            kept.users -= 1
+            if kept.dropped and not kept.users:
+                self._close(kept.routes)
+
+    def show(self) -> None:
+        """Has the metrics say which upstreams are up, and the counters of the models begin at 0."""
+        for group in self._groups:
+            group.pool.show()
+        if self._metrics is None:
+            return
+        for name in self._exact:
+            with suppress(ConfigurationError), self.routes(name) as found:  # who asks for the model is told
+                for route in found.routes:
+                    self._metrics.show_route(name, route.dialect)
+
+    def take_over(self, other: Router) -> None:
+        """Upstreams that `other` has put aside stay so where nothing of their model differs."""
+        for group in self._groups:
+            for theirs in other._groups:
+                if [upstream for upstream, _ in group.upstreams] == [upstream for upstream, _ in theirs.upstreams]:
+                    group.pool.take_over(theirs.pool)
+
+    def retire(self) -> None:
+        """Closes what no request uses, and all else with the last request that does. To be called in the event loop."""
+        self._retired = True
+        for kept in self._kept.values():
+            kept.dropped = True
+            if not kept.users:
+                self._close(kept.routes)
+        self._kept.clear()
+        for group in self._groups:
+            group.pool.retire()
+        if not self._probing:
+            self._close_probes()
+
+    def _close_probes(self) -> None:
+        for _, provider in self._probes:
+            self._close(provider)
+
+    def _drop_one(self) -> None:
+        """Forgets the model of a glob that was asked for longest ago. Where turns are under way, the last of them
+        closes its connections."""
+        kept = self._kept.pop(next(name for name in self._kept if name not in self._exact))
+        kept.dropped = True
+        if not kept.users:
+            self._close(kept.routes)
+
+    def _close(self, closed: Routes | Provider) -> None:
+        closing = asyncio.get_running_loop().create_task(closed.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _matching(self, model: str, allows: Callable[[str], bool]) -> _Group:
+        for group in self._groups:
+            if group.first.serves(model):
+                return group
+        raise self._unknown(model, allows)
+
+    def _unknown(self, model: str, allows: Callable[[str], bool]) -> UnknownModel:
+        return UnknownModel(f"there is no model {suggest(model, filter(allows, self._exact))}")
+
+    def _made(self, group: _Group, model: str) -> Routes:
+        grace, is_one = self._settings.grace_seconds, len(group.upstreams) == 1
+        routes: list[Route] = []
+        for number, (upstream, _) in enumerate(group.upstreams):
+            # Of several, the next is asked in place of the same again: see `Pool.serve`.
+            asked = upstream if is_one else replace(upstream, retries=0)
+            provider = _provider(asked, upstream.model or model, self._environ)
+            routes.append(_route(upstream, provider, grace, number))
+        return Routes(group.pool, routes)
+
+    async def aclose(self) -> None:
+        for group in self._groups:
+            group.pool.retire()
+        for _, provider in self._probes:
+            await provider.aclose()
+        for kept in self._kept.values():
+            await kept.routes.aclose()
+        await asyncio.gather(*self._closing)
+
+
+def sole_model(settings: Settings) -> str:
+    """What a request asks for that names no model: the one that there is. Raises FormatError where there are more."""
+    names = {name for upstream in settings.upstreams for name in upstream.names}
+    if len(names) != 1:
+        raise FormatError("model: missing; several are served here, so the request has to name one")
+    return names.pop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The upstreams of the same models, each with the provider that probes it."""
+
+    upstreams: Sequence[tuple[Upstream, Provider]]
+    pool: Pool
+
+    @property
+    def first(self) -> Upstream:
+        return self.upstreams[0][0]
+
+
+def _route(upstream: Upstream, provider: Provider, grace: float, number: int) -> Route:
+    driver, dialect = choose_driver(
+        provider, upstream.dialect, upstream.starts_in, grace=grace, late_leaks=True, listing=upstream.listing
+    )
+    assert isinstance(driver, TextDriver | NativeDriver), "no other is asked for in a configuration"
+    wire = upstream.provider if upstream.provider in _FORMATS else "openai-chat"
+    holds = dialect is not None and dialect.batch.counts == "last_call"
+    return Route(upstream, provider, driver, NativeDriver(provider, leaks=None), wire, holds, number)
+
+
+def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Provider:
+    name = upstream.provider
+    settings: dict[str, Any] = {}
+    if name != "scripted":
+        settings = {"timeout": upstream.timeouts, "retries": upstream.retries, "longest_wait": LONGEST_WAIT}
+        if upstream.options:
+            settings["options"] = upstream.options
+        if upstream.capabilities:
+            settings["capabilities"] = replace(_known(upstream, model), **upstream.capabilities)
+    return get_provider(f"{name}:{model}", _environment(upstream, environ), **settings)
+
+
+def _known(upstream: Upstream, model: str) -> Any:
+    known = "" if upstream.provider == "openai" and upstream.url else upstream.provider
+    return capabilities_of(known, model, own_server=bool(upstream.url))
+
+
+def _environment(upstream: Upstream, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment as the provider is to see it. A key goes to an address of one's own only by name."""
+    if upstream.provider == "scripted":
+        return environ
+    url, key = _VARIABLES[upstream.provider]
+    seen = dict(environ)
+    if upstream.url:
+        seen[url] = upstream.url
+        seen.pop(key, None)
+    if upstream.key_variable:
+        value = environ.get(upstream.key_variable, "").strip()
+        if not value:
+            raise ConfigurationError(
+                f"the upstream's key for {upstream.names[0]!r}: the variable {upstream.key_variable} is not set"
+            )
+        seen[key] = value
+    return seen

@@ -1,0 +1,252 @@
+"""One request's account: whether its key may ask, and what it used."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from copy import copy
+from datetime import UTC, datetime
+from typing import Self
+
+from toolspeak.data.messages import Usage
+from toolspeak.errors import JournalError
+from toolspeak.gateway.http.asgi import ClientGone, Headers
+from toolspeak.gateway.http.error_responses import Failure
+from toolspeak.gateway.observability.metrics import Metrics
+from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.settings.api_keys import Key
+from toolspeak.gateway.settings.usage_settings import UsageSettings
+from toolspeak.gateway.turns.token_estimate import tokens_of
+from toolspeak.gateway.turns.turn_attempts import Report
+from toolspeak.gateway.usage.usage_ledger import Ledger
+from toolspeak.gateway.usage.usage_values import Ask, Counts, Limit, Verdict, day_left
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.base import WireFormat
+
+NOBODY = "(none)"
+"""The name of no key, and of no model: a request that none was found for."""
+
+MOST_RESERVED = 131_072
+"""Tokens that a request reserves at most: a picture has far more bytes than tokens."""
+
+_MOST_COUNTED = 10**12
+"""Tokens of one request. What an upstream claims beyond them is no number for a database."""
+
+_LOG_SECONDS = 10.0
+"""How often a store that fails is a line of the log, at most."""
+
+_LONGEST_RETRY = 60.0
+"""Seconds that OpenAI's and Anthropic's clients wait at most before they ask again."""
+
+
+class Accounts:
+    """The accounts of one process. What was used is counted in the metrics, and in the store if there is one. Raises
+    ConfigurationError for a store that cannot be."""
+
+    def __init__(self, usage: UsageSettings | None, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._logged = -_LOG_SECONDS
+        self._ledger: Ledger | None = None
+        self.begin(usage)
+
+    def begin(self, usage: UsageSettings | None) -> None:
+        """Counts in a store from now on, if it does not yet. Raises ConfigurationError."""
+        if self._ledger is None and usage is not None:
+            self._ledger = Ledger(usage, self._failed)
+
+    async def open(self) -> None:
+        """Raises JournalError if the store cannot be used."""
+        if self._ledger is not None:
+            await self._ledger.open()
+
+    async def aclose(self) -> None:
+        """What was counted is in the store then. What the store does not take is in the log."""
+        if self._ledger is not None:
+            await self._ledger.aclose()
+
+    def account(self, key: Key | None, wire: WireFormat) -> Account:
+        """The account of one request, which comes in this API."""
+        return Account(key, wire, self._ledger, self._metrics)
+
+    def _failed(self, error: Exception, lost: Mapping[str, object] | None) -> None:
+        self._metrics.usage_failures.inc()
+        if lost is None and time.monotonic() - self._logged < _LOG_SECONDS:
+            return
+        self._logged = time.monotonic()
+        log("usage_store_failed", {"problem": str(error), **(lost or {})}, level=logging.ERROR)
+
+
+class Account:
+    """What one request is allowed and has used. It is settled when its context ends.
+
+    `headers` tell the client of its limits. `model` is the one that is asked, once it is known to be there. `report`
+    says what came of the request. `used` gives its tokens in place of the report; it gets whether the answer `failed`.
+    """
+
+    def __init__(self, key: Key | None, wire: WireFormat, ledger: Ledger | None, metrics: Metrics) -> None:
+        self.headers: Headers = []
+        self.model = NOBODY
+        self.report = Report()
+        self.failed = False
+        self.used: Callable[[bool], Usage] | None = None
+        self._key = key
+        self._wire = wire
+        self._ledger = ledger
+        self._metrics = metrics
+        self._ask: Ask | None = None
+        self._open = False
+
+    async def __aenter__(self) -> Self:
+        """Raises Failure if the key is known to be at a limit: neither the body nor the store is read then."""
+        if not self._open and self._ledger is not None and self._key is not None and self._key.limited:
+            known = self._ledger.refusal(self._key)
+            if known is not None:
+                self._refuse(self._key, known)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Settles. A client that left is no failure."""
+        self.failed = self.failed or (kind is not None and not issubclass(kind, ClientGone | asyncio.CancelledError))
+        self.settle(failed=self.failed)
+
+    def handed_on(self) -> Account:
+        """An account that goes on in place of this one, which counts nothing from now on."""
+        other, self._open = copy(self), False
+        return other
+
+    async def begin(self, size: int) -> None:
+        """Counts a request of so many bytes as one of the key's. Raises Failure if a limit refuses it, or if the store
+        fails."""
+        key = self._key
+        if key is None or not key.limited:
+            self._open = True
+            return
+        assert self._ledger is not None, "where a key has limits there is a store"
+        ask = Ask(key, min(tokens_of(size), MOST_RESERVED) if key.tokens_per_day is not None else 0)
+        try:
+            verdict = await self._ledger.ask(ask)
+        except JournalError as error:
+            told = "the gateway cannot look up the limits of this key just now: ask again soon"
+            raise Failure(503, told, "limits_unavailable", 1, cause=str(error)) from error
+        if verdict.limit is not None:
+            self._refuse(key, verdict)
+        self._ask, self._open = ask, True
+        self.headers = limit_headers(key, verdict, self._wire)
+
+    def _refuse(self, key: Key, verdict: Verdict) -> None:
+        assert verdict.limit is not None
+        self._metrics.key_refused.labels(key.name, verdict.limit).inc()
+        if self._ledger is not None:
+            self._ledger.count(key.name, NOBODY, Counts(refused=1))
+        self.headers = limit_headers(key, verdict, self._wire)
+        if verdict.seconds > _LONGEST_RETRY:
+            self.headers.append((b"x-should-retry", b"false"))
+        raise Failure(429, _refusal(key, verdict), f"{verdict.limit}_exceeded", verdict.seconds)
+
+    def settle(self, *, failed: bool = False) -> None:
+        """Counts what the request used, once. `failed`: its answer is an error."""
+        if not self._open:
+            return
+        self._open = False
+        counts, name = self._counts(failed), NOBODY if self._key is None else self._key.name
+        if self._key is not None:
+            self._count(name, counts)
+        if self._ledger is not None:
+            self._ledger.count(name, _printable(self.model), counts)
+            if self._ask is not None:
+                self._ledger.end(self._ask)
+
+    def _count(self, key: str, counts: Counts) -> None:
+        """Adds what the request used to the metrics of its key."""
+        metrics = self._metrics
+        for counter, count in (
+            (metrics.key_requests, counts.requests),
+            (metrics.key_errors, counts.errors),
+            (metrics.key_calls, counts.calls),
+            (metrics.key_malformed, counts.malformed),
+        ):
+            if count:
+                counter.labels(key).inc(count)
+        for kind, count in (("input", counts.input), ("output", counts.output), ("cached", counts.cached)):
+            if count:
+                metrics.key_tokens.labels(key, kind).inc(count)
+
+    async def settled(self, *, failed: bool = False) -> None:
+        """As `settle`; where the key has limits it returns when other workers know: a client that reads the end of an
+        answer may ask again at once."""
+        self.settle(failed=failed)
+        if self._ledger is not None and self._ask is not None:
+            await self._ledger.settled()
+
+    def _counts(self, failed: bool) -> Counts:
+        used = self.report.used if self.used is None else self.used(failed)
+        return Counts(
+            requests=1,
+            errors=int(failed),
+            input=_bounded(used.input),
+            output=_bounded(used.output),
+            cached=_bounded(used.cached),
+            calls=self.report.calls,
+            malformed=self.report.malformed,
+        )
+
+
+def _printable(model: str) -> str:
+    """A name that databases and terminals take: where an upstream serves a glob, clients write it."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in model)
+
+
+def _bounded(tokens: int | None) -> int:
+    return min(max(0, tokens or 0), _MOST_COUNTED)
+
+
+_RULES: Mapping[Limit, str] = {
+    "requests_per_minute": "may send {} requests a minute (requests_per_minute)",
+    "streams": "may have {} answers under way at once (streams)",
+    "tokens_per_day": "may use {} tokens a day in UTC (tokens_per_day)",
+}
+
+
+def _refusal(key: Key, verdict: Verdict) -> str:
+    assert verdict.limit is not None
+    rule = _RULES[verdict.limit].format(getattr(key, verdict.limit))
+    if verdict.limit == "streams":
+        return f"the key {key.name!r} {rule}: ask again when one of them has ended"
+    seconds = max(1, round(verdict.seconds))
+    minutes = -(-seconds // 60)
+    long = f" ({minutes // 60} h {minutes % 60} min)" if seconds > 600 else ""
+    return f"the key {key.name!r} {rule}: ask again in {seconds} seconds{long}"
+
+
+def limit_headers(key: Key, verdict: Verdict, wire: WireFormat) -> Headers:
+    """What OpenAI and Anthropic tell of limits, each in its own words: how much, what is left, and when all is free."""
+    standing = verdict.standing
+    found: list[tuple[str, int, int, float]] = []
+    if key.requests_per_minute is not None:
+        seconds = max(0.0, standing.emptied - standing.now)
+        found.append(("requests", key.requests_per_minute, standing.requests, seconds))
+    if key.tokens_per_day is not None:
+        used = standing.tokens + standing.load.tokens
+        found.append(("tokens", key.tokens_per_day, used, day_left(standing.now)))
+    headers: list[tuple[str, str]] = []
+    for name, most, used, seconds in found:
+        left = max(0, most - used)
+        if wire is ANTHROPIC:
+            reset = datetime.fromtimestamp(standing.now + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            for word, value in (("limit", str(most)), ("remaining", str(left)), ("reset", reset)):
+                headers.append((f"anthropic-ratelimit-{name}-{word}", value))
+        else:
+            for word, value in (("limit", str(most)), ("remaining", str(left)), ("reset", _duration(seconds))):
+                headers.append((f"x-ratelimit-{word}-{name}", value))
+    return [(name.encode(), value.encode()) for name, value in headers]
+
+
+def _duration(seconds: float) -> str:
+    """As OpenAI writes one: `1h2m3s`, `12s`, `20ms`."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))}ms"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if hours or minutes else "") + f"{rest}s"

@@ -1,0 +1,226 @@
+"""One process's way to the store of usage: what happens at the same time goes into one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+
+from toolspeak.errors import JournalError
+from toolspeak.gateway.settings.api_keys import Key
+from toolspeak.gateway.settings.usage_settings import UsageSettings
+from toolspeak.gateway.usage.usage_store import open_usage
+from toolspeak.gateway.usage.usage_values import Ask, Batch, Counts, Load, Verdict, day_of
+
+ASK_SECONDS = 5.0
+"""How long a request waits for the store to say whether it may begin."""
+
+END_SECONDS = 1.0
+"""How long the end of an answer waits until it is counted. What takes longer is counted later."""
+
+MOST_MODELS = 100
+"""Names of models that are counted apart for one key in a day: with a glob, clients may make up any number."""
+
+OTHER_MODEL = "(other)"
+
+_RETRY_SECONDS = 1.0
+_REFUSED_SECONDS = 1.0
+"""How long requests that were refused wait to be counted together."""
+
+_KNOWN_SECONDS = 10.0
+"""How long a refusal stands, at most, without a look at the store."""
+
+_PRUNE_SECONDS = 3600.0
+
+Failed = Callable[[Exception, Mapping[str, object] | None], None]
+
+
+class Ledger:
+    """Asks the store whether requests may begin, and tells it what they used. One event loop's.
+
+    What the store does not take is kept and told again, so that a store that fails for a while loses nothing. `failed`
+    hears of each failure, and of the counts that are lost, if the process ends before they are stored. Raises
+    ConfigurationError for a store that cannot be.
+    """
+
+    def __init__(self, settings: UsageSettings, failed: Failed) -> None:
+        self._settings = settings
+        self._store = open_usage(settings.store)
+        self._worker = secrets.token_hex(8)
+        self._failed = failed
+        self._counts: dict[tuple[str, str], Counts] = {}
+        self._models: dict[str, set[str]] = {}
+        self._ended: dict[str, Load] = {}
+        self._asks: list[tuple[Ask, asyncio.Future[Verdict]]] = []
+        self._load: dict[str, Load] = {}
+        """What the store holds as under way in this process, `_ended` included."""
+        self._refusals: dict[Key, tuple[float, Verdict]] = {}
+        self._wake = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None
+        self._settled: asyncio.Future[None] | None = None
+        """Done when the store has what is counted so far, or has failed."""
+        self._renewed = 0.0
+        self._pruned = 0.0
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Raises JournalError if the store cannot be used."""
+        await self._store.open()
+
+    async def aclose(self) -> None:
+        """Tells the store all that was counted, and that nothing is under way any more."""
+        if self._task is not None:
+            self._closing = True
+            self._wake.set()
+            await self._task
+        with suppress(JournalError):
+            await self._store.aclose()
+
+    # --- what requests do ----------------------------------------------------------------------------------------
+
+    def refusal(self, key: Key) -> Verdict | None:
+        """The last refusal of a key while another verdict is not to be expected."""
+        known = self._refusals.get(key)
+        if known is None:
+            return None
+        came, verdict = known
+        passed = asyncio.get_running_loop().time() - came
+        if passed >= min(verdict.seconds, _KNOWN_SECONDS):
+            del self._refusals[key]
+            return None
+        standing = replace(verdict.standing, now=verdict.standing.now + passed)
+        return replace(verdict, seconds=verdict.seconds - passed, standing=standing)
+
+    async def ask(self, ask: Ask) -> Verdict:
+        """Whether a request may begin. One that may is under way until `end`. Raises JournalError where the store
+        fails."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Verdict] = loop.create_future()
+        self._asks.append((ask, waiting))
+        self._work_on()
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                verdict = await waiting
+        except TimeoutError:
+            raise JournalError(f"the store of usage did not answer within {ASK_SECONDS:g} seconds") from None
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._give_back(ask, waiting.result())  # the verdict came together with the cancellation
+            raise
+        if verdict.limit in ("requests_per_minute", "tokens_per_day"):
+            self._refusals[ask.key] = (loop.time(), verdict)
+        return verdict
+
+    def count(self, key: str, model: str, counts: Counts) -> None:
+        """Counts what a request used."""
+        names = self._models.setdefault(key, set())
+        if len(names) >= MOST_MODELS and model not in names:
+            model = OTHER_MODEL
+        names.add(model)
+        self._counts[key, model] = self._counts.get((key, model), Counts()).plus(counts)
+        if counts != Counts(refused=1):
+            self._work_on()
+        elif self._later is None or self._later.when() <= asyncio.get_running_loop().time():
+            # A client that is refused may ask again at once, for hours.
+            self._later = asyncio.get_running_loop().call_later(_REFUSED_SECONDS, self._work_on)
+
+    def end(self, ask: Ask) -> None:
+        """What a verdict let begin is over."""
+        name = ask.key.name
+        self._ended[name] = self._ended.get(name, Load()).plus(ask.load)
+        self._work_on()
+
+    async def settled(self) -> None:
+        """Returns once the store has what was counted so far, has failed, or takes too long."""
+        if self._settled is None:
+            self._settled = asyncio.get_running_loop().create_future()
+        self._work_on()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await asyncio.shield(self._settled)
+
+    # --- what goes to the store ----------------------------------------------------------------------------------
+
+    def _work_on(self) -> None:
+        self._wake.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        while not self._closing:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.lease_seconds / 3 if self._load else None):
+                    await self._wake.wait()
+            self._wake.clear()
+            if not self._closing:
+                await self._settle()
+                await self._prune()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        now = asyncio.get_running_loop().time()
+        renews = now - self._renewed >= self._settings.lease_seconds / 3
+        asks = [(ask, waiting) for ask, waiting in self._asks if not waiting.done()]
+        counts, ended, settled = self._counts, self._ended, self._settled
+        self._asks, self._counts, self._ended, self._settled = [], {}, {}, None
+        names = {*ended, *(ask.key.name for ask, _ in asks), *(self._load if renews or self._closing else ())}
+        load = {name: self._load.get(name, Load()).minus(ended.get(name, Load())) for name in names}
+        if self._closing:
+            load = dict.fromkeys(load, Load())
+        try:
+            if names or counts:
+                batch = Batch(self._worker, self._settings.lease_seconds, counts, load, [ask for ask, _ in asks])
+                await self._take(batch, [waiting for _, waiting in asks])
+                self._renewed = now if renews else self._renewed
+        except Exception as error:  # noqa: BLE001 - whatever it is, the counts are kept and later requests are asked for
+            self._keep(counts, ended)
+            for _, waiting in asks:
+                if not waiting.done():
+                    waiting.set_exception(JournalError(str(error)))
+            self._failed(error, self._lost() if self._closing else None)
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
+        finally:
+            if settled is not None and not settled.done():
+                settled.set_result(None)
+
+    async def _take(self, batch: Batch, waiting: list[asyncio.Future[Verdict]]) -> None:
+        settled = await self._store.settle(batch)
+        for name, load in settled.load.items():
+            if load.streams:
+                self._load[name] = load
+            else:
+                self._load.pop(name, None)
+        for ask, future, verdict in zip(batch.asks, waiting, settled.verdicts, strict=True):
+            if future.done():  # nobody waits for it any more
+                self._give_back(ask, verdict)
+            else:
+                future.set_result(verdict)
+
+    def _give_back(self, ask: Ask, verdict: Verdict) -> None:
+        if verdict.limit is None:
+            self.end(ask)
+
+    def _keep(self, counts: Mapping[tuple[str, str], Counts], ended: Mapping[str, Load]) -> None:
+        for row, more in counts.items():
+            self._counts[row] = self._counts.get(row, Counts()).plus(more)
+        for name, load in ended.items():
+            self._ended[name] = self._ended.get(name, Load()).plus(load)
+
+    def _lost(self) -> Mapping[str, object]:
+        return {"lost": [{"key": key, "model": model, **asdict(each)} for (key, model), each in self._counts.items()]}
+
+    async def _prune(self) -> None:
+        now = time.time()
+        if 0 <= now - self._pruned < _PRUNE_SECONDS:
+            return
+        if self._pruned and day_of(now) != day_of(self._pruned):
+            self._models.clear()
+        self._pruned = now
+        try:
+            await self._store.prune(self._settings.retention_days)
+        except Exception as error:  # noqa: BLE001 - whatever it is, later requests are asked for
+            self._failed(error, None)

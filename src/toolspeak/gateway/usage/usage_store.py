@@ -1,0 +1,190 @@
+"""Usage in a database that all workers share: what one transaction does. Each excludes all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
+from functools import partial
+
+from toolspeak.gateway.database import Database, Tables, open_database
+from toolspeak.gateway.settings.api_keys import Key
+from toolspeak.gateway.usage.usage_values import (
+    COLUMNS,
+    COUNTED,
+    DAY,
+    WINDOW,
+    Batch,
+    Column,
+    Counts,
+    Load,
+    Row,
+    Settled,
+    Standing,
+    Verdict,
+    day_of,
+    decided,
+)
+from toolspeak.journal.leases import Connection
+
+SECONDS = 5.0
+"""How long a transaction may take: a request waits for it."""
+
+_TABLES = Tables(
+    "the store of usage",
+    "usage.store",
+    "toolspeak_usage",
+    0x74557367,  # "tUsg"
+    (
+        (
+            f"""CREATE TABLE usage (day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+                {", ".join(f"{name} {{integer}} NOT NULL" for name in COUNTED)}, PRIMARY KEY (key, day, model))""",
+            "CREATE INDEX usage_by_day ON usage (day)",
+            """CREATE TABLE arrivals (
+                key TEXT NOT NULL, at {real} NOT NULL, count {integer} NOT NULL, PRIMARY KEY (key, at))""",
+            """CREATE TABLE loads (
+                key TEXT NOT NULL, worker TEXT NOT NULL, streams {integer} NOT NULL, tokens {integer} NOT NULL,
+                until {real} NOT NULL, PRIMARY KEY (key, worker))""",
+        ),
+    ),
+    exclusive=True,
+)
+"""Version 1: usage by day, key and model; the requests of the last minute; what is under way, with the leases of the
+workers."""
+
+_ADD = (
+    f"INSERT INTO usage (day, key, model, {', '.join(COUNTED)})"
+    f" VALUES ({', '.join(f'${i + 1}' for i in range(3 + len(COUNTED)))})"
+    f" ON CONFLICT (key, day, model) DO UPDATE SET {', '.join(f'{c} = usage.{c} + excluded.{c}' for c in COUNTED)}"
+)
+_ARRIVE = (
+    "INSERT INTO arrivals (key, at, count) VALUES ($1, $2, $3)"
+    " ON CONFLICT (key, at) DO UPDATE SET count = arrivals.count + excluded.count"
+)
+_CARRY = (
+    "INSERT INTO loads (key, worker, streams, tokens, until) VALUES ($1, $2, $3, $4, $5)"
+    " ON CONFLICT (key, worker) DO UPDATE SET"
+    " streams = excluded.streams, tokens = excluded.tokens, until = excluded.until"
+)
+_STANDING = """SELECT
+    (SELECT coalesce(sum(count), 0) FROM arrivals WHERE key = $1),
+    (SELECT min(at) FROM arrivals WHERE key = $1),
+    (SELECT max(at) FROM arrivals WHERE key = $1),
+    (SELECT coalesce(sum(streams), 0) FROM loads WHERE key = $1 AND worker <> $2),
+    (SELECT coalesce(sum(tokens), 0) FROM loads WHERE key = $1 AND worker <> $2),
+    (SELECT coalesce(sum(input + output), 0) FROM usage WHERE key = $1 AND day = $3)"""
+
+
+class UsageStore:
+    """The usage of all keys. Every method raises JournalError where the database fails or takes more than `SECONDS`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.open = database.open
+        self.check = database.check
+        self.aclose = database.aclose
+
+    async def settle(self, batch: Batch) -> Settled:
+        """Counts what a batch holds and decides on those that ask: all of it, or nothing."""
+        return await self._database.do(partial(_settle, batch=batch))
+
+    async def rows(self, by: Sequence[Column], since: str) -> Sequence[Row]:
+        """Sums by these columns, in their order, from a day on (`2026-11-23`)."""
+        return await self._database.do(partial(_rows, by=by, since=since))
+
+    async def prune(self, days: int) -> None:
+        """Removes the usage of all but the last days, and what else is of no more use."""
+        await self._database.do(partial(_prune, days=days))
+
+
+def open_usage(where: str) -> UsageStore:
+    """The store that a path (SQLite), a `sqlite://` URL or a `postgresql://` URL names. Nothing is opened yet. Raises
+    ConfigurationError."""
+    return UsageStore(open_database(where, SECONDS, _TABLES))
+
+
+async def _now(db: Connection) -> float:
+    """The database's clock (Unix seconds): the machines of several workers may differ."""
+    ((now,),) = await db.rows("SELECT {now}")
+    return now
+
+
+async def _settle(db: Connection, batch: Batch) -> Settled:
+    now = await _now(db)
+    for (key, model), counts in sorted(batch.counts.items()):
+        await db.change(_ADD, day_of(now), key, model, *astuple(counts))
+    keys = {ask.key.name: ask.key for ask in batch.asks}
+    standings = {name: await _standing(db, key, batch, now) for name, key in keys.items()}
+    begun = dict.fromkeys(keys, 0)
+    verdicts: list[Verdict] = []
+    load = dict(batch.load)
+    for ask in batch.asks:
+        name = ask.key.name
+        verdict = decided(ask, standings[name])
+        verdicts.append(verdict)
+        standings[name] = verdict.standing
+        if verdict.limit is None:
+            begun[name] += 1
+            load[name] = load.get(name, Load()).plus(ask.load)
+    for name, count in begun.items():
+        if count and keys[name].requests_per_minute is not None:
+            await db.change(_ARRIVE, name, now, count)
+    await _carry(db, batch, load, now)
+    return Settled(verdicts, load)
+
+
+async def _standing(db: Connection, key: Key, batch: Batch, now: float) -> Standing:
+    if key.requests_per_minute is not None:
+        # A request of the future was written before the clock was set back.
+        await db.change(
+            "DELETE FROM arrivals WHERE key = $1 AND (at <= $2 OR at > $3)", key.name, now - WINDOW, now + 1
+        )
+    # So was a lease that ends later than one that is taken now.
+    latest = now + batch.lease + 1
+    await db.change(
+        "DELETE FROM loads WHERE key = $1 AND worker <> $2 AND (until <= $3 OR until > $4)",
+        *(key.name, batch.worker, now, latest),
+    )
+    found = await db.rows(_STANDING, key.name, batch.worker, day_of(now))
+    ((requests, oldest, newest, streams, reserved, tokens),) = found
+    load = batch.load.get(key.name, Load()).plus(Load(int(streams), int(reserved)))
+    standing = Standing(now, int(requests), load, int(tokens))
+    if key.requests_per_minute is None or newest is None:
+        return standing
+    excess = standing.requests - key.requests_per_minute + 1
+    if excess > 1:  # the limit was lowered
+        oldest = await _time_of(db, key.name, excess)
+    return replace(standing, freed=oldest + WINDOW, emptied=newest + WINDOW)
+
+
+async def _time_of(db: Connection, key: str, number: int) -> float:
+    """When a request came, by its number in the order of arrival."""
+    for at, count in await db.rows("SELECT at, count FROM arrivals WHERE key = $1 ORDER BY at LIMIT $2", key, number):
+        number -= count
+        if number <= 0:
+            return at
+    raise AssertionError("so many requests are there")
+
+
+async def _carry(db: Connection, batch: Batch, load: Mapping[str, Load], now: float) -> None:
+    for name, one in sorted(load.items()):
+        if one.streams:
+            await db.change(_CARRY, name, batch.worker, one.streams, one.tokens, now + batch.lease)
+        else:
+            await db.change("DELETE FROM loads WHERE key = $1 AND worker = $2", name, batch.worker)
+
+
+async def _rows(db: Connection, by: Sequence[Column], since: str) -> Sequence[Row]:
+    sums, names = ", ".join(f"sum({name})" for name in COUNTED), ", ".join(by)
+    found = await db.rows(f"SELECT {names}, {sums} FROM usage WHERE day >= $1 GROUP BY {names} ORDER BY {names}", since)
+    rows: list[Row] = []
+    for row in found:
+        named = {**dict.fromkeys(COLUMNS, ""), **dict(zip(by, row, strict=False))}
+        rows.append(Row(named["day"], named["key"], named["model"], Counts(*map(int, row[len(by) :]))))
+    return rows
+
+
+async def _prune(db: Connection, days: int) -> None:
+    now = await _now(db)
+    await db.change("DELETE FROM usage WHERE day <= $1", day_of(now - days * DAY))
+    await db.change("DELETE FROM arrivals WHERE at <= $1", now - WINDOW)
+    await db.change("DELETE FROM loads WHERE until <= $1", now)

@@ -1,0 +1,162 @@
+"""What is counted of a key, how the key stands, and whether one more request may begin: values and a pure decision."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from typing import Literal, TypeAlias
+
+from toolspeak.gateway.settings.api_keys import Key
+
+WINDOW = 60.0
+"""Seconds in which `requests_per_minute` are counted."""
+
+DAY = 86400.0
+
+Limit: TypeAlias = Literal["requests_per_minute", "streams", "tokens_per_day"]
+Column: TypeAlias = Literal["day", "key", "model"]
+COLUMNS: Sequence[Column] = ("day", "key", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What is counted. `requests` were let in, `refused` were not, by a limit of the key. `errors` are requests that
+    failed or broke off, but not those whose client left. Tokens: `input`, `output`, and `cached` as a part of `input`.
+    `calls` and `malformed` are calls of tools."""
+
+    requests: int = 0
+    refused: int = 0
+    errors: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    calls: int = 0
+    malformed: int = 0
+
+    def plus(self, more: Counts) -> Counts:
+        return Counts(*map(sum, zip(astuple(self), astuple(more), strict=True)))
+
+
+COUNTED = tuple(each.name for each in fields(Counts))
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests of a key that are under way, and the tokens that they are taken to use until they are over."""
+
+    streams: int = 0
+    tokens: int = 0
+
+    def plus(self, more: Load) -> Load:
+        return Load(self.streams + more.streams, self.tokens + more.tokens)
+
+    def minus(self, less: Load) -> Load:
+        return Load(max(0, self.streams - less.streams), max(0, self.tokens - less.tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a key stands at `now` (Unix seconds).
+
+    `requests` are those of the last minute, `load` is under way in all workers, `tokens` are the day's. `freed` is the
+    time when so many of the requests are a minute old that one more may begin, `emptied` when all of them are.
+    """
+
+    now: float
+    requests: int = 0
+    load: Load = Load()
+    tokens: int = 0
+    freed: float = 0.0
+    emptied: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a request may begin. `limit` is the one that refuses it, if one does, and `seconds` when to ask again.
+    `standing` is the key's after the decision."""
+
+    standing: Standing
+    limit: Limit | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request of a key that wants to begin, with the tokens that it reserves."""
+
+    key: Key
+    tokens: int = 0
+
+    @property
+    def load(self) -> Load:
+        return Load(1, self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one worker has for the store.
+
+    `counts` are by key and model. `load` is what is under way in this worker, for the keys for which that is to be
+    written. `asks` want to begin, in this order. `lease`: seconds after which the load of a worker that is silent does
+    not count.
+    """
+
+    worker: str
+    lease: float
+    counts: Mapping[tuple[str, str], Counts]
+    load: Mapping[str, Load]
+    asks: Sequence[Ask] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of a batch: a verdict for each of its asks, and the worker's load of the keys in the batch."""
+
+    verdicts: Sequence[Verdict]
+    load: Mapping[str, Load]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Counts of a day (UTC, `2026-11-23`), a key and a model. An empty one stands for all."""
+
+    day: str
+    key: str
+    model: str
+    counts: Counts
+
+
+def day_of(now: float) -> str:
+    """The day in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(now))
+
+
+def day_left(now: float) -> float:
+    """Seconds until the next day in UTC."""
+    return DAY - now % DAY
+
+
+def decided(ask: Ask, standing: Standing) -> Verdict:
+    """Whether a request may begin, and how the key stands then. A request that is refused does not count.
+
+    The day's tokens refuse a request once they have reached the limit together with what is under way. What the request
+    itself will use is not known.
+    """
+    key, now = ask.key, standing.now
+    if key.tokens_per_day is not None and standing.tokens >= key.tokens_per_day:
+        return Verdict(standing, "tokens_per_day", day_left(now))
+    if key.requests_per_minute is not None and standing.requests >= key.requests_per_minute:
+        return Verdict(standing, "requests_per_minute", max(0.0, standing.freed - now))
+    if key.streams is not None and standing.load.streams >= key.streams:
+        return Verdict(standing, "streams", 1.0)
+    if key.tokens_per_day is not None and standing.tokens + standing.load.tokens >= key.tokens_per_day:
+        return Verdict(standing, "tokens_per_day", 1.0)
+    after = replace(
+        standing,
+        requests=standing.requests + 1,
+        load=standing.load.plus(ask.load),
+        freed=standing.freed or now + WINDOW,  # the first request of the minute is the first to leave it
+        emptied=now + WINDOW,
+    )
+    return Verdict(after)

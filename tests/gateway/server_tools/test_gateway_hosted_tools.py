@@ -1,0 +1,206 @@
+"""Tools that OpenAI Responses would run itself, run by the gateway: `mcp` and `web_search`, over a real MCP server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_server import Server, serve
+from mcp_helpers import http_server, traces
+from serving import Gateway, at, events, gateway, in_turn, pieces, texts, written
+
+from toolspeak.gateway.settings.gateway_settings import ResponseSettings, ToolSettings
+
+PATH = "/v1/responses"
+CITY = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
+MCP = {"type": "mcp", "server_label": "s", "require_approval": "never"}
+
+
+def calling(*calls: tuple[str, dict[str, Any]], before: str = "") -> list[bytes]:
+    return texts(*pieces(written("hermes", *calls, before=before)))
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, *turns: Any, dialect: str = "hermes", memory: bool = False, **tools: Any
+) -> AsyncGenerator[tuple[Gateway, Server, str]]:
+    """A gateway with the test server's tools, before a model that says these turns, and the server's address."""
+    async with http_server(folder) as server, serve(in_turn(*turns)) as upstream:
+        (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": server.url}}}), encoding="utf-8")
+        settings = ToolSettings(str(folder / "mcp.json"), **tools)
+        store = ResponseSettings(str(folder / "responses.db")) if memory else None
+        async with gateway(at(upstream, dialect=dialect), tools=settings, responses=store) as found:
+            yield found, upstream, server.url
+
+
+async def response(found: Gateway, given: Any, *, stream: bool = False, **fields: Any) -> Any:
+    answer = await found.client.post(PATH, json={"model": "m", "input": given, "stream": stream, **fields})
+    assert answer.status_code == 200, answer.text
+    return events(answer.text)[-1]["response"] if stream else answer.json()
+
+
+def prompt(upstream: Server, index: int = -1) -> str:
+    return json.dumps(upstream.exchanges[index].json["messages"], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_call_of_an_mcp_server_is_an_item_of_the_answer(stream: bool, tmp_path: Path):
+    async def run() -> None:
+        turns = (calling(("s__echo", {"text": "né"}), before="I ask."), texts("It says né."), texts("Twice."))
+        async with served(tmp_path, *turns) as (found, upstream, url):
+            tool = {**MCP, "server_url": url, "allowed_tools": ["echo"]}
+            answer = await response(found, "Ask it.", stream=stream, tools=[tool, CITY])
+            first, call, last = answer["output"]
+            assert (first["content"][0]["text"], last["content"][0]["text"]) == ("I ask.", "It says né.")
+            assert call == {
+                "type": "mcp_call", "id": call["id"], "status": "completed", "server_label": "s", "name": "echo",
+                "arguments": '{"text": "né"}', "output": "né", "error": None, "approval_request_id": None,
+            }  # fmt: skip
+            offered = prompt(upstream, 0)
+            assert "s__echo" in offered
+            assert "s__fails" not in offered
+            history = [{"role": "user", "content": "Ask it."}, *answer["output"], {"role": "user", "content": "Again?"}]
+            await response(found, history, stream=stream, tools=[tool])
+            assert prompt(upstream).count("<tool_response>") == 1
+            assert prompt(upstream).index("I ask.") < prompt(upstream).index("It says né.")
+
+    asyncio.run(run())
+    assert traces(tmp_path, "calls") == ["echo"]
+
+
+def test_the_events_are_those_of_the_api(tmp_path: Path):
+    async def run() -> None:
+        turns = (calling(("s__echo", {"text": "a"})), calling(("s__fails", {})), texts("No."))
+        async with served(tmp_path, *turns, approve=("*",)) as (found, _, _url):
+            body = {"model": "m", "input": "Go.", "stream": True, "tools": [MCP]}
+            told = events((await found.client.post(PATH, json=body)).text)
+            assert [event["sequence_number"] for event in told] == [*range(len(told))]
+            kinds = [event["type"].removeprefix("response.") for event in told]
+            assert kinds[2:14] == [
+                "output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta", "mcp_call_arguments.done",
+                "mcp_call.completed", "output_item.done",
+                "output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta", "mcp_call_arguments.done",
+                "mcp_call.failed", "output_item.done",
+            ]  # fmt: skip
+            failed = told[13]["item"]
+            assert (failed["status"], failed["output"], failed["error"]["type"]) == (
+                "failed", None, "mcp_tool_execution_error",
+            )  # fmt: skip
+            assert told[-1]["response"]["output"][:2] == [told[7]["item"], failed]
+
+    asyncio.run(run())
+
+
+def test_a_tool_that_the_operator_does_not_approve_is_not_run(tmp_path: Path):
+    async def run() -> None:
+        async with served(tmp_path, calling(("s__learns", {"name": "x"})), texts("No.")) as (found, _, _url):
+            call, _ = (await response(found, "Go.", tools=[MCP]))["output"]
+            assert call["status"] == "failed"
+            assert "--approve-tools" in call["error"]["content"][0]["text"]
+
+    asyncio.run(run())
+    assert traces(tmp_path, "calls") == []
+
+
+def test_a_web_search_is_the_tool_that_the_operator_names(tmp_path: Path):
+    async def run() -> None:
+        turns = (calling(("s__echo", {"text": "cats"}), ("weather", {})), texts("Cats."))
+        async with served(tmp_path, *turns, web_search="s__echo") as (found, upstream, _):
+            answer = await response(found, "Search.", tools=[{"type": "web_search"}, CITY])
+            search, call = answer["output"]
+            assert search == {
+                "type": "web_search_call", "id": search["id"], "status": "completed",
+                "action": {"type": "search", "query": "cats"},
+            }  # fmt: skip
+            assert "s__fails" not in prompt(upstream)
+            result = {"type": "function_call_output", "call_id": call["call_id"], "output": "snow"}
+            history = [{"role": "user", "content": "Search."}, *answer["output"], result]
+            await response(found, history, tools=[{"type": "web_search"}, CITY])
+            assert prompt(upstream).count("cats") == 2  # the call's id carries the search and what it found
+
+    asyncio.run(run())
+
+
+def test_a_stored_conversation_goes_on_behind_calls_that_ran_here(tmp_path: Path):
+    async def run() -> None:
+        turns = (calling(("s__echo", {"text": "né"})), texts("It says né."), texts("Yes."))
+        async with served(tmp_path, *turns, memory=True) as (found, upstream, _):
+            first = await response(found, "Ask it.", tools=[MCP])
+            await response(found, "Sure?", previous_response_id=first["id"], tools=[MCP])
+            told = prompt(upstream)[prompt(upstream).index("Ask it.") :]
+            places = [told.index(part) for part in ("<tool_call>", "<tool_response>", "It says né.", "Sure?")]
+            assert places == sorted(places)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [
+        ({"type": "mcp", "server_label": "s", "name": "echo"}, "s__echo"),
+        ({"type": "mcp", "server_label": "s"}, None),
+        ({"type": "web_search"}, "s__huge"),
+    ],
+)
+def test_a_tool_choice_of_theirs_is_obeyed(choice: Any, wanted: str | None, tmp_path: Path):
+    async def run() -> None:
+        turns = (calling((wanted or "s__echo", {"text": "a"} if wanted != "s__huge" else {})), texts("Yes."))
+        async with served(tmp_path, *turns, dialect="native", web_search="s__huge") as (found, upstream, _):
+            tools = [MCP, {"type": "web_search"}]
+            await found.client.post(PATH, json={"model": "m", "input": "x", "tools": tools, "tool_choice": choice})
+            sent = upstream.exchanges[0].json["tool_choice"]
+            assert sent == ({"type": "function", "function": {"name": wanted}} if wanted else "required")
+
+    asyncio.run(run())
+
+
+def test_no_more_calls_run_than_the_client_allows(tmp_path: Path):
+    async def run() -> None:
+        turns = (calling(("s__echo", {"text": "a"}), ("s__echo", {"text": "b"})), texts("Enough."))
+        async with served(tmp_path, *turns) as (found, _, _url):
+            answer = await response(found, "x", tools=[MCP], max_tool_calls=1)
+            calls = [item for item in answer["output"] if item["type"] == "mcp_call"]
+            assert [call["status"] for call in calls] == ["completed", "failed"]
+            assert [note["code"] for note in answer["toolspeak"]["warnings"]] == ["tool_limit"]
+
+    asyncio.run(run())
+    assert traces(tmp_path, "calls") == ["echo"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"tools": [{**MCP, "server_label": "other"}]}, "nobody runs the tool 'mcp' of the server 'other' here"),
+        ({"tools": [{**MCP, "server_label": ["s"]}]}, "nobody runs the tool 'mcp'"),
+        ({"tools": [{**MCP, "server_url": "http://169.254.169.254/"}]}, "tools[0].server_url"),
+        ({"tools": [{**MCP, "authorization": "secret"}]}, "leave authorization out"),
+        ({"tools": [{**MCP, "headers": {"x": "y"}}]}, "leave headers out"),
+        ({"tools": [{"type": "mcp", "server_label": "s"}]}, "tools[0].require_approval"),
+        ({"tools": [{**MCP, "require_approval": {"never": {"tool_names": ["echo"]}}}]}, "require_approval"),
+        ({"tools": [{**MCP, "allowed_tools": ["none"]}]}, "offers no tool 'none'"),
+        ({"tools": [{**MCP, "allowed_tools": {"read_only": True}}]}, "tools[0].allowed_tools"),
+        ({"tools": [{**MCP, "allowed_tools": [7]}]}, "tools[0].allowed_tools[0]"),
+        ({"tools": [{"type": "web_search"}]}, "nobody runs the tool 'web_search'"),
+        (
+            {"tools": [MCP], "tool_choice": {"type": "mcp", "server_label": "s", "name": "none"}},
+            "offers no tool 'none'",
+        ),
+        ({"tools": [MCP], "tool_choice": {"type": "mcp", "server_label": "t"}}, "tool_choice.type"),
+        ({"tools": [MCP], "tool_choice": {"type": "file_search"}}, "tool_choice.type"),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_cannot_be_is_a_400_that_says_so(fields: Any, problem: str, stream: bool, tmp_path: Path):
+    async def run() -> None:
+        async with served(tmp_path) as (found, upstream, _):
+            answer = await found.client.post(PATH, json={"model": "m", "input": "x", "stream": stream, **fields})
+            assert answer.status_code == 400
+            assert problem in answer.json()["error"]["message"]
+            assert upstream.exchanges == []
+
+    asyncio.run(run())

@@ -1,0 +1,570 @@
+"""Several upstreams of one model: which is asked, and what becomes of requests when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, says, serve, whole
+from serving import ENDPOINTS, TOOLS, Gateway, at, events, gateway, pieces, texts, written
+
+from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TurnEnded
+from toolspeak.data.messages import Message
+from toolspeak.errors import ConfigurationError
+from toolspeak.gateway.http.event_encoding import event as sse_event
+from toolspeak.gateway.settings.gateway_settings import read_config
+from toolspeak.gateway.settings.upstream_settings import Upstream
+from toolspeak.providers.http import Timeouts
+from toolspeak.wire.base import ModelRequest, WireRequest
+
+CHAT = "/v1/chat/completions"
+HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
+PLAIN = ModelRequest([Message.user("How is it?")])
+WITH_TOOLS = ModelRequest([Message.user("How is it?")], TOOLS)
+STREAMS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+PATHS = pytest.mark.parametrize("path", ENDPOINTS)
+ASKED = pytest.mark.parametrize("asked", [PLAIN, WITH_TOOLS], ids=["relayed", "with tools"])
+
+
+def answers(*turn: bytes) -> Answer:
+    """The same turn to whoever asks, and a list of models."""
+
+    async def answer(exchange: Exchange) -> None:
+        if exchange.request_line.startswith("GET"):
+            await whole("200 OK", b'{"data": [{"id": "m"}]}')(exchange)
+        else:
+            await exchange.send(HEAD, chunked(turn), b"0\r\n\r\n")
+
+    return answer
+
+
+def error(status: int, message: str = "no", *headers: str) -> Answer:
+    return whole(f"{status} X", json.dumps({"error": {"message": message}}).encode(), "application/json", *headers)
+
+
+def asked_models(server: Server) -> list[Exchange]:
+    return [exchange for exchange in server.exchanges if exchange.request_line.startswith("POST")]
+
+
+def two(
+    first: Answer,
+    second: Answer,
+    use: Callable[[Gateway, Server, Server], Awaitable[Any]],
+    *,
+    rows: Callable[[Server, Server], list[Upstream]] = lambda a, b: [at(a), at(b)],
+    **settings: Any,
+) -> Any:
+    """What comes of using a gateway whose model has two upstreams."""
+
+    async def run() -> Any:
+        async with serve(first) as a, serve(second) as b, gateway(*rows(a, b), **settings) as served:
+            return await use(served, a, b)
+
+    return asyncio.run(run())
+
+
+def test_upstreams_take_turns():
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        for _ in range(4):
+            await served.ask(CHAT, WITH_TOOLS, stream=True)
+        assert (len(a.exchanges), len(b.exchanges)) == (2, 2)
+
+    two(answers(*texts("a")), answers(*texts("b")), use)
+
+
+FAILURES: dict[str, Answer] = {
+    "500": error(500),
+    "503": error(503),
+    "429": error(429, "slow down", "retry-after: 90"),
+    "401": error(401, "wrong key"),
+    "402": error(402, "no credit"),
+    "404": error(404, "no such model"),
+    "a page": whole("200 OK", b"<html>", "text/html"),
+    "dropped": dropped(),
+    "dropped in the head": dropped(STREAM_HEAD),
+    "dropped before the first event": dropped(HEAD),
+}
+
+
+@STREAMS
+@PATHS
+@ASKED
+@pytest.mark.parametrize("failure", FAILURES)
+def test_what_fails_before_the_first_byte_goes_to_the_next(failure, asked, path, stream, caplog):
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        for _ in range(2):  # both begin with either
+            turn, _ = await served.ask(path, asked, stream=stream)
+            assert turn.message.text == "Fine."
+        assert len(asked_models(b)) == 2
+
+    kinds = {"/v1/messages": "anthropic", "/v1/responses": "openai-responses"}
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        return [at(a, provider=kinds.get(path, "openai"), key_variable="KEY"), at(b, dialect="hermes")]
+
+    with pytest.MonkeyPatch.context() as patched, caplog.at_level("INFO", "toolspeak.gateway"):
+        patched.setenv("KEY", "a-key-0123456789")
+        two(FAILURES[failure], answers(*texts("Fine.")), use, rows=rows)
+    lines = [record.fields for record in caplog.records if record.getMessage() == "request"]
+    assert [line["status"] for line in lines] == [200, 200]
+    (tried,) = [line["failed"] for line in lines if "failed" in line]
+    assert len(tried) == 1
+
+
+@STREAMS
+@ASKED
+def test_what_the_request_is_to_blame_for_goes_nowhere_else(asked, stream):
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        answered = await served.client.post(CHAT, json=ENDPOINTS[CHAT].encode_request(asked, model="m", stream=stream))
+        assert answered.status_code == 400
+        assert not b.exchanges
+
+    two(error(400, "bad temperature"), answers(*texts("Fine.")), use)
+
+
+@ASKED
+def test_behind_the_first_byte_a_stream_ends_in_an_error(asked):
+    async def broken(exchange: Exchange) -> None:
+        await exchange.send(HEAD, chunked([event(says("One, "))]))
+        exchange.writer.close()
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        answered = await served.client.post(CHAT, json=ENDPOINTS[CHAT].encode_request(asked, model="m", stream=True))
+        found = events(answered.text)
+        assert "One, " in answered.text
+        assert "dropped" in found[-1]["error"]["message"]
+        assert "[DONE]" not in found
+        assert not b.exchanges
+
+    two(broken, answers(*texts("Fine.")), use)
+
+
+@ASKED
+def test_an_answer_in_one_piece_is_asked_for_again_until_it_is_whole(asked):
+    """Nothing has left for the client: what broke off is thrown away."""
+
+    async def broken(exchange: Exchange) -> None:
+        await exchange.send(HEAD, chunked([event(says("One, "))]))
+        exchange.writer.close()
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        turn, _ = await served.ask(CHAT, asked, stream=False)
+        assert turn.message.text == "Fine."
+        assert len(a.exchanges) == len(b.exchanges) == 1
+
+    two(broken, answers(*texts("Fine.")), use)
+
+
+def test_each_upstream_is_asked_in_its_own_way():
+    """Model, dialect, options and key differ; the answer is the same to the client."""
+    call = ("weather", {"city": "Bern"})
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        turn, response = await served.ask(CHAT, WITH_TOOLS, stream=True)
+        assert [(each.name, getattr(each, "arguments", None)) for each in turn.calls] == [call]
+        assert '"model":"m"' in response.text.replace(" ", "")
+        first, second = a.exchanges[0].json, b.exchanges[0].json
+        assert (first["model"], second["model"]) == ("one", "two")
+        assert "tools" in first
+        assert "tools" not in second
+        assert "weather" in json.dumps(second["messages"])
+        assert a.exchanges[0].headers["authorization"] == "Bearer the-first-0123456"
+        assert "authorization" not in b.exchanges[0].headers
+        assert ("top_k" in first, second.get("top_k")) == (False, 3)
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        return [
+            at(a, model="one", dialect="native", key_variable="FIRST"),
+            at(b, model="two", dialect="hermes", options={"top_k": 3}),
+        ]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("FIRST", "the-first-0123456")
+        two(error(503), answers(*texts(*pieces(written("hermes", call)))), use, rows=rows)
+
+
+@ASKED
+def test_once_all_have_failed_they_are_asked_again_after_a_pause(asked):
+    """As often as `retries` says, and the client is told of the failure after which it may ask again."""
+    left = [error(500)]
+
+    async def mends(exchange: Exchange) -> None:
+        await (left.pop() if left else answers(*texts("Fine.")))(exchange)
+
+    async def use(served: Gateway, a: Server, b: Server) -> tuple[int, int]:
+        turn, _ = await served.ask(CHAT, asked, stream=True)
+        assert turn.message.text == "Fine."
+        return len(a.exchanges), len(b.exchanges)
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        return [at(a, retries=1), at(b, retries=1)]
+
+    assert two(mends, error(404), use, rows=rows) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status", "wait"),
+    [
+        (error(401), error(429, "later", "retry-after: 40"), 429, "40"),
+        (error(429, "later", "retry-after: 40"), error(429, "later", "retry-after: 30"), 429, "30"),
+        (error(404), dropped(), 502, None),
+        (error(404), error(404), 404, None),
+        (error(503, "busy", "retry-after: 7"), error(400, "bad"), 400, None),
+    ],
+)
+def test_what_the_client_is_told_where_none_answers(first, second, status, wait):
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        answered = await served.client.post(CHAT, json=ENDPOINTS[CHAT].encode_request(PLAIN, model="m", stream=True))
+        assert (answered.status_code, answered.headers.get("retry-after")) == (status, wait)
+        assert "127.0.0.1" not in answered.text
+
+    two(first, second, use)
+
+
+def test_one_that_fails_again_and_again_is_put_aside_and_comes_back(caplog):
+    """After so many failures in a row no request tries it, until it answers a probe and one trial."""
+    broken = [True]
+
+    async def sometimes(exchange: Exchange) -> None:
+        if broken[0]:
+            await error(500)(exchange)
+        else:
+            await answers(*texts("a"))(exchange)
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        async def says() -> str:
+            return (await served.ask(CHAT, WITH_TOOLS, stream=True))[0].message.text
+
+        async def state() -> str:
+            text = (await served.client.get("/metrics")).text
+            port = next(
+                line for line in text.splitlines() if line.startswith("toolspeak_upstream_up") and f":{a.port}" in line
+            )
+            return port.rpartition(" ")[2]
+
+        assert await state() == "1.0"
+        while await state() == "1.0":
+            assert await says() == "b"
+        assert len(asked_models(a)) == 3
+        broken[0] = False
+        seen: list[str] = []
+        while await state() == "0.0":
+            seen.append(await says())
+        assert set(seen[:-1]) <= {"b"}
+        assert {await says(), await says()} == {"a", "b"}
+        metrics = (await served.client.get("/metrics")).text
+        assert (
+            f'toolspeak_upstream_failures_total{{code="overloaded",model="*",upstream="127.0.0.1:{a.port}"}} 3.0'
+            in metrics
+        )
+        assert f'toolspeak_upstream_requests_total{{model="*",upstream="127.0.0.1:{a.port}"}}' in metrics
+
+    with caplog.at_level("INFO", "toolspeak.gateway"):
+        two(sometimes, answers(*texts("b")), use, aside_seconds=0.05)
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("upstream_")]
+    assert told[0] == "upstream_aside"
+    assert told[-1] == "upstream_back"
+
+
+def test_one_that_asks_to_wait_is_left_alone_meanwhile():
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        for _ in range(6):
+            turn, _ = await served.ask(CHAT, WITH_TOOLS, stream=True)
+            assert turn.message.text == "b"
+        assert len(a.exchanges) == 1
+
+    two(error(429, "later", "retry-after: 30"), answers(*texts("b")), use)
+
+
+def test_those_that_are_put_aside_are_asked_where_no_other_is_left():
+    states = {"a": True, "b": True}
+
+    def either(name: str) -> Answer:
+        async def answer(exchange: Exchange) -> None:
+            await (error(500) if states[name] else answers(*texts(name)))(exchange)
+
+        return answer
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        body = ENDPOINTS[CHAT].encode_request(WITH_TOOLS, model="m", stream=True)
+        for _ in range(8):
+            assert (await served.client.post(CHAT, json=body)).status_code == 503
+        states["b"] = False
+        turn, _ = await served.ask(CHAT, WITH_TOOLS, stream=True)
+        assert turn.message.text == "b"
+
+    two(either("a"), either("b"), use, aside_seconds=3600.0)
+
+
+def test_what_begins_alike_sticks_to_one_upstream_and_moves_only_with_it():
+    """The same for another gateway; a lost upstream moves what was its own."""
+
+    def conversation(number: int, more: int = 0) -> dict[str, Any]:
+        said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Question {number}."}]
+        for i in range(more):
+            said += [{"role": "assistant", "content": f"{i}."}, {"role": "user", "content": f"And {i}?"}]
+        return {"model": "m", "messages": said, "tools": [{"type": "function", "function": {"name": "clock"}}]}
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(serve(answers(*texts(f"s{i}")))) for i in range(3)]
+            rows = [at(server, policy="sticky", dialect="hermes") for server in servers]
+
+            async def asked(served: Gateway, body: dict[str, Any]) -> str:
+                return (await served.client.post(CHAT, json=body)).json()["choices"][0]["message"]["content"]
+
+            async with gateway(*rows) as served, gateway(*rows) as other:
+                homes = [await asked(served, conversation(number)) for number in range(30)]
+                assert set(homes) == {"s0", "s1", "s2"}
+                for number, home in enumerate(homes):
+                    assert await asked(other, conversation(number, more=1 + number % 3)) == home
+            async with gateway(*rows[1:]) as served:
+                for number, home in enumerate(homes):
+                    now = await asked(served, conversation(number))
+                    assert now == home or home == "s0"
+
+    asyncio.run(run())
+
+
+def test_it_is_ready_while_some_model_has_an_upstream_and_names_those_that_have_none():
+    async def run() -> None:
+        async with serve(dropped()) as server:
+            gone = server.base_url
+        async with serve(answers()) as server:
+            missing = Upstream(("m",), url=gone, timeouts=Timeouts(1, 1, 1))
+            async with gateway(missing, at(server, names=("m",))) as served:
+                assert (await served.client.get("/readyz")).json() == {"status": "ready"}
+            async with gateway(missing, at(server, names=("m",)), Upstream(("n", "o*"), url=gone)) as served:
+                ready = await served.client.get("/readyz")
+                assert (ready.status_code, ready.json()) == (200, {"status": "ready", "unreachable": ["n", "o*"]})
+            async with gateway(missing) as served:
+                assert (await served.client.get("/readyz")).status_code == 503
+
+    asyncio.run(run())
+
+
+def test_tokens_are_counted_by_the_next_where_one_fails():
+    async def count(exchange: Exchange) -> None:
+        await whole("200 OK", b'{"input_tokens": 7}')(exchange)
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        body = ENDPOINTS["/v1/messages"].encode_request(WITH_TOOLS, model="m", stream=False)
+        answered = await served.client.post("/v1/messages/count_tokens", json=body)
+        assert answered.json() == {"input_tokens": 7}
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        return [at(each, provider="anthropic", key_variable="KEY") for each in (a, b)]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KEY", "a-key-0123456789")
+        two(error(503), count, use, rows=rows)
+
+
+@ASKED
+def test_one_that_says_nothing_is_followed_by_the_next_though_pings_have_left(asked):
+    """A ping is no byte of an answer."""
+
+    async def silent(exchange: Exchange) -> None:
+        await exchange.send(HEAD)
+        await exchange.reader.read()
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        body = ENDPOINTS[CHAT].encode_request(asked, model="m", stream=True)
+        answered = await served.client.post(CHAT, json=body)
+        assert answered.status_code == 200
+        assert ": ping" in answered.text
+        assert "Fine." in answered.text
+        assert events(answered.text)[-1] == "[DONE]"
+        assert "error" not in answered.text
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        return [at(a, timeouts=Timeouts(5, 0.2, 5)), at(b)]
+
+    two(silent, answers(*texts("Fine.")), use, rows=rows, ping_seconds=0.02)
+
+
+def test_a_trial_whose_client_leaves_is_followed_by_another():
+    mode, reached = ["broken"], asyncio.Event()
+
+    async def model(exchange: Exchange) -> None:
+        if exchange.request_line.startswith("GET") or mode[0] == "fine":
+            await answers(*texts("a"))(exchange)
+        elif mode[0] == "broken":
+            await error(500)(exchange)
+        else:
+            reached.set()
+            await exchange.reader.read()
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        async def says() -> str:
+            return (await served.ask(CHAT, WITH_TOOLS, stream=True))[0].message.text
+
+        for _ in range(6):
+            assert await says() == "b"
+        mode[0] = "hangs"
+        while not reached.is_set():
+            trial = asyncio.create_task(says())
+            await asyncio.wait([trial, asyncio.create_task(reached.wait())], return_when=asyncio.FIRST_COMPLETED)
+        trial.cancel()
+        await asyncio.gather(trial, return_exceptions=True)
+        mode[0] = "fine"
+        while await says() != "a":
+            pass
+
+    two(model, answers(*texts("b")), use, aside_seconds=0.02)
+
+
+EMBEDDED = {"data": [{"embedding": [1]}], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+
+
+@pytest.mark.parametrize("failure", ["503", "404", "429", "dropped", "a page"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/completions", "/v1/audio/transcriptions"])
+def test_other_endpoints_go_to_the_next_upstream_too(failure: str, path: str):
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        if path.endswith("transcriptions"):
+            asked = {"data": {"model": "m"}, "files": {"file": ("a.wav", b"RIFF")}}
+        else:
+            asked = {"json": {"model": "m", "input": "x"}}
+        answered = await served.client.post(path, **asked)
+        assert (answered.status_code, answered.json()) == (200, EMBEDDED)
+        assert len(a.exchanges) == len(b.exchanges) == 1
+
+    two(FAILURES[failure], whole("200 OK", json.dumps(EMBEDDED).encode()), use)
+
+
+def test_an_upstream_of_another_api_is_not_asked_for_other_endpoints():
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        for _ in range(2):
+            assert (await served.client.post("/v1/embeddings", json={"model": "m", "input": "x"})).status_code == 200
+        assert not a.exchanges
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        return [at(a, provider="anthropic", key_variable="KEY"), at(b)]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KEY", "a-key-0123456789")
+        two(error(500), whole("200 OK", json.dumps(EMBEDDED).encode()), use, rows=rows)
+
+
+def test_a_configuration_lists_them(tmp_path: Path):
+    path = tmp_path / "gateway.toml"
+    path.write_text(
+        """
+        [[model]]
+        name = "coder"
+        dialect = "qwen3-coder"
+        policy = "sticky"
+        upstreams = ["http://10.0.0.5:8000/v1", { upstream = "vllm:other", url = "http://10.0.0.6/v1", repair = 1 }]
+
+        [[model]]
+        name = "chat"
+        retries = 1
+        [[model.upstreams]]
+        upstream = "http://10.0.0.5:8000/v1"
+        [[model.upstreams]]
+        upstream = "openai:gpt-5"
+        dialect = "native"
+        """
+    )
+    shared = {"names": ("coder",), "dialect": "qwen3-coder", "policy": "sticky"}
+    assert read_config(path).upstreams == (
+        Upstream(**shared, url="http://10.0.0.5:8000/v1"),
+        Upstream(**shared, provider="vllm", model="other", url="http://10.0.0.6/v1", repair=1),
+        Upstream(("chat",), url="http://10.0.0.5:8000/v1", retries=1),
+        Upstream(("chat",), model="gpt-5", dialect="native", retries=1),
+    )
+
+
+def test_a_policy_may_stand_with_one_upstream(tmp_path: Path):
+    path = tmp_path / "gateway.toml"
+    path.write_text('[[model]]\nname = "m"\nupstream = "http://h/v1"\npolicy = "sticky"\n')
+    (upstream,) = read_config(path).upstreams
+    assert upstream.policy == "sticky"
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("upstreams = []", r"model\[0\]\.upstreams: write a list"),
+        ('upstreams = "http://h/v1"', r"model\[0\]\.upstreams: write a list"),
+        ("upstreams = [7]", r"model\[0\]\.upstreams\[0\]: expected an address"),
+        ('upstream = "http://h/v1"\nupstreams = ["http://g/v1"]', "leave one of both out"),
+        ('upstream = "http://h/v1"\ndialect = "hermess"', r"toml: model\[0\]\.dialect: There is no dialect 'hermess'"),
+        (
+            'upstreams = ["http://h/v1"]\npolicy = "stick"',
+            r"toml: model\[0\]\.policy: there is no 'stick'\. Did you mean 'sticky'",
+        ),
+        (
+            'upstreams = [{ upstream = "http://h/v1", repair = 9 }]\ndialect = "hermes"',
+            r"toml: model\[0\]\.upstreams\[0\]\.repair: 9 is none",
+        ),
+        ('upstreams = [{ upstream = "http://h/v1", name = "n" }]', r"model\[0\]\.upstreams\[0\]\.name: unknown key"),
+        ('upstreams = ["http://h/v1", "htp://g"]', r"model\[0\]\.upstreams\[1\]\.upstream: the upstream 'htp://g'"),
+        ('upstream = "http://h/v1"\n[[model]]\nname = "m"\nupstream = "http://g/v1"', "list both as `upstreams`"),
+    ],
+)
+def test_what_is_wrong_with_a_list_of_upstreams_is_told(row: str, problem: str, tmp_path: Path):
+    path = tmp_path / "gateway.toml"
+    path.write_text(f'[[model]]\nname = "m"\n{row}\n')
+    with pytest.raises(ConfigurationError, match=problem):
+        read_config(path)
+
+
+def test_keys_in_addresses_are_shown_nowhere(caplog):
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        return [at(each, url=each.base_url.replace("//", "//me:secret@")) for each in (a, b)]
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        await served.ask(CHAT, WITH_TOOLS, stream=True)
+        metrics = (await served.client.get("/metrics")).text
+        assert f'upstream="127.0.0.1:{a.port}"' in metrics
+        assert "secret" not in metrics
+
+    with caplog.at_level("INFO", "toolspeak.gateway"):
+        two(error(503), answers(*texts("Fine.")), use, rows=rows)
+    assert "secret" not in str([record.__dict__ for record in caplog.records])
+
+
+@PATHS
+def test_behind_the_head_of_an_answer_that_left_as_it_came_no_other_begins(path):
+    """Of a native call that is held back the events before it have left already."""
+    wire = ENDPOINTS[path]
+    encoder = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r1", created=1)
+    said = [CallStarted(0, "weather", "c1"), ArgumentsDelta(0, '{"city":')]
+    frames = [frame for delta in said for frame in encoder.feed(delta)]
+
+    async def broken(exchange: Exchange) -> None:
+        await exchange.send(HEAD, chunked([b"".join(sse_event(frame) for frame in frames)]))
+        exchange.writer.close()
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        body = wire.encode_request(WITH_TOOLS, model="m", stream=True)
+        answered = await served.client.post(path, json=body)
+        found = events(answered.text)
+        heads = [
+            data for data in found if data != "[DONE]" and data.get("type") in ("message_start", "response.created")
+        ]
+        assert len(heads) == (path != CHAT)
+        if b.exchanges:  # then nothing of the first has left
+            assert "r1" not in answered.text
+        else:
+            assert "dropped" in json.dumps(found[-1])
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        kind = {"/v1/messages": "anthropic", "/v1/responses": "openai-responses"}.get(path, "openai")
+        native: Any = {"provider": kind, "key_variable": "KEY", "dialect": "native", "hold_calls": True}
+        return [at(a, **native), at(b, **native)]
+
+    async def second(exchange: Exchange) -> None:
+        own = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r2", created=1)
+        left = [frame for delta in (TextDelta("Fine."), TurnEnded("stop")) for frame in own.feed(delta)]
+        await exchange.send(HEAD, chunked([b"".join(map(sse_event, left))]), b"0\r\n\r\n")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KEY", "a-key-0123456789")
+        two(broken, second, use, rows=rows)
