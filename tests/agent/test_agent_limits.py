@@ -137,6 +137,9 @@ class Playback:
     def prompt(self, request):
         return ""
 
+    def open(self, run):
+        return self
+
     async def turn(self, request):
         text, usage = next(self.turns)
         for delta in get_dialect("cogency-json").parser(request.tools).feed(text):

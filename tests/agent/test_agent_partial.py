@@ -8,7 +8,7 @@ from agent_helpers import OpenProvider, WatchedJournal, loop_clock, run_jumping
 
 from toolspeak import Agent, Effects, JournalError, Limits, ProviderError, tool
 from toolspeak.agent import fold
-from toolspeak.agent.drivers.partial import EVERY, SIZE
+from toolspeak.agent.checkpoint import EVERY, SIZE
 from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
 from toolspeak.providers import Capabilities
@@ -202,6 +202,9 @@ def test_what_is_read_is_kept_of_a_driver_that_does_not_tell_what_it_hears():
 
         def prompt(self, request):
             return ""
+
+        def open(self, run):
+            return self
 
         async def turn(self, request):
             yield TextDelta("It is ")

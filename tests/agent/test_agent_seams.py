@@ -2,12 +2,24 @@
 
 import asyncio
 import json
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
 
 import pytest
 from agent_helpers import TOOLS, WatchedJournal, add, adding, an_agent, calling, play
 
-from toolspeak import Agent, ConfigurationError, Decision, Executor, MemoryJournal, RunContext, Toolset, tool
-from toolspeak.agent import ReActDriver, StepEnded
+from toolspeak import (
+    Agent,
+    ConfigurationError,
+    Decision,
+    Executor,
+    MemoryJournal,
+    ProviderError,
+    RunContext,
+    Toolset,
+    tool,
+)
+from toolspeak.agent import ModelInterceptor, ReActDriver, StepEnded
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import (
     ApprovalDecided,
@@ -22,6 +34,7 @@ from toolspeak.data.events import (
     ToolStarted,
 )
 from toolspeak.data.messages import Message, ToolCall, ToolResult
+from toolspeak.dialects import get_dialect
 from toolspeak.execute import Batch, ToolCallCompleted, ToolCallStarted
 from toolspeak.execute.calls.observe import DecisionTaken, DecisionValidationFailed
 from toolspeak.providers import Capabilities
@@ -217,11 +230,15 @@ class Looks:
     def prompt(self, request):
         return request.instructions
 
+    def open(self, run):
+        self.run = run
+        return self
+
     async def turn(self, request):
         self.turns += 1
         if not any(message.results for message in request.messages):
-            request.tell("looking")
-            made = await request.run_tools([ToolCall("", name, arguments) for name, arguments in self.calls])
+            self.run.notify("looking")
+            made = await self.run.run_tools([ToolCall("", name, arguments) for name, arguments in self.calls])
             self.seen += [each.value for each in made]
             yield TextDelta(f"{self.seen} for {request.state.principal}")
         else:
@@ -259,6 +276,77 @@ def test_a_driver_whose_call_ends_the_run_is_left_there():
     result = Agent(driver, TOOLS, throw_on_failure=True).run_sync("x")
     assert (result.status, result.reason, driver.seen) == ("failed", "tool_failure", [])
     assert "no tool is called 'nosuch'" in result.error
+
+
+class Talks:
+    """A driver whose conversations count their turns, and note when they are closed."""
+
+    name, starts_early = "mine", False
+
+    def __init__(self, *turns):
+        self.turns, self.opened, self.closed = iter(turns), [], []
+
+    def prompt(self, request):
+        return ""
+
+    def open(self, run):
+        talk = Talk(self)
+        self.opened.append(talk)
+        return talk
+
+    async def aclose(self):
+        pass
+
+
+class Talk:
+    def __init__(self, driver):
+        self.driver, self.read = driver, []
+
+    async def turn(self, request):
+        self.read.append(len(request.messages))
+        text = next(self.driver.turns)
+        if text is None:
+            raise ProviderError("down")
+        for delta in get_dialect("cogency-json").parser(request.tools).feed(text):
+            yield delta
+        yield TurnEnded("stop")
+
+    async def aclose(self):
+        self.driver.closed.append(self)
+
+
+@pytest.mark.parametrize("end", ["answered", "failed", "left"])
+def test_a_run_has_one_conversation_with_its_driver_and_closes_it(end):
+    call = '<execute>[{"name": "add", "args": {"a": 1, "b": 2}}]</execute>'
+    driver = Talks(call, call, None if end == "failed" else "3")
+    agent = Agent(driver, TOOLS)
+
+    async def go():
+        if end != "left":
+            await agent.run("x")
+            return
+        async with aclosing(agent.iterate("x")) as states:
+            async for state in states:
+                if state.step == 2:
+                    return
+
+    with pytest.raises(ProviderError) if end == "failed" else nullcontext():
+        asyncio.run(go())
+    (talk,) = driver.opened
+    assert talk.read == ([1, 3] if end == "left" else [1, 3, 5])
+    assert driver.closed == [talk]
+
+
+def test_messages_that_an_interceptor_changed_get_a_conversation_of_their_own():
+    class Shortens(ModelInterceptor):
+        async def before(self, request, context):
+            return replace(request, messages=request.messages[-1:]) if len(request.messages) > 1 else request
+
+    call = '<execute>[{"name": "add", "args": {"a": 1, "b": 2}}]</execute>'
+    driver = Talks(call, call, "3")
+    Agent(driver, TOOLS, interceptors=[Shortens()]).run_sync("x")
+    assert [talk.read for talk in driver.opened] == [[1], [1], [1]]
+    assert sorted(map(id, driver.closed)) == sorted(map(id, driver.opened))
 
 
 def test_history_of_messages_is_what_the_next_run_goes_on_with():

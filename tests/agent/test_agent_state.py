@@ -196,6 +196,9 @@ class ManySteps:
     def prompt(self, request):
         return ""
 
+    def open(self, run):
+        return self
+
     async def turn(self, request):
         self.times.append(time.process_time())
         if len(self.times) <= self.steps:

@@ -10,7 +10,8 @@ import pytest
 from loopback_server import Answer, Exchange, event, says, serve, stream, whole
 
 from toolspeak import Agent, tool
-from toolspeak.agent.drivers.driver import TextDriver, TurnRequest
+from toolspeak.agent.drivers.base import TurnRequest
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ConfigurationError, ProviderError
@@ -98,7 +99,7 @@ def body_of(capabilities: Capabilities, **asked: Any) -> Any:
         async with serve(said(CALL)) as server:
             provider = OpenAIProvider("m", base_url=server.base_url, capabilities=capabilities)
             request = TurnRequest([Message.user("Go.")], SPECS, choice=ToolChoice("required"), **asked)
-            async for _ in TextDriver(provider, get_dialect("hermes")).turn(request):
+            async for _ in TextDriver(provider, get_dialect("hermes")).open().turn(request):
                 pass
             await provider.aclose()
             return server.exchanges[0].json

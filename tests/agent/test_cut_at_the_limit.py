@@ -10,7 +10,7 @@ from api_servers import APIS, Api, Reached, each_api, reach, turn
 from loopback_server import event, serve, stream
 
 from toolspeak import Agent, tool
-from toolspeak.agent.drivers.driver import TurnRequest
+from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import CallStarted, TextDelta, TurnEnded
 from toolspeak.data.messages import MalformedCall, Message, Usage
@@ -143,7 +143,7 @@ def test_a_server_that_says_tool_calls_where_it_cut():
             model = OpenAIProvider("m", base_url=server.base_url, options={"max_tokens": LIMIT})
             request = TurnRequest([Message.user("go")], [Disk().tool.spec])
             try:
-                return [delta async for delta in NativeDriver(model).turn(request)]
+                return [delta async for delta in NativeDriver(model).open().turn(request)]
             finally:
                 await model.aclose()
 
@@ -213,7 +213,7 @@ def test_a_limit_that_a_client_asks_for_needs_no_provider_that_knows_it():
     async def go() -> list[Any]:
         model = ScriptedProvider([ScriptedTurn("", usage=AT_LIMIT, calls=[ScriptedCall("write", {"path": "b"})])])
         request = TurnRequest([Message.user("go")], [Disk().tool.spec], options={"max_tokens": LIMIT})
-        return [delta async for delta in NativeDriver(model).turn(request)]
+        return [delta async for delta in NativeDriver(model).open().turn(request)]
 
     *_, malformed, batch, ended = asyncio.run(go())
     assert (malformed.code, batch.selected, batch.ok, ended.finish) == ("truncated", (), False, "length")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, tool
 from toolspeak.agent import ReActDriver
-from toolspeak.agent.drivers.driver import TurnRequest
+from toolspeak.agent.drivers.base import DriverContext, TurnRequest
 from toolspeak.agent.drivers.react_decision import BadDecision, Decision, read_decision
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import Limits
@@ -274,7 +274,7 @@ def test_options_of_a_turn_go_to_the_api():
 
     async def turn():
         request = TurnRequest([Message.user("Go.")], TOOLS.specs, options={"temperature": 0})
-        return [delta async for delta in ReActDriver(provider).turn(request)]
+        return [delta async for delta in ReActDriver(provider).open().turn(request)]
 
     asyncio.run(turn())
     assert provider.requests[0].options == {"temperature": 0}
@@ -321,8 +321,9 @@ def test_the_answer_that_is_asked_for_once_more_is_heard_too():
     provider, heard = ScriptedProvider([final(), "In plain words."]), []
 
     async def turn():
-        request = TurnRequest([Message.user("Go.")], TOOLS.specs, heard=heard.append)
-        return [delta async for delta in ReActDriver(provider, final_via_inference=True).turn(request)]
+        request = TurnRequest([Message.user("Go.")], TOOLS.specs)
+        conversation = ReActDriver(provider, final_via_inference=True).open(DriverContext(heard.append))
+        return [delta async for delta in conversation.turn(request)]
 
     asyncio.run(turn())
     assert [delta.text for delta in heard if isinstance(delta, TextDelta)] == [final(), "In plain words."]

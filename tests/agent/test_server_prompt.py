@@ -13,8 +13,8 @@ from vllm_server import CALL, Vllm
 
 from toolspeak import Agent, tool
 from toolspeak.agent.drivers.choose import choose_driver
-from toolspeak.agent.drivers.driver import TextDriver
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.data.messages import Usage
 from toolspeak.errors import ProviderError
 from toolspeak.providers import Provider, capabilities_of

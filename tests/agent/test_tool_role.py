@@ -11,7 +11,7 @@ import pytest
 from api_servers import APIS, Reached, Status, reach
 
 from toolspeak import Agent, tool
-from toolspeak.agent.drivers.driver import with_words
+from toolspeak.agent.drivers.text import with_words
 from toolspeak.data.messages import TextMessage
 from toolspeak.errors import ProviderError
 from toolspeak.providers.capabilities import APIS as KNOWN

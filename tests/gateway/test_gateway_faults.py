@@ -12,8 +12,8 @@ import pytest
 from loopback_server import dropped, event, says, serve
 from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, texts, written
 
-from toolspeak.agent.drivers.driver import TextDriver
 from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.dialects import get_dialect

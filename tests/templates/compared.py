@@ -11,7 +11,8 @@ from typing import Any, Literal
 from chat_templates import prompt_of
 from conversations import Case
 
-from toolspeak.agent.drivers.driver import TextDriver, TurnRequest
+from toolspeak.agent.drivers.base import TurnRequest
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.providers import Capabilities
@@ -39,7 +40,7 @@ def sent_for(model: str, case: Case, tool_role: bool = False) -> list[Any]:
     """The messages that an agent sends."""
     provider = ScriptedProvider([], name=model, capabilities=Capabilities(tool_role=tool_role))
     driver = TextDriver(provider, get_dialect("auto", model=model))
-    asked = driver.asked(TurnRequest(case.messages, case.tools, case.system))
+    asked = driver.open().model_request(TurnRequest(case.messages, case.tools, case.system))
     return encode_messages(asked.messages, model)
 
 

@@ -11,7 +11,7 @@ from compared import Found, compared, sent_for
 from conversations import ASK, SYSTEMS, TOOLS, Case, first_requests, requests_with_history
 from template_levels import LEVELS, Expected
 
-from toolspeak.agent.drivers.driver import TextDriver
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.dialects import known_dialect
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.settings.gateway_settings import Settings
@@ -81,7 +81,9 @@ def through_the_gateway(model: str, case: Case, tool_role: bool) -> list[dict[st
             with router.routes("any") as found:
                 driver, request, _ = turn_of(OPENAI_CHAT.decode_request(body), found.routes[0], "openai-chat")
                 assert isinstance(driver, TextDriver)
-                return OPENAI_CHAT.encode_request(driver.asked(request), model=model, stream=True)["messages"]
+                return OPENAI_CHAT.encode_request(driver.open().model_request(request), model=model, stream=True)[
+                    "messages"
+                ]
         finally:
             await router.aclose()
 

@@ -2,10 +2,11 @@
 
 from toolspeak.agent.agent import Agent, RunResult, result_of
 from toolspeak.agent.cassettes.cassette import Cassette
+from toolspeak.agent.drivers.base import Conversation, Driver, DriverContext, TurnRequest
 from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
-from toolspeak.agent.drivers.driver import Driver, TextDriver, TurnRequest
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.react import ReActDriver
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
 from toolspeak.agent.recorder import RunEvent, Watched
 from toolspeak.agent.run import Run
@@ -20,7 +21,9 @@ __all__ = [
     "DEFAULT_DIALECT",
     "Agent",
     "Cassette",
+    "Conversation",
     "Driver",
+    "DriverContext",
     "Finish",
     "ModelInterceptor",
     "NativeDriver",

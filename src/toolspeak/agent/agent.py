@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, Unpack, cast, get_args
 
 from toolspeak.agent.cassettes.cassette import Cassette
+from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import checked_choice, choose_driver
-from toolspeak.agent.drivers.driver import Driver
 from toolspeak.agent.family import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.given import (
     RunOptions,

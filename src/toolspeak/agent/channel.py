@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -26,25 +26,28 @@ class Channel(Generic[ItemT]):
         self._news: asyncio.Future[None] | None = None  # of the reader, while there is nothing to read
         self._room: deque[asyncio.Future[None]] = deque()  # of the writers, while there is no room
 
-    def put(self, item: ItemT) -> Awaitable[None] | None:
-        """Takes the item, or says what to await before it is taken: the reader lags behind."""
-        if len(self._items) >= self._most:
-            return self._put_late(item)
+    @property
+    def is_full(self) -> bool:
+        """Whether the reader lags behind: a writer awaits `drain` then."""
+        return len(self._items) >= self._most
+
+    def put(self, item: ItemT) -> None:
+        """Takes the item, full or not."""
         self._items.append(item)
         if self._news is not None:
             self._wake()
-        return None
 
     def offer(self, item: ItemT) -> bool:
         """Takes the item unless the reader lags behind: a progress line may be lost, a fact may not. Whether there was
         room; nobody wants anything any more once the reader has left."""
-        if len(self._items) >= self._most:
+        if self.is_full:
             return False
         self.put(item)
         return True
 
-    async def _put_late(self, item: ItemT) -> None:
-        while not self.offer(item):
+    async def drain(self) -> None:
+        """Waits until there is room."""
+        while self.is_full:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(waiting)
             await waiting

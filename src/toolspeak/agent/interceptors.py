@@ -13,7 +13,7 @@ from inspect import iscoroutinefunction, isroutine, unwrap
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from toolspeak.agent.drivers.driver import TurnRequest
+from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.state.decide import Finish
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import Event, MetadataSet, StopRequested

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from toolspeak.agent.channel import Channel
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
@@ -33,16 +34,13 @@ RunEvent: TypeAlias = (
 """What observers of an agent are told, and `Run.events` yields: every record once it is durable (model turns, calls,
 approvals, sub-runs, how the run ends), every step once it is over, and what no record holds."""
 
-Publish: TypeAlias = Callable[[Watched], Awaitable[None] | None]
-"""Shows a piece or a record; what it returns is awaited, unless it is None."""
-
 
 class Recorder:
     """Records one run's events, one after the other, whichever of its tasks they come from.
 
     `current` is the run's state, None before its first record; `before` are the messages of the runs it follows,
-    `trail` its records until now, `lease` what the run is held by. `publish` is told of every record, `observers` of
-    every record and step.
+    `trail` its records until now, `lease` what the run is held by. `watcher` gets every record, `observers` every
+    record and step.
     """
 
     def __init__(
@@ -55,7 +53,7 @@ class Recorder:
     ) -> None:
         self.current = state
         self.lease: Lease | None = None
-        self.publish: Publish | None = None
+        self.watcher: Channel[Watched] | None = None
         self._settings = settings
         self._run_id = run_id
         self._before = before
@@ -96,10 +94,9 @@ class Recorder:
             self.current = apply(state, record, self._before)
             if type(event) is not ModelTextReceived:
                 self.trail.records.append(record)
-            if self.publish is not None:  # before the next one is recorded, so that a watcher sees the journal's order
-                waits = self.publish(record)
-                if waits is not None:
-                    await waits
+            if self.watcher is not None:  # before the next one is recorded: a watcher sees the journal's order
+                self.watcher.put(record)
+                await self.watcher.drain()
             if self.observers:
                 self._tell(record, self.current)
         finally:

@@ -355,11 +355,11 @@ class Run:
 
         async def work() -> None:
             self._claim()
-            self._recorder.publish, self._contexts.show = channel.put, channel.offer
+            self._recorder.watcher, self._contexts.show = channel, channel.offer
             try:
                 await self._drive()
             finally:
-                self._recorder.publish = self._contexts.show = None
+                self._recorder.watcher = self._contexts.show = None
 
         return channel.read(work)
 

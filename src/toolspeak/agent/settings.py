@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any
 
 from toolspeak.agent.cassettes.recording import Recording
-from toolspeak.agent.drivers.driver import Driver
+from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.state.compaction import Window
 from toolspeak.agent.state.output import Output
 from toolspeak.data.prices import PRICES, Price

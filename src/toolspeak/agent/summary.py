@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
-from toolspeak.agent.drivers.driver import Driver, TurnRequest
+from toolspeak.agent.drivers.base import NO_RUN, Driver, TurnRequest
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.compaction import Plan, to_summarise, tokens_of
 from toolspeak.data.deltas import Delta
@@ -47,14 +47,16 @@ async def compact(plan: Plan, settings: RunSettings, request: TurnRequest, secon
 
 async def summarise(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:
     """The model's summary of the request's messages, and what it cost; `LEFT_OUT` if there is none in time."""
-    asked = replace(request, messages=[*request.messages, Message.user(_TASK)], choice=ToolChoice("none"), memo={})
+    asked = replace(request, messages=[*request.messages, Message.user(_TASK)], choice=ToolChoice("none"))
     collector = TurnCollector(lambda index: f"summary_{index}")
     try:
-        async with asyncio.timeout(_SECONDS if seconds is None else min(_SECONDS, seconds)):
-            stream = cast("AsyncGenerator[Delta]", driver.turn(asked))
-            async with aclosing(stream):
-                async for delta in stream:
-                    collector.add(delta)
+        async with (
+            asyncio.timeout(_SECONDS if seconds is None else min(_SECONDS, seconds)),
+            aclosing(driver.open(NO_RUN)) as conversation,
+            aclosing(cast("AsyncGenerator[Delta]", conversation.turn(asked))) as stream,
+        ):
+            async for delta in stream:
+                collector.add(delta)
     except (ProviderError, TimeoutError, TurnCutOff):
         return LEFT_OUT, Usage()
     turn = collector.turn()

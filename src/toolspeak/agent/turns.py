@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
-from toolspeak.agent.drivers.driver import ToolRunner, TurnRequest, text_digest
-from toolspeak.agent.drivers.partial import PartialTurn
+from toolspeak.agent.checkpoint import TurnCheckpoint
+from toolspeak.agent.drivers.base import Conversation, DriverContext, ToolRunner, TurnRequest
+from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.recorder import Recorder
-from toolspeak.agent.redact import Shown
+from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.compaction import Plan
 from toolspeak.agent.state.decide import AskModel, Finish
@@ -22,7 +23,7 @@ from toolspeak.agent.state.state import RunState
 from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelAsked, ModelFailed
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
+from toolspeak.data.messages import Message, ToolCall, Usage
 from toolspeak.data.prices import cost
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
@@ -38,7 +39,11 @@ class TurnLeft(Exception):
 
 
 class Turns:
-    """Asks for the run's turns, one after the other. What begins early of a turn's calls is in `take_early`.
+    """Asks for the run's turns, one after the other, in one conversation with the driver.
+
+    Two buffers hold a turn while it comes: the `TurnCheckpoint` what the provider sent, until it is recorded, and a
+    `TurnCollector` what was read of that. They differ where calls are text, and wherever a driver mends. Calls that
+    start early are read off the collector (`take_early` hands them over).
 
     `error` is the failure of the model's API that ended the run.
     """
@@ -56,73 +61,63 @@ class Turns:
         self._batch_context = batch_context
         self._prompt = self._prompt_digest = ""
         self._estimate: Estimate | None = None  # where the provider does not say what a turn took
-        self._memo: dict[str, Any] = {}
-        self._partial = PartialTurn(settings.secrets, recorder.record)
+        self._conversation: Conversation | None = None
+        self._context: DriverContext | None = None
+        self._checkpoint = TurnCheckpoint(settings.secrets, recorder.record)
         self._specs = settings.toolset.specs
-        self._hear = self._partial.hear
         self._early: EarlyStart | None = None
-        self._offered: list[ToolCall] = []  # complete calls of a turn that goes on
+        self._offered = 0  # calls of the turn that may have started early
         self._starting: asyncio.Handle | None = None
         self._last_asked: ModelAsked | None = None
         self.error: ProviderError | None = None
 
     async def ask(self, action: AskModel, run_tools: ToolRunner) -> Finish | None:
-        """Asks for a turn and records it; what the run ends with if the turn did not come and none may follow.
-        `run_tools` is for drivers that run tools within their turn, and raises TurnLeft where they cannot go on."""
+        """Asks for a turn and records it. Returns how the run ends if the turn did not come and none may follow.
+
+        `run_tools` is for drivers that run tools within their turn. It raises TurnLeft where they cannot go on.
+        """
         run, settings, choice = self._run, self._settings, action.choice
         if action.reached is not None:
             await run.record(action.reached)
+        if self._context is None:
+            self._context = DriverContext(self._checkpoint.add_raw, run.tell, run_tools)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
-        heard, intercepted = self._hear, "model" in self._stage.levels
         before = run.state
         request = TurnRequest(
-            before.history,
-            self._specs,
-            settings.instructions,
-            choice,
-            self._memo,
-            heard,
-            output,
-            settings.asks,
-            state=before,
-            tell=run.tell,
-            run_tools=run_tools,
+            before.history, self._specs, settings.instructions, choice, output, settings.asks, state=before
         )
         ready, own_messages = None, False
+        intercepted = "model" in self._stage.levels
         if intercepted:
             sent = replace(request, messages=(*before.history, *before.queued))
-            given, facts = await self._stage.before("model", sent, before.metadata)
+            verdict, facts = await self._stage.before("model", sent, before.metadata)
             await run.record_all(facts)
-            if given is None:
+            if verdict is None:
                 return None
-            ready = turn_of(given.value) if isinstance(given, Answer) else None
-            request = sent if isinstance(given, Answer) else given
+            ready = turn_of(verdict.value) if isinstance(verdict, Answer) else None
+            request = sent if isinstance(verdict, Answer) else verdict
             own_messages = request.messages is not sent.messages
         self._last_asked = self._asked(request)
         await run.record(self._last_asked)
         state = run.state
-        # A driver keeps what it has rendered of a run's messages: it must not take others for those.
-        if own_messages:
-            request = replace(request, memo={})
-        elif request.messages is not state.history:
+        if not own_messages and request.messages is not state.history:
             request = replace(request, messages=state.history)
-        if request.heard is not heard:  # an interceptor's own
-            request = replace(request, heard=heard)
         wrapping_up = state.limit is not None
         seconds = _WRAP_UP_SECONDS if wrapping_up else seconds_left(state, settings.clock)
-        scope = None if seconds is None else asyncio.timeout(seconds)
+        scope = asyncio.timeout(seconds)
         try:
-            if scope is None:
-                turn = await (self._turn(request, ready) if intercepted else self._read_turn(request))
-            else:
-                async with scope:
-                    turn = await self._turn(request, ready)
+            async with scope:
+                if ready is not None:
+                    turn = ready
+                elif intercepted:
+                    turn = await self._intercepted_turn(request, own_messages)
+                else:
+                    turn = await self._read_turn(request)
         except TurnLeft:
             return None
         except (TimeoutError, TurnCutOff) as error:
             limited = wrapping_up or state.limits.seconds is not None
-            over = scope is not None and scope.expired()
-            if not (limited if isinstance(error, TurnCutOff) else over):
+            if not (limited if isinstance(error, TurnCutOff) else scope.expired()):
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:
@@ -154,50 +149,61 @@ class Turns:
         digest = tools.digest if request.tools is self._specs else tools_digest(request.tools)
         return ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
 
-    async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
-        """The turn with what surrounds it; None when the run is to end. `ready` stands for the model's."""
-        if "model" not in self._stage.levels:
-            return await self._read_turn(request)
-        if ready is not None:
-            return ready
+    async def _intercepted_turn(self, request: TurnRequest, own_messages: bool) -> ParsedTurn | None:
+        """The turn with its interceptors; None when the run is to end."""
         turn, facts = await self._stage.around(
-            "model", request, lambda: self._read_turn(request), lambda: self._run.state.metadata
+            "model", request, lambda: self._read_turn(request, own_messages), lambda: self._run.state.metadata
         )
         await self._run.record_all(facts)
         return turn
 
-    async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
-        settings, publish = self._settings, self._run.publish
-        collector, so_far = TurnCollector(self._call_id), self._partial
-        show = publish
-        if publish is not None and settings.secrets:
-            show = Shown(settings.secrets, publish).put
+    async def _read_turn(self, request: TurnRequest, own_messages: bool = False) -> ParsedTurn:
+        """Reads a turn of the model. `own_messages`: they are for this turn alone, and get a conversation of their
+        own."""
+        settings, checkpoint, watcher = self._settings, self._checkpoint, self._run.watcher
+        conversation = None if own_messages else self._conversation
+        if conversation is None:
+            assert self._context is not None, "`ask` makes it"
+            conversation = settings.driver.open(self._context)
+            if not own_messages:
+                self._conversation = conversation
+        collector = TurnCollector(self._call_id)
+        redactor = Redactor(settings.secrets) if watcher is not None and settings.secrets else None
         if self._early is not None or self._starting is not None:
             await self.drop_early()
-        so_far.begin()
+        self._offered = 0
+        checkpoint.begin()
         starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
-        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
+        stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
         try:
             try:
                 async for delta in stream:
                     collector.add(delta)
-                    if not so_far.heard and (waits := so_far.add(delta)) is not None:
-                        await waits
-                    if starts_early and type(delta) is CallCompleted:
-                        self._offer(collector.call(delta.index))
-                    if show is not None and (show is not publish or type(delta) is not TurnEnded):
-                        waits = show(delta)
-                        if waits is not None:
-                            await waits
+                    if not checkpoint.is_raw:
+                        checkpoint.add_read(delta)
+                    if checkpoint.is_due:
+                        await checkpoint.save()
+                    if starts_early and type(delta) is CallCompleted and self._starting is None:
+                        # As soon as the event loop goes round: most turns with an API's own calls are over by then.
+                        loop = asyncio.get_running_loop()
+                        self._starting = loop.call_soon(self._start_early, collector, self._run.state)
+                    if watcher is not None:
+                        if redactor is not None:
+                            for shown in redactor.feed(delta):
+                                watcher.put(shown)
+                        elif type(delta) is not TurnEnded:
+                            watcher.put(delta)
+                        if watcher.is_full:
+                            await watcher.drain()
             finally:
                 await stream.aclose()
+                if own_messages:
+                    await conversation.aclose()
         except (Exception, asyncio.CancelledError):
-            self._withdraw()
-            await so_far.keep()
+            self._stop_starting()
+            await checkpoint.save_rest()
             raise
-        waits = so_far.end()
-        if waits is not None:
-            await waits
+        await checkpoint.discard()
         return collector.turn()
 
     def _call_id(self, index: int) -> str:
@@ -215,39 +221,33 @@ class Turns:
         hidden = tuple(hide_call(call, self._settings.secrets) for call in named)
         await self._run.record(ModelAnswered(Message("assistant", hidden), "tool_calls", Usage(0, 0), cost=0.0))
 
-    def _offer(self, call: ToolCall | MalformedCall) -> None:
-        """Has a complete call begin early, if it may, as soon as the event loop goes round. Most turns with an API's
-        own calls are over by then: of those nothing is early."""
-        if type(call) is not ToolCall:
-            return
-        self._offered.append(call)
-        if self._starting is None:
-            self._starting = asyncio.get_running_loop().call_soon(self._begin_early, self._run.state)
-
-    def _begin_early(self, before: RunState) -> None:
-        settings, offered = self._settings, self._offered
-        self._starting, self._offered = None, []
+    def _start_early(self, collector: TurnCollector, before: RunState) -> None:
+        """Starts the complete calls of a turn that goes on, those that may start before its end."""
+        settings = self._settings
+        self._starting = None
         if self._early is None:
             early = getattr(settings.executor, "early", None)
             self._early = None if early is None else early(self._batch_context(before))
         if self._early is not None:
-            for call in offered:
-                self._early.offer(hide_call(call, settings.secrets))
+            for call in collector.completed(self._offered):
+                self._offered += 1
+                if type(call) is ToolCall:
+                    self._early.offer(hide_call(call, settings.secrets))
 
-    def _withdraw(self) -> None:
-        """From here on no call of the turn begins early."""
+    def _stop_starting(self) -> None:
+        """From here on no call of the turn starts early."""
         if self._starting is not None:
             self._starting.cancel()
-            self._starting, self._offered = None, []
+            self._starting = None
 
     def take_early(self) -> EarlyStart | None:
-        """What has begun of the turn's calls, for the batch that goes on with it."""
-        self._withdraw()
+        """The calls of the turn that started early, for the batch that goes on with them."""
+        self._stop_starting()
         early, self._early = self._early, None
         return early
 
     async def drop_early(self) -> None:
-        """Cancels what has begun of calls that no batch goes on with."""
+        """Cancels calls that started early and that no batch goes on with."""
         early = self.take_early()
         if early is not None:
             await early.drop()
@@ -257,10 +257,17 @@ class Turns:
         settings, state = self._settings, self._run.state
         request = TurnRequest(state.history, self._specs, settings.instructions, asks=settings.asks)
         await self._run.record(await compact(plan, settings, request, seconds_left(state, settings.clock)))
-        self._memo.clear()  # what the driver rendered is no longer what was said
+        await self._end_conversation()  # its messages are no longer those of the run
         self._estimate = None
+
+    async def _end_conversation(self) -> None:
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None:
+            await conversation.aclose()
 
     async def close(self) -> None:
         """The run has ended: nothing goes on and nothing is being recorded any more."""
         await self.drop_early()
-        await self._partial.close()
+        await self._checkpoint.close()
+        await self._end_conversation()
+        self._context = None

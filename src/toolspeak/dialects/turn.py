@@ -157,9 +157,9 @@ class TurnCollector:
             case _:
                 pass
 
-    def call(self, index: int) -> ToolCall | MalformedCall:
-        """The call of an index that was completed."""
-        return self._calls[index]
+    def completed(self, first: int) -> Sequence[ToolCall | MalformedCall]:
+        """The calls that were read to their end, from the `first` on, in the order of their ends."""
+        return [*self._calls.values()][first:]
 
     def _begin(self, kind: type[TextPart | ReasoningPart]) -> _Streamed:
         part = self._open = _Streamed(kind, [])

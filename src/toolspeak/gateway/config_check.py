@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
-from toolspeak.agent.drivers.driver import TextDriver
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver, writes_tools
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.dialects import known_dialect
 from toolspeak.errors import ConfigurationError, JournalError, ProviderError, suggest
 from toolspeak.gateway.generation import check_settings

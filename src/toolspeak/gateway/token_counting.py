@@ -39,7 +39,7 @@ async def counted(asked: WireRequest, routes: Routes, asked_format: str) -> Coun
     errors: list[ToolspeakError] = []
     for route in routes.up_first():
         driver, turn, _ = turn_of(asked, route, asked_format)
-        request = driver.asked(turn)
+        request = driver.open().model_request(turn)
         provider = route.provider
         try:
             tokens = await provider.count_tokens(request) if isinstance(provider, ApiProvider) else None

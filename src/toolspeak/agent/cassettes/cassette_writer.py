@@ -30,7 +30,7 @@ from toolspeak.agent.cassettes.cassette_lines import (
 from toolspeak.agent.cassettes.cassette_reader import read_recording
 from toolspeak.agent.cassettes.cassette_requests import digest_of, request_json, shortened
 from toolspeak.agent.cassettes.recording import Recording
-from toolspeak.agent.drivers.driver import Driver
+from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.codec import dump
@@ -136,7 +136,7 @@ class CassetteRecorder(Recording, ResultRecorder):
             raise ConfigurationError(f"{self._path}: is recorded by another agent; give each a cassette of its own")
         reached = cast("Provider | Driver", model)
         self._secrets, self._standing = secrets.and_keys(self._keys), standing_json(approver)
-        if isinstance(model, str) or not hasattr(model, "turn"):
+        if isinstance(model, str) or not hasattr(model, "open"):
             reached = self.provider(cast("str | Provider", model))
         elif not self._given:
             raise ConfigurationError(

@@ -15,7 +15,7 @@ from toolspeak.agent.cassettes.cassette_lines import plain
 from toolspeak.agent.cassettes.cassette_reader import PlayedAnswer, PlayedCall, PlayedTurn, in_turn, read_recording
 from toolspeak.agent.cassettes.cassette_requests import differences, digest_of, request_json
 from toolspeak.agent.cassettes.recording import Recording, TurnCutOff
-from toolspeak.agent.drivers.driver import Driver
+from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.deltas import Delta, TurnEnded
@@ -83,7 +83,7 @@ class Player(Recording, Replayer):
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
         self._secrets = secrets
         reached = cast("Provider | Driver", model)
-        if isinstance(model, str) or not hasattr(model, "turn") or not self._given:
+        if isinstance(model, str) or not hasattr(model, "open") or not self._given:
             self._given = 0
             reached = self.provider("")
         if isinstance(approver, StandingApprover):

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from toolspeak.agent.drivers.driver import Driver
+from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.errors import ReplayDiverged

@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Any, cast, get_args
 
 from toolspeak import dialects
-from toolspeak.agent.drivers.asked_tools import AskedDriver
-from toolspeak.agent.drivers.driver import Driver, TextDriver
+from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
@@ -52,14 +53,14 @@ def choose_driver(
         raise ConfigurationError(f"starts_in is {' or '.join(map(repr, _SECTIONS))}, not {starts_in!r}")
     if isinstance(model, type):
         raise ConfigurationError(f"model is the class {model.__name__}; give an instance of it")
-    if not isinstance(model, str) and hasattr(model, "turn"):
+    if not isinstance(model, str) and hasattr(model, "open"):
         if dialect != "auto":
             raise ConfigurationError("a Driver has its own way to write calls; leave `dialect` out")
         return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
     provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
     if not hasattr(provider, "stream"):
         raise ConfigurationError(
-            f"a model is a name like 'openai:gpt-5', a Provider (`stream`) or a Driver (`turn`), not {provider!r}"
+            f"a model is a name like 'openai:gpt-5', a Provider (`stream`) or a Driver (`open`), not {provider!r}"
         )
     if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
         raise ConfigurationError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
@@ -68,7 +69,7 @@ def choose_driver(
         made = _text_driver(provider, text, known, known, listing, starts_in, grace)
         if dialect == "auto" and not provider.capabilities.tools:
             if asks and getattr(provider, "is_unknown", False):
-                return AskedDriver(provider, NativeDriver(provider, fallback=made), made), text
+                return ProbingDriver(provider, NativeDriver(provider, fallback=made), made), text
             return made, text
         return NativeDriver(provider, fallback=made if dialect == "auto" else None, late_leaks=late_leaks), None
     if dialect == "react":

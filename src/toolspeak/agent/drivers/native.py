@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cache
 from typing import Literal, cast
 
 from toolspeak import dialects
+from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
 from toolspeak.agent.drivers.cut import NO_CALL_ENDS, LastCall, with_limit
-from toolspeak.agent.drivers.driver import TextDriver, TurnRequest
+from toolspeak.agent.drivers.text import TextConversation, TextDriver
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, TextPart, ToolChoice
-from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect
 from toolspeak.dialects.leaked import LeakedCalls
 from toolspeak.dialects.schema_text import choice_text
@@ -25,16 +25,6 @@ from toolspeak.wire.request_encoding import is_native
 _REFUSES_TOOLS = ("support", "enable", "--jinja", "not allowed", "unrecognized", "unknown", "template")
 """Words with which servers say that the model, or they themselves, take no tools: Ollama `does not support tools`,
 vLLM `requires --enable-auto-tool-choice`, llama.cpp `tools param requires --jinja flag`."""
-
-
-@quick(frozen=False, eq=False)
-class _Sent:
-    """What a driver keeps of a run: its messages with the prompt in front, and what the server has of them."""
-
-    prompt: str
-    messages: list[Message | TextMessage] = field(default_factory=list[Message | TextMessage])
-    known: int = 0
-    earlier: Earlier | None = None
 
 
 class NativeDriver:
@@ -61,65 +51,26 @@ class NativeDriver:
         # Who hears of calls late is a client of the gateway: it takes a call that is broken for text more easily.
         self._leaks = _any_leaks(broken=not late_leaks) if leaks == "auto" else leaks
         self._late_leaks = late_leaks
-        self._resume = resume and provider.capabilities.resume
-        self._fallback = fallback
-        self._fell_back = False
-        self._forces = True
+        self.resumes = resume and provider.capabilities.resume
+        self.fallback = fallback
+        self.fell_back = False
+        """Whether the server was found to take no tools."""
+        self.forces = True
+        """Whether the server takes a choice that forces a call."""
 
     @property
     def starts_early(self) -> bool:
-        return not self._fell_back or (self._fallback is not None and self._fallback.starts_early)
+        return not self.fell_back or (self.fallback is not None and self.fallback.starts_early)
 
     def prompt(self, request: TurnRequest) -> str:
-        if self._fell_back and self._fallback is not None:
-            return self._fallback.prompt(request)
+        if self.fell_back and self.fallback is not None:
+            return self.fallback.prompt(request)
         return request.instructions
 
-    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        while self._fallback is None or not self._fell_back:
-            sent = self._sent(request)
-            asked = self._asked(request, sent)
-            heard, said, last, read = request.heard, False, LastCall(), _as_it_is
-            stream = cast("AsyncGenerator[Delta]", self.provider.stream(asked))
-            try:
-                async for piece in stream:
-                    if not said:
-                        read, said = self._reader(request), True
-                    waits = heard(piece)
-                    if waits is not None:
-                        await waits
-                    if type(piece) in NO_CALL_ENDS and not last.held:
-                        for delta in read(piece):
-                            yield delta
-                        continue
-                    if type(piece) is TurnEnded:
-                        piece = with_limit(piece, asked.options) if asked.options else piece
-                        if self._resume and piece.response_id is not None:
-                            sent.earlier = Earlier(piece.response_id, len(sent.messages))
-                    for own in last.feed(piece):
-                        for delta in read(own):
-                            yield delta
-                    if type(piece) is TurnEnded:
-                        return
-                raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
-            except ProviderError as error:
-                if said:
-                    raise
-                if asked.earlier is not None and error.code == "forgotten":
-                    sent.earlier = None
-                elif _is_forced(asked.choice) and _refuses_choice(error):
-                    self._forces = False
-                elif self._fallback is not None and request.tools and _refuses_tools(error):
-                    self._fell_back = True
-                    request.memo.clear()
-                else:
-                    raise
-            finally:
-                await stream.aclose()
-        async for delta in self._fallback.turn(request):
-            yield delta
+    def open(self, run: DriverContext = NO_RUN) -> NativeConversation:
+        return NativeConversation(self, run)
 
-    def _reader(self, request: TurnRequest) -> Callable[[Delta], Sequence[Delta]]:
+    def reader(self, request: TurnRequest) -> Callable[[Delta], Sequence[Delta]]:
         """What gives a turn's deltas with the calls that stand in its text."""
         leaks, tools = self._leaks, request.tools
         if leaks is None or not tools:
@@ -127,43 +78,104 @@ class NativeDriver:
         echoes = request.output is None
         return LeakedCalls(lambda: leaks.parser(tools), echoes=echoes, late=self._late_leaks).feed
 
-    def asked(self, request: TurnRequest) -> ModelRequest:
-        """What the provider is asked for a turn."""
-        if self._fell_back and self._fallback is not None:
-            return self._fallback.asked(request)
-        return self._asked(request, self._sent(request))
+    async def aclose(self) -> None:
+        await self.provider.aclose()
 
-    def _asked(self, request: TurnRequest, sent: _Sent) -> ModelRequest:
+
+class NativeConversation:
+    """A run's turns with a `NativeDriver`."""
+
+    def __init__(self, driver: NativeDriver, run: DriverContext) -> None:
+        self._driver = driver
+        self._run = run
+        self._messages: list[Message | TextMessage] = []  # as they are sent, the prompt in front
+        self._prompt: str | None = None
+        self._count = 0  # messages of the request that are in `_messages`
+        self._earlier: Earlier | None = None  # what the server has of them
+        self._in_text: TextConversation | None = None
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        driver, on_raw_delta = self._driver, self._run.on_raw_delta
+        fallback = driver.fallback
+        while fallback is None or not driver.fell_back:
+            sent = self.model_request(request)
+            received, last, read = False, LastCall(), _as_it_is
+            stream = cast("AsyncGenerator[Delta]", driver.provider.stream(sent))
+            try:
+                async for piece in stream:
+                    if not received:
+                        read, received = driver.reader(request), True
+                    on_raw_delta(piece)
+                    if type(piece) in NO_CALL_ENDS and not last.held:
+                        for delta in read(piece):
+                            yield delta
+                        continue
+                    if type(piece) is TurnEnded:
+                        piece = with_limit(piece, sent.options) if sent.options else piece
+                        if driver.resumes and piece.response_id is not None:
+                            self._earlier = Earlier(piece.response_id, len(self._messages))
+                    for own in last.feed(piece):
+                        for delta in read(own):
+                            yield delta
+                    if type(piece) is TurnEnded:
+                        return
+                raise ProviderError(f"{driver.name} ended its turn without saying so; ask again", retryable=True)
+            except ProviderError as error:
+                if received:
+                    raise
+                if sent.earlier is not None and error.code == "forgotten":
+                    self._earlier = None
+                elif _is_forced(sent.choice) and _refuses_choice(error):
+                    driver.forces = False
+                elif fallback is not None and request.tools and _refuses_tools(error):
+                    driver.fell_back = True
+                else:
+                    raise
+            finally:
+                await stream.aclose()
+        async for delta in self._text(fallback).turn(request):
+            yield delta
+
+    def model_request(self, request: TurnRequest) -> ModelRequest:
+        """What the provider is asked for a turn."""
+        driver, choice = self._driver, request.choice
+        if driver.fell_back and driver.fallback is not None:
+            return self._text(driver.fallback).model_request(request)
+        messages, capabilities = self._sent(request), driver.provider.capabilities
         # An API that cannot hold the model to a choice is told of all tools all the same: a prompt whose beginning
         # changes is read anew.
-        choice = request.choice
-        freed = not self._forces and _is_forced(choice)
-        held = choice.mode == "auto" or (self.provider.capabilities.tool_choice and not freed)
+        unforced = not driver.forces and _is_forced(choice)
+        enforced = choice.mode == "auto" or (capabilities.tool_choice and not unforced)
         return ModelRequest(
-            sent.messages if held else with_choice(sent.messages, request),
+            messages if enforced else with_choice(messages, request),
             request.tools,
-            ToolChoice() if freed else choice,
+            ToolChoice() if unforced else choice,
             parallel=request.parallel,
             output=request.output,
             options=request.options,
-            cache=self.provider.capabilities.cache_markers,
-            earlier=sent.earlier if sent.earlier is not None and _is_kept(sent, sent.earlier) else None,
-            keep=self._resume,
+            cache=capabilities.cache_markers,
+            earlier=self._earlier if self._earlier is not None and _is_kept(messages, self._earlier) else None,
+            keep=driver.resumes,
         )
 
-    def _sent(self, request: TurnRequest) -> _Sent:
+    def _text(self, fallback: TextDriver) -> TextConversation:
+        """The conversation with the driver's fallback."""
+        if self._in_text is None:
+            self._in_text = fallback.open(self._run)
+        return self._in_text
+
+    def _sent(self, request: TurnRequest) -> list[Message | TextMessage]:
+        """The conversation as it is sent, with the messages that are new."""
         prompt = request.instructions
-        sent: _Sent | None = request.memo.get("native")
-        if sent is None or sent.prompt != prompt:
-            sent = _Sent(prompt, [Message.system(prompt)] if prompt else [])
-            request.memo["native"] = sent
-        fresh = request.messages[sent.known :]
-        sent.messages += fresh
-        sent.known += len(fresh)
-        return sent
+        if self._prompt != prompt:
+            self._prompt, self._count, self._earlier = prompt, 0, None
+            self._messages = [Message.system(prompt)] if prompt else []
+        self._messages += request.messages[self._count :]
+        self._count = len(request.messages)
+        return self._messages
 
     async def aclose(self) -> None:
-        await self.provider.aclose()
+        self._messages, self._prompt = [], None
 
 
 @cache
@@ -188,12 +200,12 @@ def with_choice(messages: Sequence[Message | TextMessage], request: TurnRequest)
     return [*messages[:-1], replace(last, parts=(*before, *said))]
 
 
-def _is_kept(sent: _Sent, earlier: Earlier) -> bool:
+def _is_kept(messages: Sequence[Message | TextMessage], earlier: Earlier) -> bool:
     """Whether the answer that the server keeps is the one in the history: a turn may be lost, and a call that cannot
     be answered (a malformed one) leaves the server waiting."""
-    if len(sent.messages) <= earlier.messages:
+    if len(messages) <= earlier.messages:
         return False
-    answer = sent.messages[earlier.messages]
+    answer = messages[earlier.messages]
     return isinstance(answer, Message) and answer.role == "assistant" and all(map(is_native, answer.parts))
 
 
@@ -208,5 +220,5 @@ def _refuses_choice(error: ProviderError) -> bool:
 
 
 def _refuses_tools(error: ProviderError) -> bool:
-    told = str(error).lower()
-    return error.status in (400, 404, 422, 500, 501) and "tool" in told and any(word in told for word in _REFUSES_TOOLS)
+    message, statuses = str(error).lower(), (400, 404, 422, 500, 501)
+    return error.status in statuses and "tool" in message and any(word in message for word in _REFUSES_TOOLS)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from typing import cast
 
-from toolspeak.agent.drivers.driver import TOOK_CALLS, TurnRequest, with_words
+from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
 from toolspeak.agent.drivers.react_decision import (
     EXTRACTION,
     BadDecision,
@@ -21,6 +21,7 @@ from toolspeak.agent.drivers.react_decision import (
     react_prompt,
     read_decision,
 )
+from toolspeak.agent.drivers.text import TOOK_CALLS, with_words
 from toolspeak.data.deltas import (
     ArgumentsDelta,
     BatchEnded,
@@ -34,7 +35,6 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, NORMAL_END, TextMessage, Usage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import quick
 from toolspeak.dialects.schema_text import asks_text
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute.calls.observe import (
@@ -46,13 +46,6 @@ from toolspeak.providers.base import Provider
 from toolspeak.wire.base import ModelRequest, OutputSchema
 
 _FINAL = "Return only the final answer as plain text."
-
-
-@quick(frozen=False)
-class _History:
-    prompt: str
-    messages: list[TextMessage]
-    known: int = 0
 
 
 class ReActDriver:
@@ -85,10 +78,12 @@ class ReActDriver:
         if final_model is not None and not final_via_inference:
             raise ConfigurationError("final_model goes with final_via_inference=True")
         self.provider = provider
-        self._max_retries = max_retries
-        self._final = (final_model or provider) if final_via_inference else None
-        self._prompt, self._schema, self._read = prompt, schema, read
-        self._prompted: tuple[Sequence[ToolSpec], str, str] | None = None
+        self.max_retries = max_retries
+        self.final = (final_model or provider) if final_via_inference else None
+        """The provider that writes the answer, if it is asked for once more."""
+        self.read = read
+        self._teach, self._schema = prompt, schema
+        self._last_prompt: tuple[Sequence[ToolSpec], str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -99,51 +94,86 @@ class ReActDriver:
         return False
 
     def prompt(self, request: TurnRequest) -> str:
-        known = self._prompted
-        if known is None or known[0] is not request.tools or known[1] != request.instructions:
-            asked = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
-            parts = [request.instructions, self._prompt(request.tools), asked]
-            known = self._prompted = request.tools, request.instructions, "\n\n".join(part for part in parts if part)
-        return known[2]
+        last = self._last_prompt
+        if last is None or last[0] is not request.tools or last[1] != request.instructions:
+            asks = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
+            parts = [request.instructions, self._teach(request.tools), asks]
+            last = self._last_prompt = request.tools, request.instructions, "\n\n".join(part for part in parts if part)
+        return last[2]
+
+    def output(self, tools: Sequence[ToolSpec]) -> OutputSchema | None:
+        """The form of a decision, for an API that answers by one. The arguments depend on the tool, so that their
+        object is open."""
+        can = self.provider.capabilities
+        if not can.output or can.output_closed:
+            return None
+        return OutputSchema("decision", self._schema(tools), strict=False)
+
+    def open(self, run: DriverContext = NO_RUN) -> ReActConversation:
+        return ReActConversation(self, run)
+
+    async def aclose(self) -> None:
+        await self.provider.aclose()
+        if self.final is not None and self.final is not self.provider:
+            await self.final.aclose()
+
+
+class ReActConversation:
+    """A run's turns with a `ReActDriver`."""
+
+    def __init__(self, driver: ReActDriver, run: DriverContext) -> None:
+        self._driver = driver
+        self._run = run
+        self._prompt = ""
+        self._messages: list[TextMessage] = []  # as they are sent, the prompt in front
+        self._count = 0  # messages of the request that are in `_messages`
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        history = self._messages(request)
+        driver, notify = self._driver, self._run.notify
+        history = self._sent(request)
         messages = with_words(history, asked_choice(request.choice))
-        tried: list[TextMessage] = []
+        retry: list[TextMessage] = []
         used, ended, text = list[Usage](), TurnEnded("stop"), ""
         decision: Decision | BadDecision = BadDecision(EXTRACTION, ())
-        for attempt in range(1, self._max_retries + 2):
-            text, ended = await self._ask(request, [*messages, *tried])
+        for attempt in range(1, driver.max_retries + 2):
+            text, ended = await self._ask(request, [*messages, *retry])
             used.append(ended.usage)
             if ended.finish in ("content_filter", "refusal", "cancelled"):
                 yield TextDelta(text)
                 yield TurnEnded(ended.finish, Usage.of_one_turn(used), ended.model)
                 return
-            decision = read_decision(text, request.tools, request.choice, self._read)
+            decision = read_decision(text, request.tools, request.choice, driver.read)
             if isinstance(decision, Decision):
-                request.tell(DecisionTaken(decision.thought, decision.type, decision.tool, decision.written, attempt))
+                notify(DecisionTaken(decision.thought, decision.type, decision.tool, decision.written, attempt))
                 break
-            self._report(request, decision, attempt, text)
+            attempts = driver.max_retries + 1
+            if decision.stage == EXTRACTION:
+                notify(DecisionExtractionFailed(decision.reason, text, attempt, attempts))
+            else:
+                notify(DecisionValidationFailed(decision.errors, text, attempt, attempts))
             cut = "" if ended.finish in NORMAL_END else " (it was cut off: be shorter)"
             again = f"That was no valid decision{cut}: {decision.reason}. Write the corrected JSON object alone."
-            tried = [TextMessage("assistant", text), TextMessage("user", again)]
+            retry = [TextMessage("assistant", text), TextMessage("user", again)]
         if isinstance(decision, BadDecision):
             yield CallMalformed(0, text, decision.stage, decision.reason, 0, decision.stage)
             yield BatchEnded((), ok=False)
         elif decision.type == "call_tool":
-            for delta in _called(decision):
-                yield delta
+            if decision.thought:
+                yield ReasoningDelta(decision.thought)
+            yield CallStarted(0, decision.tool)
+            yield ArgumentsDelta(0, json.dumps(dict(decision.args), ensure_ascii=False))
+            yield CallCompleted(0, decision.tool, decision.args)
+            yield BatchEnded((0,), ok=True)
         else:
             if decision.thought:
                 yield ReasoningDelta(decision.thought)
-            if self._final is None:
+            if driver.final is None:
                 yield TextDelta(decision.answer)
             else:
-                async with aclosing(cast("AsyncGenerator[Delta]", self._answer(self._final, history))) as deltas:
+                asked = ModelRequest([*history, TextMessage("user", _FINAL)])
+                async with aclosing(cast("AsyncGenerator[Delta]", driver.final.stream(asked))) as deltas:
                     async for delta in deltas:
-                        waits = request.heard(delta)
-                        if waits is not None:
-                            await waits
+                        self._run.on_raw_delta(delta)
                         if isinstance(delta, TurnEnded):
                             used, ended = [*used, delta.usage], delta
                         else:
@@ -152,17 +182,11 @@ class ReActDriver:
 
     async def _ask(self, request: TurnRequest, messages: Sequence[TextMessage]) -> tuple[str, TurnEnded]:
         """The whole text of a reply: JSON says nothing before its end."""
-        can = self.provider.capabilities  # the arguments depend on the tool: their object is open
-        output = None
-        if can.output and not can.output_closed:
-            output = OutputSchema("decision", self._schema(request.tools), strict=False)
-        pieces: list[str] = []
-        asked = ModelRequest(messages, output=output, options=request.options)
-        async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
+        driver, pieces = self._driver, list[str]()
+        sent = ModelRequest(messages, output=driver.output(request.tools), options=request.options)
+        async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(sent))) as stream:
             async for delta in stream:
-                waits = request.heard(delta)
-                if waits is not None:
-                    await waits
+                self._run.on_raw_delta(delta)
                 match delta:
                     case TextDelta(text):
                         pieces.append(text)
@@ -172,43 +196,17 @@ class ReActDriver:
                         raise ProviderError(TOOK_CALLS)
                     case _:
                         pass
-        raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+        raise ProviderError(f"{driver.name} ended its turn without saying so; ask again", retryable=True)
 
-    async def _answer(self, provider: Provider, messages: Sequence[TextMessage]) -> AsyncIterator[Delta]:
-        asked = [*messages, TextMessage("user", _FINAL)]
-        async with aclosing(cast("AsyncGenerator[Delta]", provider.stream(ModelRequest(asked)))) as stream:
-            async for delta in stream:
-                yield delta
-
-    def _messages(self, request: TurnRequest) -> Sequence[TextMessage]:
-        prompt = self.prompt(request)
-        history = cast("_History | None", request.memo.get("react"))
-        if history is None or history.prompt != prompt:
-            history = request.memo["react"] = _History(prompt, [TextMessage("system", prompt)])
-        for i in range(history.known, len(request.messages)):
-            history.messages.append(observed(request.messages[i]))
-        history.known = len(request.messages)
-        return history.messages
-
-    def _report(self, request: TurnRequest, bad: BadDecision, attempt: int, raw: str) -> None:
-        most = self._max_retries + 1
-        if bad.stage == EXTRACTION:
-            request.tell(DecisionExtractionFailed(bad.reason, raw, attempt, most))
-        else:
-            request.tell(DecisionValidationFailed(bad.errors, raw, attempt, most))
+    def _sent(self, request: TurnRequest) -> Sequence[TextMessage]:
+        """The conversation as it is sent, with the messages that are new."""
+        prompt = self._driver.prompt(request)
+        if not self._messages or self._prompt != prompt:
+            self._prompt, self._messages, self._count = prompt, [TextMessage("system", prompt)], 0
+        for i in range(self._count, len(request.messages)):
+            self._messages.append(observed(request.messages[i]))
+        self._count = len(request.messages)
+        return self._messages
 
     async def aclose(self) -> None:
-        await self.provider.aclose()
-        if self._final is not None and self._final is not self.provider:
-            await self._final.aclose()
-
-
-def _called(decision: Decision) -> Sequence[Delta]:
-    thought = [ReasoningDelta(decision.thought)] if decision.thought else []
-    return [
-        *thought,
-        CallStarted(0, decision.tool),
-        ArgumentsDelta(0, json.dumps(dict(decision.args), ensure_ascii=False)),
-        CallCompleted(0, decision.tool, decision.args),
-        BatchEnded((0,), ok=True),
-    ]
+        self._messages = []

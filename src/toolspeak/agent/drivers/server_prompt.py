@@ -1,4 +1,4 @@
-"""One model turn whose prompt the server writes, by the model's own chat template, and whose reply we read."""
+"""Turns whose prompt the server writes, by the model's own chat template, and whose reply we read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
-from toolspeak.agent.drivers.driver import TOOK_CALLS, TextDriver, TurnRequest, refuses_tool_role, system_text
+from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
 from toolspeak.agent.drivers.native import with_choice
+from toolspeak.agent.drivers.text import TOOK_CALLS, TextConversation, TextDriver, refuses_tool_role, system_text
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import (
     JSON,
@@ -54,67 +55,75 @@ class ServerPromptDriver(TextDriver):
     for it.
     """
 
-    _writes: bool | None = None  # None until the server was asked
+    writes: bool | None = None
+    """Whether the server writes tools into its prompt; None until it was probed."""
 
     def prompt(self, request: TurnRequest) -> str:
-        if not self._serves(request):
-            return super().prompt(request)
-        return system_text(request)
+        return system_text(request) if self.serves(request) else super().prompt(request)
 
-    def asked(self, request: TurnRequest) -> ModelRequest:
-        if not self._serves(request):
-            return super().asked(request)
-        prompt = self.prompt(request)
+    def serves(self, request: TurnRequest) -> bool:
+        """Whether the server writes the prompt of such a turn."""
+        return self.writes is not False and bool(request.tools)
+
+    def open(self, run: DriverContext = NO_RUN) -> ServerPromptConversation:
+        return ServerPromptConversation(self, run)
+
+
+class ServerPromptConversation(TextConversation):
+    """A run's turns with a `ServerPromptDriver`."""
+
+    _driver: ServerPromptDriver
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        driver = self._driver
+        if driver.writes is None and request.tools:
+            driver.writes = await writes_tools(driver.provider)
+        received = False
+        try:
+            async with aclosing(cast("AsyncGenerator[Delta]", super().turn(request))) as stream:
+                async for delta in stream:
+                    received = True
+                    yield delta
+            return
+        except ProviderError as error:
+            if received or not driver.serves(request) or not _refused(error):
+                raise
+            if refuses_tool_role(error, request.messages):
+                driver.takes_tool_role = False
+        driver.writes = False
+        self._rendered = None
+        async with aclosing(cast("AsyncGenerator[Delta]", super().turn(request))) as stream:
+            async for delta in stream:
+                yield delta
+
+    def model_request(self, request: TurnRequest) -> ModelRequest:
+        driver = self._driver
+        if not driver.serves(request):
+            return super().model_request(request)
+        prompt = system_text(request)
         messages: list[Message | TextMessage] = [Message.system(prompt)] if prompt else []
-        messages += self._told(request)
+        messages += self._in_api_words(request)
+        api = driver.provider.name.partition(":")[0]
         # The tool choice is told in words, and held to by a grammar of ours: `none` is what leaves the reply alone.
         return ModelRequest(
             with_choice(messages, request),
             request.tools,
             ToolChoice("none"),
-            constraint=self._held(request),
-            options={**_AS_SAID.get(self._api, {}), **request.options},
+            constraint=driver.constraint(request),
+            options={**_AS_SAID.get(api, {}), **request.options},
         )
 
-    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        if self._writes is None and request.tools:
-            self._writes = await writes_tools(self.provider)
-        said = False
-        try:
-            async with aclosing(cast("AsyncGenerator[Delta]", super().turn(request))) as stream:
-                async for delta in stream:
-                    said = True
-                    yield delta
-            return
-        except ProviderError as error:
-            if said or not self._serves(request) or not _refused(error):
-                raise
-            if refuses_tool_role(error, request.messages):
-                self._tool_role = False
-        self._writes = False
-        request.memo.clear()
-        async with aclosing(cast("AsyncGenerator[Delta]", super().turn(request))) as stream:
-            async for delta in stream:
-                yield delta
+    def _may_drop_tool_role(self, request: TurnRequest) -> bool:
+        return not self._driver.serves(request) and super()._may_drop_tool_role(request)
 
-    @property
-    def _api(self) -> str:
-        return self.provider.name.partition(":")[0]
-
-    def _tells_tools_as_text(self, request: TurnRequest) -> bool:
-        return not self._serves(request)
-
-    def _serves(self, request: TurnRequest) -> bool:
-        return self._writes is not False and bool(request.tools)
-
-    def _told(self, request: TurnRequest) -> Iterator[Message | TextMessage]:
+    def _in_api_words(self, request: TurnRequest) -> Iterator[Message | TextMessage]:
         """The conversation in the API's own words, but for the turns of which it has none."""
-        unread: list[Message] = []
+        dialect, unread = self._driver.dialect, list[Message]()
         for message in request.messages:
             if unread:
                 if message.role == "tool":
                     unread.append(message)
-                yield from self.dialect.render(unread, request.tools)
+                yield from dialect.render(unread, request.tools)
                 unread = []
                 if message.role == "tool":
                     continue
@@ -123,14 +132,14 @@ class ServerPromptDriver(TextDriver):
             else:
                 yield self._with_thoughts(message)
         if unread:
-            yield from self.dialect.render(unread, request.tools)
+            yield from dialect.render(unread, request.tools)
 
     def _with_thoughts(self, message: Message) -> Message:
         """The message with what was thought in it marked as the server's own: its chat template knows which thoughts of
         a conversation the model reads again."""
         if message.role != "assistant" or not any(type(part) is ReasoningPart for part in message.parts):
             return message
-        model = self.provider.name.partition(":")[2]
+        model = self._driver.provider.name.partition(":")[2]
         mark = Opaque("openai-chat", model, {"field": "reasoning_content"})
         parts: list[Part] = [
             replace(part, opaque=mark) if type(part) is ReasoningPart and part.opaque is None else part
@@ -143,15 +152,15 @@ async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none
     """Whether the server writes tools into the prompt where the tool choice is this: then a request with one has more
     tokens than the same without. It is counted, or two requests for one token tell. False where nobody says, or the
     server refuses such a request. Raises ProviderError for what says nothing of it, as a limit or a lost connection."""
-    said = [Message.user("Hi")]
+    messages = [Message.user("Hi")]
     try:
-        plain = await _tokens(provider, ModelRequest(said))
-        told = await _tokens(provider, ModelRequest(said, [_PROBE], choice))
+        without = await _tokens(provider, ModelRequest(messages))
+        with_tool = await _tokens(provider, ModelRequest(messages, [_PROBE], choice))
     except ProviderError as error:
         if not _refused(error):
             raise
         return False
-    return plain is not None and told is not None and told - plain >= _PROBE_TOKENS
+    return without is not None and with_tool is not None and with_tool - without >= _PROBE_TOKENS
 
 
 async def _tokens(provider: Provider, request: ModelRequest) -> int | None:

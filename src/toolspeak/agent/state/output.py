@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any, Literal, TypeAlias, get_args
 
-from toolspeak.agent.drivers.driver import Driver, schema_asked
+from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.agent.drivers.text import schema_asked
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.dialects.extract import json_values, only_object
 from toolspeak.errors import AgentStop, ConfigurationError

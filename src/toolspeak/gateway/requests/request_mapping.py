@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from toolspeak.agent.drivers.driver import TextDriver, TurnRequest
+from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.state.history import paired
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.gateway.http.asgi import Fields, check_values, decoded

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
-from toolspeak.agent.drivers.driver import Driver, TurnRequest
+from toolspeak.agent.drivers.base import NO_RUN, Driver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import (
     MalformedCall,
@@ -63,13 +63,13 @@ async def play(
     `prompt_size` (bytes) is for the estimate where nobody counts; the client gets it if `usage_wanted`. `report` is
     filled on the way. `begun` is called once the model has begun to answer. Raises ProviderError, ConfigurationError.
     """
-    total, guessed = Usage(), False
+    total, guessed, conversation = Usage(), False, driver.open(NO_RUN)
     while True:
         gate = TurnGate(rules)
         report.attempts += 1
         # Only a turn that may be asked again has to be known as a whole.
         collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.insists else None
-        stream = cast("AsyncGenerator[Delta]", driver.turn(request))
+        stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
         last: Sequence[Delta] = ()
         started = True
         try:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolspeak.agent.drivers.choose import choose_driver
-from toolspeak.agent.drivers.driver import TextDriver
 from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.errors import ConfigurationError, FormatError, suggest
 from toolspeak.gateway.observability.metrics import Metrics
 from toolspeak.gateway.settings.gateway_settings import Settings

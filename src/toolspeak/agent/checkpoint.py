@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -18,8 +19,11 @@ SIZE = 4096
 """Characters that wait at most."""
 
 
-class PartialTurn:
-    """The text and the reasoning of a run's turn that no record holds yet."""
+class TurnCheckpoint:
+    """The text and the reasoning of a run's turn, as the provider sent them, that no record holds yet.
+
+    `add` never waits. Whoever reads the turn awaits `save` while `is_due`, so that no more than `SIZE` characters wait.
+    """
 
     def __init__(self, secrets: Secrets, record: Callable[[Event], Awaitable[None]]) -> None:
         self._secrets = secrets
@@ -29,20 +33,21 @@ class PartialTurn:
         self._size = 0  # characters in both
         self._most = SIZE + secrets.longest
         self._look_at = 0  # characters with which there is something to do
-        self.heard = False
-        """Whether the driver tells what it hears; else what was read of the turn counts."""
+        self.is_raw = False
+        """Whether the driver passes on what its provider sends; else the pieces are those that it yields."""
+        self.is_due = False
+        """Whether `save` is to be awaited."""
         self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """A turn begins."""
         self._text, self._reasoning, self._size = [], [], 0
-        self.heard = False
+        self.is_raw = False
 
-    def hear(self, delta: Delta) -> Awaitable[None] | None:
-        """One more piece as the provider sent it, the text of calls included. To be awaited, unless it is None: for
-        most pieces there is nothing to wait for."""
-        self.heard = True
+    def add_raw(self, delta: Delta) -> None:
+        """One more piece as the provider sent it, the text of calls included."""
+        self.is_raw = True
         if type(delta) is TextDelta or type(delta) is ArgumentsDelta:
             text = delta.text
             self._text.append(text)
@@ -53,40 +58,57 @@ class PartialTurn:
             text = f"\n{delta.name} "
             self._text.append(text)
         else:
-            return None
+            return
         self._size += len(text)
-        return self._keep_up() if self._size >= self._look_at else None
+        if self._size >= self._look_at:
+            self._look()
 
-    def add(self, delta: Delta) -> Awaitable[None] | None:
-        """`hear`, for what was read of a turn whose driver does not tell what it hears."""
-        waits = self.hear(delta)
-        self.heard = False
-        return waits
+    def add_read(self, delta: Delta) -> None:
+        """One more piece as a driver read it that does not pass on what its provider sends."""
+        self.add_raw(delta)
+        self.is_raw = False
 
-    async def _keep_up(self) -> None:
-        self._look_at = self._most
-        if self._saving is not None and self._saving.done():
-            await self._saved()  # raises what became of it
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self._due)
+    def _look(self) -> None:
+        saving = self._saving
+        if saving is not None and saving.done():
+            if saving.cancelled() or saving.exception() is not None:
+                self.is_due = True  # an error is for whoever reads the turn
+                return
+            saving = self._saving = None
+        if self._size < self._most:
+            self._look_at = self._most
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(EVERY, self._on_timer)
+            return
+        self._stop_timer()
+        self.is_due = True
+        if saving is None:  # at once, for a driver may yield nothing for long
+            self._begin_saving(self._secrets.longest)
+        else:
+            self._look_at = sys.maxsize  # until that record is written
+
+    async def save(self) -> None:
+        """Waits until no more than `SIZE` characters are in no record. Raises what became of the last record."""
+        self.is_due, self._look_at = False, 0
+        await self._saved()
         if self._size >= self._most:
-            self._stop_timer()
-            await self._saved()
             # The end is held back: a secret may have been cut there.
             await self._save(self._secrets.longest)
 
-    async def keep(self) -> None:
+    async def save_rest(self) -> None:
         """The turn was cut off: records what is left of it. A journal that fails has said so, or says so again."""
         self._stop_timer()
         with suppress(ToolspeakError):
             await self._saved()
             await self._save(0)
 
-    def end(self) -> Awaitable[None] | None:
-        """The turn was read to its end: what is left of it is recorded with it. To be awaited, unless it is None."""
+    async def discard(self) -> None:
+        """The turn was read to its end: what is left of it is recorded with it. Raises what became of the last
+        record."""
         # The timer goes on: most turns are over long before it is due.
         self._text, self._reasoning, self._size = [], [], 0
-        return None if self._saving is None else self._saved()
+        self.is_due = False
+        await self._saved()
 
     async def close(self) -> None:
         """The run has ended: nothing is being recorded any more."""
@@ -97,11 +119,12 @@ class PartialTurn:
             if not saving.cancelled():
                 saving.exception()  # what ended the run has said more
 
-    def _due(self) -> None:
+    def _on_timer(self) -> None:
         self._timer, self._look_at = None, 0
         saving = self._saving
         if saving is not None and not saving.done():
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self._due)  # a slow disk: the next takes it all
+            # A slow disk: the next record takes it all.
+            self._timer = asyncio.get_running_loop().call_later(EVERY, self._on_timer)
         elif saving is None or (not saving.cancelled() and saving.exception() is None):
             self._begin_saving(self._secrets.longest)  # an error is for whoever comes next
 

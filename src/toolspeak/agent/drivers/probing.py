@@ -1,0 +1,74 @@
+"""The driver of a server of which nobody knows whether it takes tools: it is probed, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import cast
+
+from toolspeak.agent.drivers.base import NO_RUN, Conversation, Driver, DriverContext, TurnRequest
+from toolspeak.agent.drivers.server_prompt import writes_tools
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import ToolChoice
+from toolspeak.providers.base import Provider
+
+
+class ProbingDriver:
+    """Implements `Driver` with one of two others: `native` where the server writes tools into its prompt, else `text`.
+
+    The first turn with tools probes: two requests for one token, or two counts of tokens. A server that refuses tools,
+    or does not say how long its prompts are, gets text.
+    """
+
+    def __init__(self, provider: Provider, native: Driver, text: Driver) -> None:
+        self.name = provider.name
+        self._provider = provider
+        self._native = native
+        self._text = text
+        self._chosen: Driver | None = None
+        self._probing = asyncio.Lock()
+
+    @property
+    def starts_early(self) -> bool:
+        return (self._chosen or self._text).starts_early
+
+    def prompt(self, request: TurnRequest) -> str:
+        return (self._chosen or self._text).prompt(request)
+
+    def open(self, run: DriverContext = NO_RUN) -> ProbingConversation:
+        return ProbingConversation(self, run)
+
+    async def choose(self, request: TurnRequest) -> Driver:
+        """The driver for a turn."""
+        if self._chosen is None and request.tools:
+            async with self._probing:
+                if self._chosen is None:
+                    writes = await writes_tools(self._provider, ToolChoice())
+                    self._chosen = self._native if writes else self._text
+        return self._chosen or self._text
+
+    async def aclose(self) -> None:
+        await self._provider.aclose()
+
+
+class ProbingConversation:
+    """A run's turns with a `ProbingDriver`."""
+
+    def __init__(self, driver: ProbingDriver, run: DriverContext) -> None:
+        self._driver = driver
+        self._run = run
+        self._chosen: Driver | None = None
+        self._inner: Conversation | None = None
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        chosen = await self._driver.choose(request)
+        if self._inner is None or chosen is not self._chosen:
+            self._chosen, self._inner = chosen, chosen.open(self._run)
+        async with aclosing(cast("AsyncGenerator[Delta]", self._inner.turn(request))) as stream:
+            async for delta in stream:
+                yield delta
+
+    async def aclose(self) -> None:
+        if self._inner is not None:
+            await self._inner.aclose()

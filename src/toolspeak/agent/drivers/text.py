@@ -1,0 +1,321 @@
+"""Drivers of models whose calls are text: a provider's stream, read by a dialect."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import field, replace
+from typing import TypeAlias, cast
+
+from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
+from toolspeak.agent.drivers.cut import with_limit
+from toolspeak.agent.drivers.media import Media, marked, restored
+from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
+from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
+from toolspeak.dialects import Dialect, History, Listing, Section
+from toolspeak.dialects.prompt import Prompt, joined
+from toolspeak.dialects.schema_text import asks_text, choice_text
+from toolspeak.errors import ConfigurationError, ProviderError
+from toolspeak.providers.base import Provider
+from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
+
+_GrammarKey: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
+"""What a grammar depends on, of a request."""
+
+_PromptKey: TypeAlias = tuple[str, Sequence[ToolSpec], OutputSchema | None, Callable[[ToolSpec], bool]]
+"""What a prompt depends on, of a request."""
+
+_MAX_PROMPTS = 64
+"""Prompts that a driver caches; an agent has one, a gateway's clients have many."""
+
+_STRAY_CHARACTERS = 256
+"""How much a model may say behind its calls before its end is no longer waited for."""
+
+TOOK_CALLS = (
+    "the server took the model's tool calls out of its text, although no tools were sent to it; switch its own "
+    "tool-call parser off (vLLM: start it without --enable-auto-tool-choice), or ask for native calls with "
+    "dialect='native'"
+)
+
+_GO_ON = "Go on."
+
+
+class TextDriver:
+    """Implements `Driver` for models whose calls are text, over any provider.
+
+    `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
+    batch is known before its end is not read further, for what follows the calls is a guess at their results,
+    unless no call counts in it anyway. Native calls, which nobody asked for, are an error of the server's.
+
+    Where calls are required the turn is held to a grammar, if the server takes one (`Capabilities.grammar`); it may
+    think first if it can (`reasoning`). Where the dialect has no grammar for these tools, or the server refuses it, the
+    model is only asked.
+
+    `grace`: how many seconds a turn whose batch is known is read on, for its usage alone: a model that ends by itself
+    does so at once. Nothing of what it says then is used.
+
+    `listing` is how the prompt lists the tools (`Listing`). What a template puts in front of the user's last message
+    stays in front of the one that was the last when the run began, so that the prompt is the same at every step.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        dialect: Dialect,
+        *,
+        starts_in: Section = "text",
+        grace: float = 0.0,
+        listing: Listing = "trained",
+    ) -> None:
+        self.provider = provider
+        self.dialect = dialect
+        self.grace = grace
+        self.listing: Listing = listing
+        self.starts_in: Section = starts_in
+        self.takes_tool_role = provider.capabilities.tool_role and getattr(dialect, "tool_turns", False)
+        """Whether results go as messages of the role `tool`. A server that refuses one gets text from then on."""
+        # Each cache entry is one value, for several turns may be under way: its key, and what was made of it.
+        self._placed_prompts: dict[tuple[str, int], tuple[Sequence[ToolSpec], Prompt]] = {}
+        self._last_prompt: tuple[_PromptKey, Prompt] | None = None
+        self._last_grammar: tuple[_GrammarKey, Constraint | None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.provider.name
+
+    @property
+    def starts_early(self) -> bool:
+        return self.dialect.batch.counts != "last_call"
+
+    def prompt(self, request: TurnRequest) -> str:
+        return self.placed_prompt(request).text
+
+    def open(self, run: DriverContext = NO_RUN) -> TextConversation:
+        return TextConversation(self, run)
+
+    def placed_prompt(self, request: TurnRequest) -> Prompt:
+        """The prompt, and where it stands in the conversation."""
+        # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
+        last, key = self._last_prompt, (request.instructions, request.tools, request.output, request.asks)
+        if last is None or last[0] != key:
+            self._last_prompt = last = (key, self._placed(system_text(request), request.tools))
+        return last[1]
+
+    def _placed(self, system: str, tools: Sequence[ToolSpec]) -> Prompt:
+        key = system, id(tools)
+        cached = self._placed_prompts.get(key)
+        if cached is None:  # a list that is in the cache has its id for itself
+            if len(self._placed_prompts) >= _MAX_PROMPTS:
+                self._placed_prompts.clear()
+            cached = self._placed_prompts[key] = (tools, self.dialect.prompt(system, tools, self.listing))
+        return cached[1]
+
+    def constraint(self, request: TurnRequest) -> Constraint | None:
+        """The grammar that this turn is held to. The last one is cached: turns of a run ask the same again."""
+        target = self.provider.capabilities.grammar
+        choice = request.choice
+        if target is None or choice.mode not in ("required", "specific"):
+            return None
+        if any(request.options.get(name) is not None for name in ("grammar", "response_format")):
+            return None  # the caller has one of its own
+        key = request.tools, request.choice, request.parallel
+        if self._last_grammar is None or self._last_grammar[0] != key:
+            try:
+                grammar = self.dialect.grammar(
+                    request.tools,
+                    choice,
+                    target=target,
+                    max_calls=1 if request.parallel is False else None,
+                    starts_in=self.starts_in,
+                    reasoning=self.provider.capabilities.reasoning,
+                )
+                constraint = Constraint(target, grammar.source)
+            except ConfigurationError:
+                constraint = None
+            self._last_grammar = (key, constraint)
+        return self._last_grammar[1]
+
+    def drop_constraint(self, request: TurnRequest) -> None:
+        """The server refused the grammar of such a turn: it is not sent again."""
+        self._last_grammar = ((request.tools, request.choice, request.parallel), None)
+
+    async def aclose(self) -> None:
+        await self.provider.aclose()
+
+
+@quick(frozen=False, eq=False)
+class _Rendered:
+    """A conversation as the dialect writes it, so far."""
+
+    history: History
+    tools: Sequence[ToolSpec]
+    count: int = 0
+    """Messages of the request that are rendered."""
+    task: int | None = None
+    """Where the user spoke last when the conversation began."""
+    media: list[Media] = field(default_factory=list[Media])
+
+
+class TextConversation:
+    """A run's turns with a `TextDriver`."""
+
+    def __init__(self, driver: TextDriver, run: DriverContext) -> None:
+        self._driver = driver
+        self._on_raw_delta = run.on_raw_delta
+        self._rendered: _Rendered | None = None
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        driver, on_raw_delta = self._driver, self._on_raw_delta
+        sent = self.model_request(request)
+        parser = driver.dialect.parser(request.tools, driver.starts_in)
+        while True:
+            received = False
+            try:
+                async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(sent))) as stream:
+                    async for piece in stream:
+                        received = True
+                        on_raw_delta(piece)
+                        match piece:
+                            case TextDelta(text):
+                                for delta in parser.feed(text):
+                                    yield delta
+                                    if isinstance(delta, BatchEnded) and request.choice.mode != "none":
+                                        usage = await _usage_behind(stream, driver.grace) if driver.grace else Usage()
+                                        yield TurnEnded("closed_by_us", usage)
+                                        return
+                            case TurnEnded():
+                                ended = with_limit(piece, sent.options)
+                                last = [*parser.close(ended.read_as)]
+                                for delta in last:
+                                    yield delta
+                                yield ended.behind(last)
+                                return
+                            case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
+                                raise ProviderError(TOOK_CALLS)
+                            case _:
+                                yield piece
+                raise ProviderError(f"{driver.name} ended its turn without saying so; ask again", retryable=True)
+            except ProviderError as error:
+                if received:
+                    raise
+                if sent.constraint is not None and _refuses_grammar(error):
+                    sent = replace(sent, constraint=None)
+                    driver.drop_constraint(request)
+                elif self._may_drop_tool_role(request) and refuses_tool_role(error, sent.messages):
+                    driver.takes_tool_role = False
+                    self._rendered = None
+                    sent = replace(self.model_request(request), constraint=sent.constraint)
+                else:
+                    raise
+
+    def model_request(self, request: TurnRequest) -> ModelRequest:
+        """What the provider is asked for a turn."""
+        rendered = self._render(request)
+        prompt = self._driver.placed_prompt(request)
+        messages: Sequence[Message | TextMessage] = _with_choice(
+            prompt.before(rendered.history.messages, rendered.task), request
+        )
+        return ModelRequest(
+            restored(messages, rendered.media) if rendered.media else messages,
+            constraint=self._driver.constraint(request),
+            options=request.options,
+        )
+
+    def _may_drop_tool_role(self, request: TurnRequest) -> bool:
+        """Whether results may go as text in another role."""
+        return self._driver.takes_tool_role
+
+    def _render(self, request: TurnRequest) -> _Rendered:
+        """The conversation with the messages that are new."""
+        rendered = self._rendered
+        if rendered is None or rendered.tools != request.tools:
+            history = self._driver.dialect.history(request.tools, tool_role=self._driver.takes_tool_role)
+            self._rendered = rendered = _Rendered(history, request.tools)
+        first, rendered.count = rendered.count, len(request.messages)
+        for i in range(first, rendered.count):
+            message = request.messages[i]
+            rendered.history.add(marked(message, rendered.media))
+            if first == 0 and message.role == "user":
+                rendered.task = len(rendered.history.messages) - 1
+        return rendered
+
+    async def aclose(self) -> None:
+        self._rendered = None
+
+
+async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
+    """The usage that the end of a turn tells, if it comes within `seconds`; else it is unknown."""
+    said = 0
+    with suppress(TimeoutError, ProviderError):
+        async with asyncio.timeout(seconds):
+            async for piece in stream:
+                if isinstance(piece, TurnEnded):
+                    return piece.usage
+                said += len(piece.text) if isinstance(piece, TextDelta) else 0
+                if said > _STRAY_CHARACTERS:
+                    break
+    return Usage()
+
+
+def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:
+    """The messages with the tool choice asked for at their end: the prompt stays as it is (see `prompt`)."""
+    return with_words(messages, choice_text(request.choice, request.tools) if request.tools else "")
+
+
+def with_words(messages: Sequence[TextMessage], asked: str) -> Sequence[TextMessage]:
+    """The messages with this asked for at their end."""
+    if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to go on with
+        return [*messages, TextMessage("user", asked or _GO_ON)]
+    if not asked:
+        return messages
+    if not messages:
+        return [TextMessage("user", asked)]
+    last = messages[-1]
+    if last.role == "tool":
+        return [*messages, TextMessage("user", asked)]
+    return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
+
+
+def _refuses_grammar(error: ProviderError) -> bool:
+    """Whether a server that has grammars will not take this one: one that it cannot compile (vLLM `Invalid grammar`,
+    llama.cpp `Failed to parse grammar`) is an error of the schema's, and no reason to fail the turn."""
+    message = str(error).lower()
+    return error.status in (400, 422, 500) and any(
+        word in message for word in ("grammar", "structural", "response_format", "schema", "structured")
+    )
+
+
+def refuses_tool_role(error: ProviderError, messages: Sequence[Message | TextMessage]) -> bool:
+    """Whether a server, or the chat template it uses, will not have the messages of role `tool` as they are: OpenAI
+    `messages with role 'tool' must be a response to a preceeding message with 'tool_calls'`, LM Studio `Invalid
+    'messages' in payload`, chat templates `conversation roles must alternate`."""
+    if error.status not in (400, 422, 500) or error.code == "context_length":
+        return False
+    return (
+        any(message.role == "tool" for message in messages)
+        and re.search(r"role|tool|messages\b|template", str(error), re.IGNORECASE) is not None
+    )
+
+
+def system_text(request: TurnRequest) -> str:
+    """The instructions with what our loop says besides: all else is as the model's template writes it."""
+    asks = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
+    schema = "" if request.output is None else schema_asked(request.output.schema)
+    return joined(request.instructions, asks, schema)
+
+
+def schema_asked(schema: Mapping[str, JSON]) -> str:
+    """The words that ask for an answer of a JSON Schema."""
+    shown = json.dumps(dict(schema), ensure_ascii=False)
+    return f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{shown}"
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 (hex) of a text; lone surrogates count as they are."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
