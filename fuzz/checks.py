@@ -25,7 +25,7 @@ from toolspeak.data.deltas import (
     TextDelta,
 )
 from toolspeak.dialects import Parser, StrictDialect
-from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
 from toolspeak.testing import CheckedParser, check_nothing_lost, chunks, join_deltas
 
 SECONDS, SECONDS_PER_CHARACTER = 2.0, 0.002

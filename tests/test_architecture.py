@@ -52,8 +52,11 @@ CLI_SHARED = {
     "journal_option", "reply_description", "rules_file", "run_lookup", "signals", "terminal_approver", "timeline_file",
 }  # fmt: skip
 
-# Which folders and files of its room a folder may import besides itself. A file beside the folders may import all of
-# them, unless it is itself in this table.
+# What every dialect is made against: files beside the folders of `dialects`.
+DIALECT_CONTRACT = {"base", "prompt", "turn_rules"}
+
+# Which folders and files of its room a folder, or a file beside the folders, may import besides itself. A file that is
+# not in the table may import all of them, unless a folder may import it: then it may import files beside it only.
 FOLDERS: dict[str, dict[str, set[str]]] = {
     "gateway": {
         "settings": set(),
@@ -74,6 +77,21 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "state": {"drivers"},
         "cassettes": {"drivers", "state"},
         "storage": {"state"},
+    },
+    "dialects": {
+        "text": set(),
+        "grammar": {"text", "turn_rules"},
+        "base": {"grammar", "prompt", "turn_rules"},
+        "registry": {"base"},
+        "model_lookup": {"base"},
+        "prompts": DIALECT_CONTRACT | {"text", "grammar"},
+        "readers": {"text", "grammar", "prompts"},
+        "parser": DIALECT_CONTRACT | {"text", "prompts", "readers"},
+        "trained": {"prompt", "model_lookup", "text", "prompts"},
+        "declarations": DIALECT_CONTRACT | {"text", "grammar", "prompts", "readers", "parser", "trained"},
+        "protocols": DIALECT_CONTRACT | {"text", "grammar", "prompts", "readers", "parser"},
+        "models": DIALECT_CONTRACT | {"text", "grammar", "prompts", "readers", "parser", "declarations"},
+        "detection": DIALECT_CONTRACT | {"registry", "text", "grammar", "readers", "parser", "declarations", "models"},
     },
     "wire": dict.fromkeys(("anthropic", "gemini", "ollama", "openai_chat", "openai_responses"), WIRE_SHARED),
     "execute": {
@@ -96,7 +114,7 @@ IMPURE = {
 
 
 def module_of(path: str) -> str:
-    """`dialects/hermes.py` → `toolspeak.dialects.hermes`."""
+    """`dialects/models/hermes.py` → `toolspeak.dialects.models.hermes`."""
     parts = ["toolspeak", *Path(path).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -135,9 +153,12 @@ def violations(path: str, text: str) -> list[str]:
     if path == "__init__.py":
         return found
     folder = rest_of_path[0] if len(rest_of_path) == 2 and room in FOLDERS else ""
+    if len(rest_of_path) == 1 and rest_of_path[0] in FOLDERS.get(room, {}):
+        folder = rest_of_path[0]
     if folder and folder not in FOLDERS[room]:
         found.append(f"{path}: the folder {folder!r} is not in the table of folders")
-    beneath = len(rest_of_path) == 1 and any(rest_of_path[0] in below for below in FOLDERS.get(room, {}).values())
+    imported_by_folders = any(rest_of_path[0] in below for below in FOLDERS.get(room, {}).values())
+    beneath = not folder and len(rest_of_path) == 1 and imported_by_folders
     if room not in ALLOWED:
         return [*found, f"{path}: the room {room!r} is not in the table of rooms"]
     for line, name in imported(tree, path):
@@ -198,6 +219,9 @@ PLANTED = [
         "wire/gemini must not import toolspeak.wire.ollama",
     ),
     ("wire/base.py", "from toolspeak.wire.gemini import GEMINI", "folders of wire import this file"),
+    ("dialects/text/x.py", "from toolspeak.dialects.readers.body import Body", "dialects/text must not import"),
+    ("dialects/base.py", "from toolspeak.dialects.models.hermes import HERMES", "dialects/base must not import"),
+    ("dialects/prompt.py", "from toolspeak.dialects.text.scan import Caps", "folders of dialects import this file"),
     ("execute/calls/x.py", "from toolspeak.execute.executor import Executor", "execute/calls must not import"),
     (
         "cli/signals.py",
@@ -309,7 +333,7 @@ def test_an_agent_loads_nothing_that_its_run_does_not_need(tmp_path: Path):
 
 def test_a_dialect_that_is_named_loads_no_other(tmp_path: Path):
     found = loaded(tmp_path, "from toolspeak.dialects import get_dialect; get_dialect('hermes')")
-    assert "toolspeak.dialects.hermes" in found
+    assert "toolspeak.dialects.models.hermes" in found
     others = {"catalogue", "detect", "cogency_json", "qwen3_coder", "harmony", "pythonic"}
     assert found & {f"toolspeak.dialects.{name}" for name in others} == set()
     assert found & {"asyncio", "pydantic", "pathlib"} == set()

@@ -12,7 +12,7 @@ from toolspeak import Agent, RunContext, tool
 from toolspeak.agent import RunInterceptor, StepInterceptor
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
-from toolspeak.dialects.body import Body
+from toolspeak.dialects.readers.body import Body
 from toolspeak.execute import Interceptor
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset

@@ -17,7 +17,7 @@ from toolspeak.agent.drivers.react_decision import BadDecision, Decision, read_d
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
-from toolspeak.dialects.extract import json_object, json_values, only_object
+from toolspeak.dialects.text.extract import json_object, json_values, only_object
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute.calls.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
 from toolspeak.providers import Capabilities

@@ -12,7 +12,7 @@ from disagreements import CLASSES, ELSEWHERE, ELSEWHERE_SOFT, LISTED, SOFT
 from instructor_page import instructor_section
 from vectors import CUTS, agrees, rows, see
 
-from toolspeak.dialects.table import FAMILIES
+from toolspeak.dialects.registry import FAMILIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 ELSEWHERE_ROWS, ELSEWHERE_SOFT_ROWS = 288, 39

@@ -24,7 +24,7 @@ from mutated import TOOLS, Call, Case, Count, Reading, can_run, cases, judge
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import FinishReason, ToolCall
 from toolspeak.dialects import DIALECTS, PROTOCOLS, Dialect, TurnCollector, get_dialect
-from toolspeak.dialects.typed_text import as_mapping
+from toolspeak.dialects.text.typed_text import as_mapping
 
 PEERS: dict[str, dict[str, tuple[str, str]]] = {
     "hermes": {"vllm": ("hermes", "qwen3"), "sglang": ("hermes", "qwen3")},

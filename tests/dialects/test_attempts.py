@@ -11,9 +11,9 @@ from toolspeak.data.deltas import CallMalformed
 from toolspeak.data.messages import MalformedCall, TextMessage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
-from toolspeak.dialects.blocks import BlockParser
-from toolspeak.dialects.markers import Marker
-from toolspeak.dialects.openings import Signature
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.text.markers import Marker
+from toolspeak.dialects.text.openings import Signature
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing import check_splits, chunks, parse_pieces
 

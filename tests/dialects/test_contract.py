@@ -17,7 +17,7 @@ from toolspeak.data.deltas import BatchEnded, ForgedResults
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, read_turn
-from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
 from toolspeak.testing import check_results_cannot_forge, check_round_trip, check_splits, chunks, parse_pieces
 from toolspeak.testing.contract import check_dialect, check_emitted_stays, vocabulary
 

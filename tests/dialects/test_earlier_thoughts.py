@@ -7,7 +7,7 @@ from dialect_strategies import TOOLS
 
 from toolspeak.data.messages import Message, Part, ReasoningPart, TextMessage, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
-from toolspeak.dialects.render import render_all
+from toolspeak.dialects.prompts.rendering import render_all
 
 KEEPS = [dialect for dialect in DIALECTS if dialect.info.earlier]
 each_that_keeps = pytest.mark.parametrize("dialect", KEEPS, ids=lambda dialect: dialect.name)

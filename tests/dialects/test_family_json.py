@@ -16,10 +16,10 @@ from growth import LINEAR, growth
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolChoice, ToolResult
 from toolspeak.dialects import Dialect, get_dialect, read_turn
-from toolspeak.dialects.declared import DeclaredDialect
-from toolspeak.dialects.live import Live
-from toolspeak.dialects.markers import MarkerTable
-from toolspeak.dialects.openings import Signature
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
+from toolspeak.dialects.prompts.marker_escaping import Live
+from toolspeak.dialects.text.markers import MarkerTable
+from toolspeak.dialects.text.openings import Signature
 from toolspeak.testing import (
     check_deltas,
     check_round_trip,

@@ -11,7 +11,7 @@ from family_checks import check_any_text, check_cut_off, check_leaves_as_it_come
 from growth import LINEAR
 from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import DialectInfo, get_dialect, read_turn
-from toolspeak.dialects.xml_dialect import XML_RULES, XmlTags, xml_dialect
+from toolspeak.dialects.declarations.xml_dialect import XML_RULES, XmlTags, xml_dialect
 from toolspeak.testing import check_dialect, chunks
 
 CLAUDE = get_dialect("claude-legacy")

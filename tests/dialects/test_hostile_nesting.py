@@ -13,13 +13,13 @@ from toolspeak.data.deltas import CallMalformed, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect
-from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.catalogue import DIALECTS
-from toolspeak.dialects.detect import AutoDialect
+from toolspeak.dialects.detection.auto_dialect import AutoDialect
+from toolspeak.dialects.detection.repairing_dialect import repaired
+from toolspeak.dialects.detection.strict_dialect import StrictDialect
+from toolspeak.dialects.detection.unparsed_calls import LeakedCalls
 from toolspeak.dialects.grammar.build import WithGrammar
-from toolspeak.dialects.leaked import LeakedCalls
-from toolspeak.dialects.repair import repaired
-from toolspeak.dialects.strict import StrictDialect
+from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.testing import join_deltas, parse_pieces
 
 DEPTH = 1000

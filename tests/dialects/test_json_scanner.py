@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.scan import MAX_DIGITS, Caps, JsonScanner, Problem, decode_json, whole_object
+from toolspeak.dialects.text.scan import MAX_DIGITS, Caps, JsonScanner, Problem, decode_json, whole_object
 from toolspeak.testing import chunks
 
 CAPS = Caps(depth=4, digits=25)

@@ -7,8 +7,8 @@ import pytest
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, section_of_reply
-from toolspeak.dialects.blocks import BlockParser
-from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.text.markers import Marker
 from toolspeak.testing import check_splits, chunks
 
 READ = ToolSpec("read", "", {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]})

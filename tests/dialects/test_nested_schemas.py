@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, list_tools
-from toolspeak.dialects.references import resolved
+from toolspeak.dialects.prompts.references import resolved
 from toolspeak.tools import tool
 
 LISTINGS = ("prose", "signatures", "json_schema")

@@ -39,8 +39,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, read_turn
-from toolspeak.dialects.render import escape_text, marker_prefix, unescape_text
-from toolspeak.dialects.tool_call import read_result
+from toolspeak.dialects.prompts.rendering import escape_text, marker_prefix, unescape_text
+from toolspeak.dialects.protocols.tool_call import read_result
 from toolspeak.testing import (
     check_deltas,
     check_results_cannot_forge,

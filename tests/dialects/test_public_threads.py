@@ -12,7 +12,7 @@ import pytest
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, TextDelta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.dialects.detect import AutoDialect
+from toolspeak.dialects.detection.auto_dialect import AutoDialect
 from toolspeak.testing import check_splits, chunks, every_split, parse_pieces
 
 SAMPLES = Path(__file__).parent.parent / "samples"

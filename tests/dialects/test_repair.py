@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, repaired
-from toolspeak.dialects.mend import load_repair, mend
+from toolspeak.dialects.text.json_repair import load_repair, mend
 from toolspeak.errors import ConfigurationError
 from toolspeak.testing import check_splits, chunks, parse_pieces
 

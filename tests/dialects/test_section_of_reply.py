@@ -8,7 +8,7 @@ from toolspeak.data.deltas import TextDelta, TextWasReasoning
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, repaired, section_of_reply
-from toolspeak.dialects.blocks import BlockParser
+from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.testing import check_splits
 
 TOOLS = [ToolSpec("say", "", {"type": "object", "properties": {"text": {"type": "string"}}})]

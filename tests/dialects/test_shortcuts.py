@@ -19,12 +19,12 @@ from test_contract import examples, reply, soup
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.values import changed
 from toolspeak.dialects import DIALECTS, Dialect, read_turn
-from toolspeak.dialects.attempts import lone_end, may_end_in_call, unmarked
-from toolspeak.dialects.blocks import BlockParser
-from toolspeak.dialects.damaged import nearly_called
-from toolspeak.dialects.markdown import Markdown
-from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.openings import Follows, Opening, Signature, Starts, Texts
+from toolspeak.dialects.parser.attempts import lone_end, may_end_in_call, unmarked
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.parser.damaged_calls import nearly_called
+from toolspeak.dialects.text.markdown import Markdown
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Follows, Opening, Signature, Starts, Texts
 
 BLOCKS = [each for each in DIALECTS if isinstance(each.parser(TOOLS), BlockParser)]
 each_of_blocks = pytest.mark.parametrize("dialect", BLOCKS, ids=lambda dialect: dialect.name)

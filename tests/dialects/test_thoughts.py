@@ -26,7 +26,7 @@ from toolspeak.dialects import (
     read_turn,
     repaired,
 )
-from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
 from toolspeak.testing import CheckedParser, check_deltas, check_splits, chunks, every_split, join_deltas, parse_pieces
 
 OPENERS = {

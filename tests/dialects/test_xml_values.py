@@ -11,8 +11,8 @@ from seed_examples import called, read_checked
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect, read_turn
-from toolspeak.dialects.scan import Caps
-from toolspeak.dialects.xml_calls import XmlCalls
+from toolspeak.dialects.readers.xml_calls import XmlCalls
+from toolspeak.dialects.text.scan import Caps
 
 DIALECT = get_dialect("cogency-xml")
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}

@@ -8,19 +8,19 @@ import pytest
 
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, ForgedResults, TextDelta
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule
-from toolspeak.dialects.blocks import BlockParser
-from toolspeak.dialects.cogency import marker_table
-from toolspeak.dialects.cogency_json import CogencyJson
-from toolspeak.dialects.cogency_xml import CogencyXml
-from toolspeak.dialects.json_call import CallShape
-from toolspeak.dialects.json_calls import JsonCalls
-from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.open_block import BlockFormat
-from toolspeak.dialects.openings import Starts
-from toolspeak.dialects.scan import Buffer, Caps, JsonScanner
-from toolspeak.dialects.tool_call import ToolCallDialect
-from toolspeak.dialects.xml_calls import XmlCalls
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.parser.open_block import BlockFormat
+from toolspeak.dialects.protocols.cogency import marker_table
+from toolspeak.dialects.protocols.cogency_json import CogencyJson
+from toolspeak.dialects.protocols.cogency_xml import CogencyXml
+from toolspeak.dialects.protocols.tool_call import ToolCallDialect
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.readers.xml_calls import XmlCalls
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Starts
+from toolspeak.dialects.text.scan import Buffer, Caps, JsonScanner
+from toolspeak.dialects.turn_rules import BatchRule
 from toolspeak.testing import check_splits, every_split
 
 EXECUTE = marker_table("[{<")

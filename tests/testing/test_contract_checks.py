@@ -12,15 +12,15 @@ import pytest
 from toolspeak.data.deltas import CallCompleted, TextDelta
 from toolspeak.data.messages import TextPart, ToolCall
 from toolspeak.dialects import DialectInfo, get_dialect
-from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
+from toolspeak.dialects.declarations.json_dialect import json_dialect
 from toolspeak.dialects.grammar.json_frames import named_call
-from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.json_call import CallShape
-from toolspeak.dialects.json_dialect import json_dialect
-from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape
-from toolspeak.dialects.openings import Follows, Starts
-from toolspeak.dialects.render import dump_json, result_text
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompts.rendering import dump_json, result_text
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Follows, Starts
 from toolspeak.testing import check_dialect
 
 HERMES: Any = get_dialect("hermes")

@@ -15,7 +15,7 @@ from toolspeak import dialects
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, Listing, get_dialect
 from toolspeak.dialects.base import PromptListing
-from toolspeak.dialects.table import FAMILIES
+from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])

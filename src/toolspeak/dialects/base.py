@@ -9,12 +9,10 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.grammar.special import SpecialTokens
+from toolspeak.dialects.grammar.special_tokens import SpecialTokens
 from toolspeak.dialects.grammar.target import Grammar, Target
 from toolspeak.dialects.prompt import Prompt
-
-Section = Literal["text", "reasoning"]
-"""Where a turn starts: many chat templates open the reasoning block in the prompt already."""
+from toolspeak.dialects.turn_rules import BatchRule, Section
 
 Listing = Literal["trained", "prose", "signatures", "json_schema"]
 """How a prompt lists tools. `trained`: tools, rules and their place as the chat template of the model writes them;
@@ -27,21 +25,6 @@ PromptListing = Literal["server", "trained", "prose", "signatures", "json_schema
 or we, in one of `Listing`."""
 
 NativeSchedule = Literal["parallel", "sequential"]
-
-
-@quick()
-class BatchRule:
-    """How many calls a turn may hold and which of them count.
-
-    `counts="first_block"`: the calls of the turn's first block, known when it closes.
-    `counts="last_call"`: the turn's last call, known only when the turn ends.
-    `counts="all_calls"`: every call of the turn, known when it ends.
-
-    Results that the model makes up end the turn in this sense: no call behind them counts.
-    """
-
-    counts: Literal["first_block", "last_call", "all_calls"]
-    max_calls: int | None = None
 
 
 @quick()

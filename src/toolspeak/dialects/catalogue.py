@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolspeak.dialects import table
+from toolspeak.dialects import registry
 from toolspeak.dialects.base import Dialect
 
 FAMILIES: Mapping[str, tuple[Dialect, ...]] = {
-    family: tuple(map(table.load_dialect, names)) for family, names in table.FAMILIES.items()
+    family: tuple(map(registry.load_dialect, names)) for family, names in registry.FAMILIES.items()
 }
-"""By how a call is written, as in the table."""
+"""By how a call is written, as in the registry."""
 
 PROTOCOLS: tuple[Dialect, ...] = FAMILIES["protocols"]
 """The published text protocols, for models that know none of their own."""

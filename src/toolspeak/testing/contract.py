@@ -24,10 +24,10 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import JSON, Message, TextPart, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import READ_ANYTHING, ToolSpec
 from toolspeak.dialects.base import Dialect
-from toolspeak.dialects.declared import DeclaredDialect
-from toolspeak.dialects.markers import Marker
-from toolspeak.dialects.openings import Signature
-from toolspeak.dialects.turn import read_turn
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
+from toolspeak.dialects.parser.turn_collector import read_turn
+from toolspeak.dialects.text.markers import Marker
+from toolspeak.dialects.text.openings import Signature
 from toolspeak.errors import ConfigurationError
 from toolspeak.testing.dialects import (
     check_results_cannot_forge,

@@ -27,7 +27,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, FinishReason
 from toolspeak.dialects.base import Parser
-from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from toolspeak.agent.drivers.text import TextConversation, TextDriver
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, TextPart, ToolChoice
 from toolspeak.dialects import Dialect
-from toolspeak.dialects.leaked import LeakedCalls
-from toolspeak.dialects.schema_text import choice_text
+from toolspeak.dialects.detection.unparsed_calls import LeakedCalls
+from toolspeak.dialects.prompts.schema_text import choice_text
 from toolspeak.errors import ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Earlier, ModelRequest

@@ -23,8 +23,8 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed, quick
-from toolspeak.dialects.extract import json_object, json_objects, only_object
-from toolspeak.dialects.references import resolved
+from toolspeak.dialects.prompts.references import resolved
+from toolspeak.dialects.text.extract import json_object, json_objects, only_object
 from toolspeak.errors import suggest
 from toolspeak.wire.request_encoding import text_of
 

@@ -20,7 +20,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, History, Listing, Section
 from toolspeak.dialects.prompt import Prompt, joined
-from toolspeak.dialects.schema_text import asks_text, choice_text
+from toolspeak.dialects.prompts.schema_text import asks_text, choice_text
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema

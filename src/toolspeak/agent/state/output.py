@@ -10,7 +10,7 @@ from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.text import schema_asked
 from toolspeak.data.messages import JSON, ToolCall
-from toolspeak.dialects.extract import json_values, only_object
+from toolspeak.dialects.text.extract import json_values, only_object
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.tools import Tool, Toolset, tool, typed
 from toolspeak.wire.base import OutputSchema

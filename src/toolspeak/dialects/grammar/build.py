@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from toolspeak.data.messages import ToolChoice
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.grammar.gbnf import to_gbnf
 from toolspeak.dialects.grammar.ir import Definition
 from toolspeak.dialects.grammar.lark import to_lark
 from toolspeak.dialects.grammar.regex import NotRegularError, to_regex
-from toolspeak.dialects.grammar.special import SpecialTokens
+from toolspeak.dialects.grammar.special_tokens import SpecialTokens
 from toolspeak.dialects.grammar.structural_tag import to_structural_tag
 from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
-from toolspeak.dialects.grammar.turn import Frame, build_turn, chosen_tools
-from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.grammar.tool_choice import Frame, build_turn, chosen_tools
+from toolspeak.dialects.text.markers import Marker
+from toolspeak.dialects.turn_rules import BatchRule, Section
 from toolspeak.errors import ConfigurationError, suggest
 
 _CALLS_ONLY: tuple[Target, ...] = ("json_schema", "regex")

@@ -20,7 +20,7 @@ from toolspeak.dialects.grammar.ir import (
     literals,
     series,
 )
-from toolspeak.dialects.grammar.schema import Notation, SchemaNodes
+from toolspeak.dialects.grammar.schema_rules import Notation, SchemaNodes
 
 Write = Callable[[JSON], str]
 

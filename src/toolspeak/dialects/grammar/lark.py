@@ -24,7 +24,7 @@ from toolspeak.dialects.grammar.ir import (
     reached,
     series,
 )
-from toolspeak.dialects.grammar.special import SpecialTokens, with_special
+from toolspeak.dialects.grammar.special_tokens import SpecialTokens, with_special
 
 _STRING = r"""/"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/"""
 # Our renderers escape live markers (`\u003c`); white space is bounded, or a model may write it until its tokens end.

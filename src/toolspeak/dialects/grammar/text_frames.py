@@ -10,7 +10,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.avoid import SPACE, Pattern, exactly, items_of
 from toolspeak.dialects.grammar.ir import NOTHING, Node, Repeat, Rules, Text, Token, choice, optional, series
-from toolspeak.dialects.grammar.schema import SchemaNodes, json_notation, split
+from toolspeak.dialects.grammar.schema_rules import SchemaNodes, json_notation, split
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 STARTS_CDATA = (Pattern((SPACE, *items_of(CDATA)), anchored=True),)

@@ -27,7 +27,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import NORMAL_END, ToolChoice
-from toolspeak.dialects.turn import with_reasoning
+from toolspeak.dialects.parser.turn_collector import with_reasoning
 from toolspeak.errors import ProviderError
 from toolspeak.gateway.turns.token_estimate import text_size
 

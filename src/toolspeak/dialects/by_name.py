@@ -1,0 +1,96 @@
+"""Dialects by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, lru_cache
+
+from toolspeak import dialects
+from toolspeak.dialects.base import Dialect
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
+from toolspeak.dialects.model_lookup import find_dialect, named_family, newest_of
+from toolspeak.dialects.registry import PLACES, load_dialect
+from toolspeak.dialects.trained.template import Template
+from toolspeak.dialects.trained.template_table import default_template, template_for
+from toolspeak.errors import UnknownDialect
+
+# The catalogue and `auto` are looked up in the package where they are needed: who names a dialect pays for that one.
+
+
+@lru_cache(maxsize=256)  # an agent looks its model up when it is made, and a name means the same for ever
+def known_dialect(model: str) -> Dialect | None:
+    """The dialect that a model of this name was trained on, None if it is not known."""
+    try:
+        return trained_dialect(find_dialect(model, dialects.DIALECTS), model)
+    except UnknownDialect:
+        return None
+
+
+def trained_dialect(dialect: Dialect, model: str) -> Dialect:
+    """The dialect with the chat template of the model of this name, if one is known; else with its default."""
+    template = template_for(dialect.name, model)
+    return dialect if template in (None, default_template(dialect.name)) else _with_template(dialect.name, template)
+
+
+@cache
+def _with_template(name: str, template: Template | None) -> Dialect:
+    dialect = load_dialect(name)
+    assert isinstance(dialect, DeclaredDialect)
+    return replace(dialect, template=template)
+
+
+def get_dialect(name: str, *, model: str | None = None, strict_detection: bool = False) -> Dialect:
+    """The dialect of this name, in any case, with `-` or `_`, or of the model family of this name (`glm-4.5`).
+
+    `auto` reads whatever dialect a turn is in; with the model's name, as a hub or a server knows it
+    (`Qwen/Qwen3-Coder-30B`, `qwen3-coder:30b`), that model's own first, which is also what it writes. Any other
+    dialect is what it is, whatever the model; the prompt is written as that model's chat template writes it, if it is
+    known. `strict_detection`: a marker stays text unless a complete, valid call of a known tool follows, so a call is
+    held back until its end. Raises UnknownDialect, which says the one name that may be meant, or that no dialect is
+    known for the model.
+    """
+    if strict_detection:
+        return dialects.StrictDialect(get_dialect(name, model=model))
+    known = name.lower().replace("_", "-")
+    if known == "auto":
+        if model is None:
+            return _auto()
+        return dialects.AutoDialect(trained_dialect(find_dialect(model, dialects.DIALECTS), model))
+    try:
+        named = load_dialect(known) if known in PLACES else _aliases()[known]
+        return named if model is None else trained_dialect(named, model)
+    except KeyError:
+        family = named_family(name, dialects.DIALECTS)
+        if family is None:
+            raise UnknownDialect(f"There is no dialect {name!r}{_meant(name)}") from None
+        return family if model is None else trained_dialect(family, model)
+
+
+def _meant(name: str) -> str:
+    """What to write in place of a name that is none, as the rest of the message."""
+    listed = "`toolspeak dialects` lists them all."
+    if (own := known_dialect(name)) is not None:
+        return f"; models of that name write {own.name!r}."
+    if (newest := newest_of(name, dialects.DIALECTS)) is not None:
+        return f"; the newest models of that name write {newest.name!r}. {listed}"
+    spelled = [known for known in (*PLACES, *_aliases(), "auto") if _digits(known) == _digits(name)]
+    close = difflib.get_close_matches(name.lower(), spelled, n=1)  # another number is another version, and no slip
+    if close:
+        return f". Did you mean {close[0]!r}? {listed}"
+    return f", and none is known for a model of that name; 'auto' reads whichever a turn is in. {listed}"
+
+
+def _digits(name: str) -> str:
+    return "".join(filter(str.isdigit, name))
+
+
+@cache
+def _auto() -> Dialect:
+    return dialects.AutoDialect()
+
+
+@cache
+def _aliases() -> Mapping[str, Dialect]:
+    return {alias: dialect for dialect in dialects.DIALECTS for alias in dialect.info.aliases}

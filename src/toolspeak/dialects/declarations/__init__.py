@@ -1,0 +1,1 @@
+"""Dialects as declarations: the class, and a short way to declare each family."""

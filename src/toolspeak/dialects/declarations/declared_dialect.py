@@ -1,0 +1,203 @@
+"""A dialect as a declaration: markers, the reader of a block's body, and two functions that write calls and results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Listing, Parser
+from toolspeak.dialects.grammar.build import WithGrammar
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.parser.attempts import sample_call
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.parser.open_block import BlockFormat
+from toolspeak.dialects.prompt import Prompt, joined
+from toolspeak.dialects.prompts.argument_order import in_schema_order
+from toolspeak.dialects.prompts.earlier_reasoning import AssistantTurns
+from toolspeak.dialects.prompts.rendering import append_message, join_block, outside_text, render_all, result_text
+from toolspeak.dialects.prompts.schema_text import choice_text, example_tools, list_tools, sample_arguments
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.scan import Caps
+from toolspeak.dialects.trained.template import Template
+from toolspeak.dialects.trained.template_table import default_template
+from toolspeak.dialects.turn_rules import BatchRule, Section
+
+Tools: TypeAlias = Mapping[str, ToolSpec]
+Calls: TypeAlias = Sequence[ToolCall | MalformedCall]
+
+_INSTRUCTIONS = """\
+## Tools
+
+You can use tools. To call them, write:
+
+{example}
+
+{rules}
+- The results come back in the next message, in the order of the calls. Only the system writes results: stop after
+  your calls and wait. When a call failed, read why, and correct it.
+- A message without a call is your answer, and the work is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredDialect(WithGrammar):
+    """Implements `Dialect` from its parts.
+
+    `new_body` makes the reader of a block. `write_calls` writes a turn's calls as the model's own chat template does,
+    `write_results` a batch's results, in which `live` (the first character of each live marker) is escaped.
+    `by_tools` makes the table for tools of these names: of a call that lost its marker only the name tells.
+    `frame` is how the calls stand in a grammar. `rules` are further lines of the instructions, each starting with `- `.
+    `bare_result` writes a result without a frame where `result_text` cannot escape `live`. `template` is the chat
+    template of a model that is known (`trained_dialect`).
+    `numbers_calls`: the ids that are written count the calls of the conversation.
+    """
+
+    info: DialectInfo
+    table: MarkerTable
+    new_body: Callable[[Marker, int, Caps, Tools], Body]
+    write_calls: Callable[[Calls, Tools], str]
+    write_results: Callable[[Sequence[ToolResult]], str]
+    live: re.Pattern[str]
+    frame: Frame
+    rules: str = ""
+    batch: BatchRule = BatchRule("all_calls")
+    bare_result: Callable[[ToolResult], str] | None = None
+    template: Template | None = None
+    numbers_calls: bool = False
+    by_tools: Callable[[tuple[str, ...]], MarkerTable] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def tool_turns(self) -> bool:
+        return self.trained is not None and self.trained.tool_turns
+
+    @property
+    def trained(self) -> Template | None:
+        """The chat template that is followed: that of the model, if it is known, else the dialect's default."""
+        return self.template or default_template(self.name)
+
+    def instructions(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
+    ) -> str:
+        if listing == "trained" and tools and self.trained is not None:
+            return joined(self.prompt("", tools).text, choice_text(choice, tools))
+        most = self.batch.max_calls or 2
+        shown = [
+            ToolCall(f"{i}", spec.name, sample_arguments(spec)) for i, spec in enumerate(example_tools(tools)[:most])
+        ]
+        example = self.write_calls(shown, {spec.name: spec for spec in tools})
+        taught = _INSTRUCTIONS.replace("{rules}", self.rules).replace("{example}", example)
+        return joined(taught, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
+
+    def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
+        if not tools:
+            return Prompt((system,))
+        if listing == "trained" and self.trained is not None:
+            try:
+                return self.trained.place(system, tools)
+            except RecursionError:  # a schema deeper than any argument may be, which the other listings cut
+                listing = "prose"
+        return Prompt((joined(system, self.instructions(tools, listing=listing)),))
+
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
+        return DeclaredHistory(self, {spec.name: spec for spec in tools}, "tool" if tool_role else "user")
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
+    ) -> list[TextMessage]:
+        return render_all(self.history(tools, tool_role=tool_role), messages)
+
+    def render_results(self, results: Sequence[ToolResult]) -> str:
+        return self.write_results(results)
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        return BlockParser(self.format(tools), starts_in)
+
+    def format(self, tools: Sequence[ToolSpec]) -> BlockFormat:
+        """How the dialect's blocks are recognised and read."""
+        by_name = {spec.name: spec for spec in tools}
+        table = self.by_tools(tuple(by_name)) if self.by_tools and by_name else self.table
+        aside = self.info.text_aside
+        return BlockFormat(table, self.batch, self.new_body, by_name, text_aside=aside, writes=self.example)
+
+    def example(self, tools: Sequence[ToolSpec]) -> str:
+        """A call of one of the tools, as the model should write it."""
+        call, shown = sample_call(tools)
+        return self.write_calls([call], {spec.name: spec for spec in shown})
+
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        return self.frame, self.table.markers, self.batch
+
+
+class DeclaredHistory:
+    """Implements `History`: a turn's calls behind its text, a batch's results in one message."""
+
+    def __init__(self, dialect: DeclaredDialect, tools: Tools, result_role: Literal["tool", "user"]) -> None:
+        self._dialect = dialect
+        self._tools = tools
+        self._result_role: Literal["tool", "user"] = result_role
+        self._model_ids: dict[str, str] = {}  # of calls that the model itself gave an id, or that are numbered
+        self._count = 0
+        self.messages: list[TextMessage] = []
+        self._turns = AssistantTurns(self.messages, dialect.info.earlier, dialect.live)
+
+    def add(self, message: Message) -> None:
+        if message.role == "tool":
+            known = self._model_ids
+            results = [replace(each, call_id=known.get(each.call_id, each.call_id)) for each in message.results]
+            self._add_results(results)
+            return
+        if message.role != "assistant":
+            self._turns.end_run()
+            append_message(self.messages, TextMessage(message.role, message.text))
+            return
+        calls = in_schema_order(outside_text(message.calls), self._tools)
+        calls = self._numbered(calls) if self._dialect.numbers_calls else calls
+        made = (call for call in calls if isinstance(call, ToolCall))
+        self._model_ids.update((call.id, call.provider_id) for call in made if call.provider_id)
+        self._turns.add(message, self._write_turn(message.text, calls))
+
+    def _write_turn(self, text: str, calls: Calls) -> str:
+        """A turn of the model without its thoughts."""
+        return self._with_calls(text, calls) if calls else text
+
+    def _with_calls(self, text: str, calls: Calls) -> str:
+        template, written = self._dialect.trained, self._dialect.write_calls(calls, self._tools)
+        if template is not None and template.turn is not None:
+            return template.turn(text, calls, written)
+        return join_block(text, written)
+
+    def _add_results(self, results: Sequence[ToolResult]) -> None:
+        template = self._dialect.trained
+        if self._result_role == "tool" and template is not None and template.tool_turns:
+            self.messages += [TextMessage("tool", self._bare(each)) for each in results]
+            return
+        if template is not None and template.results is not None:
+            text = template.results(results, [self._bare(each) for each in results])
+        else:
+            text = self._dialect.write_results(results)
+        append_message(self.messages, TextMessage(self._result_role, text))
+
+    def _bare(self, result: ToolResult) -> str:
+        write = self._dialect.bare_result
+        return result_text(result, self._dialect.live) if write is None else write(result)
+
+    def _numbered(self, calls: Calls) -> Calls:
+        if not self._count and calls:  # a conversation whose beginning is missing goes on with the model's numbers
+            own = getattr(calls[0], "provider_id", None) or ""
+            self._count = int(own) if own.isdecimal() and len(own) < 9 else 0
+        first, self._count = self._count, self._count + len(calls)
+        return [
+            replace(call, provider_id=f"{n}") if isinstance(call, ToolCall) else call
+            for n, call in enumerate(calls, first)
+        ]
+
+    def flush(self) -> None:
+        """Nothing waits here: every message is rendered when it is added."""

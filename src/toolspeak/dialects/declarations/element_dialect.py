@@ -1,0 +1,188 @@
+"""What the declarations of element dialects share: their markers, their parser's body, and calls written out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.element_tags import ElementSyntax
+from toolspeak.dialects.readers.element_values import TEXT, needs_mark, value_types, write_json, write_text
+from toolspeak.dialects.readers.elements import ElementCalls
+from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Alone, Starts, Tag, Texts
+from toolspeak.dialects.text.scan import Caps
+
+
+@quick(kw_only=True)
+class Layout:
+    """How calls and results are laid out. `block`: the wrapper's start and end. `each`: a block for every call, else
+    one for all. `joint` stands between calls (or their blocks), `gap` between tags, `edge` on both sides of a value.
+    `result` is the frame of one result with `{}` in it, `results` that of a batch, `results_joint` between them.
+    """
+
+    block: tuple[str, str] = ("", "")
+    each: bool = False
+    before: str = ""
+    after: str = ""
+    joint: str = "\n"
+    gap: str = "\n"
+    edge: str = ""
+    result: str
+    results: str = "{}"
+    results_joint: str = "\n"
+
+
+@quick()
+class Spelling:
+    """Another way to write the tags, which is read and not written: `wrappers` are the markers of blocks."""
+
+    syntax: ElementSyntax
+    wrappers: Sequence[tuple[str, str]]
+
+    def markers(self, forms: Sequence[str]) -> Iterator[Marker]:
+        syntax, texts = self.syntax, tuple(end for _, end in self.wrappers)
+        call = syntax.call if syntax.call.endswith("=") else f"{syntax.call} "
+        for start, end in self.wrappers:
+            yield with_forms(Marker("calls", start, end, Texts((call, end))), forms)
+        inner = ("<name>",) if syntax.named_inside else (syntax.argument, syntax.call_end)
+        yield Marker("calls", syntax.call.removesuffix(">"), syntax.call_end, Tag(inner), tails=texts)
+
+
+def element_dialect(
+    info: DialectInfo,
+    syntax: ElementSyntax,
+    layout: Layout,
+    *,
+    wrappers: Sequence[tuple[str, str]] = (),
+    bare: bool = True,
+    forms: Sequence[str] = (),
+    also: Sequence[Spelling] = (),
+    tails: Sequence[str] = (),
+    reasoning: tuple[str, str] | None = ("<think>", "</think>"),
+    results: tuple[str, str] | None,
+    live: Sequence[str],
+    rules: str,
+) -> DeclaredDialect:
+    """`wrappers` are the blocks' markers, the usual first, `forms` how else they may be filled (`with_forms`), `also`
+    how else their tags are written; `bare`: a call may also stand without one, with one of `tails` or a wrapper's end
+    behind it. `results` are the markers of a batch of results, `live` the names whose tags are escaped in results."""
+    first = (syntax.call, *syntax.skipped)
+    markers = [with_forms(Marker("calls", start, end, Texts((*first, end))), forms) for start, end in wrappers]
+    if bare:
+        behind = tuple(dict.fromkeys((*(end for _, end in wrappers), *tails)))
+        inner = (syntax.argument, syntax.call_end)
+        markers.append(Marker("calls", syntax.call, syntax.call_end, Tag(inner), tails=behind))
+    syntaxes = {marker.text: syntax for marker in markers}
+    for spelling in also:
+        made = [each for each in spelling.markers(forms) if each.text not in syntaxes]
+        syntaxes.update((marker.text, spelling.syntax) for marker in made)
+        markers += made
+    if results:
+        # Where the template writes a line break behind the marker, that tells it from prose; else the marker does.
+        framed = f"{results[0]}\n" in layout.result + layout.results
+        markers.append(Marker("results", *results, Starts('\n[{"') if framed else Alone(), plain=True))
+    if reasoning:
+        markers.append(Marker("reasoning", *reasoning))
+    escaped = marker_prefix(live)
+    ends = re.compile(rf"{syntax.ends.pattern}|{escaped.pattern}")
+
+    def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        if marker.form:
+            return form_body(marker, tools, first_index, caps)
+        block = (marker.text, marker.end or "")
+        bare = isinstance(marker.opening, Tag)
+        return ElementCalls(syntaxes[marker.text], block, tools, first_index, caps, bare)
+
+    def write_calls(calls: Calls, tools: Tools) -> str:
+        start, end = layout.block
+        written = [write_call(call, tools.get(call.name or ""), syntax, layout, ends) for call in calls]
+        whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
+        if whole is not None and start:
+            written = [whole.raw.strip()]
+        if layout.each:
+            return layout.joint.join(f"{start}{layout.gap}{text}{layout.gap}{end}" for text in written)
+        block = layout.joint.join(written)
+        return f"{start}{layout.gap}{block}{layout.gap}{end}" if start else block
+
+    def write_results(batch: Sequence[ToolResult]) -> str:
+        texts = [layout.result.replace("{}", result_text(result, escaped)) for result in batch]
+        return layout.results.replace("{}", layout.results_joint.join(texts))
+
+    return DeclaredDialect(
+        info=info,
+        table=MarkerTable(markers, info.stop),
+        new_body=new_body,
+        write_calls=write_calls,
+        write_results=write_results,
+        live=escaped,
+        frame=_frame(syntax, layout, ends),
+        rules=rules,
+    )
+
+
+def _frame(syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Frame:
+    """The same layout as `write_calls` has, for grammars."""
+    start, end = layout.block
+    before, after = (f"{start}{layout.gap}", f"{layout.gap}{end}") if start else ("", "")
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        made = call_node(spec, rules, syntax, layout, ends)
+        return series(before, made, after) if layout.each else made
+
+    outer = ("", "") if layout.each else (before, after)
+    trigger = start or syntax.call
+    return Frame(call=call, start=outer[0], joint=layout.joint, end=outer[1], triggers=lambda _: [trigger])
+
+
+def call_node(spec: ToolSpec, rules: Rules, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Node:
+    """What `write_call` may write for a tool, for grammars."""
+
+    def tagged(name: str, schema: JSON) -> Node:
+        how = Argument(
+            text=syntax.open(syntax.argument, name, ' string="true"' if syntax.typed else ""),
+            json=syntax.open(syntax.argument, name, ' string="false"' if syntax.typed else ""),
+            marked=syntax.open(syntax.argument, name, ' string="false"' if syntax.typed else ' type="json"'),
+            edge=layout.edge,
+            end=syntax.argument_end,
+            avoid=(syntax.call_end, syntax.argument),
+            fixed=lambda value: _write_argument(name, value, spec, syntax, layout, ends),
+        )
+        return series(layout.gap, argument(spec, name, schema, rules, how))
+
+    opening, closing = syntax.open(syntax.call, spec.name), f"{layout.gap}{syntax.call_end}{layout.after}"
+    return series(layout.before, opening, *in_order(spec, tagged), closing)
+
+
+def write_call(
+    call: ToolCall | MalformedCall, spec: ToolSpec | None, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
+) -> str:
+    if isinstance(call, MalformedCall):
+        return call.raw.strip()
+    arguments = [_write_argument(name, value, spec, syntax, layout, ends) for name, value in call.arguments.items()]
+    lines = [syntax.open(syntax.call, call.name), *arguments, syntax.call_end]
+    return layout.before + layout.gap.join(lines) + layout.after
+
+
+def _write_argument(
+    name: str, value: JSON, spec: ToolSpec | None, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
+) -> str:
+    types = value_types(spec, name, syntax.guesses)
+    if isinstance(value, str):
+        attribute = ' string="true"' if syntax.typed else ""
+        text = write_text(value, ends, TEXT if syntax.typed else types)
+    else:
+        marked = not syntax.typed and needs_mark(value, types)
+        attribute = ' string="false"' if syntax.typed else ' type="json"' if marked else ""
+        text = write_json(value)
+    return f"{syntax.open(syntax.argument, name, attribute)}{layout.edge}{text}{layout.edge}{syntax.argument_end}"

@@ -1,0 +1,304 @@
+"""Declares a dialect whose calls are JSON, with little more said than its markers and keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
+
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import SPACE, Pattern, items_of
+from toolspeak.dialects.grammar.ir import EMPTY, Node
+from toolspeak.dialects.grammar.json_frames import call_schema, calls_schema, json_call
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompts.marker_escaping import Live
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Signature
+from toolspeak.dialects.text.scan import Caps, Problem, decode_json
+from toolspeak.errors import ConfigurationError
+
+Ids = Literal["none", "behind", "numbers"]
+BARE = "the JSON of a call"
+WriteResult = Callable[[Live, ToolResult], str]
+THINK = Marker("reasoning", "<think>", "</think>")
+
+_SPACE = re.compile(r"\s*")
+_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # empty: a call too, of which the model is told
+_MAX_NAME = 160
+_KEY = re.compile(r"(?:parameters|arguments|args)(?=\")|[a-z]{0,10}\Z")
+
+
+def _told_of(*steps: str) -> re.Pattern[str]:
+    """Matches, and takes nothing, where these do not follow each other; all of the text, where they may yet."""
+    coming = ""
+    for step in reversed(steps):
+        for char in reversed(step):
+            coming = rf"(?:\Z|{re.escape(char)}{coming})"
+        coming = rf"\s*+{coming}"
+    whole = "".join(rf"\s*+{re.escape(step)}" for step in steps)
+    return re.compile(rf"(?!{whole})(?:{coming}|(?=.))", re.DOTALL)
+
+
+_NO_SCHEMA = _told_of('"type"', ":", '"object"', ",", '"properties"')
+"""A listing of tools has the same keys as a call, and the schema of an object where the arguments stand."""
+
+
+def _bare(
+    array: bool, *leading: str, key: str = '"name"', name: re.Pattern[str] = _NAME, null: bool = False
+) -> Signature:
+    r"""`{"name": "…", "arguments": {`, alone or in an array; all of it lies in the body. `null` stands for the `{`."""
+    gap = _SPACE
+    parts: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
+    for text in leading:
+        parts += [text, gap]
+    parts += [key, gap, ":", gap, '"', name, '"', gap, ",", gap, '"', _KEY, '"', gap, ":", gap]
+    # The brace is live: without it no bare call, with or without the array, is one.
+    live = ("{", _after_brace((*leading, key)))
+    first = "[" if array else "{"
+    if null:
+        return Signature((*parts, "null"), 0, first, live)
+    return Signature((*parts, "{", _NO_SCHEMA), 0, first, live, settled=r'\s*+(?:\}|"[^t])')
+
+
+def _object(depth: int) -> str:
+    """A JSON object of at most `depth` levels, or the beginning of one that the text ends in."""
+    inner = _object(depth - 1) if depth else r"(?!)"
+    return rf'\{{(?:"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[^"{{}}]|{inner})*+(?:\}}|\Z)'
+
+
+_OBJECT = re.compile(_object(4))
+
+
+def _turned(array: bool) -> Signature:
+    """`{"arguments": {…}, "name": "…"}`, the whole call: its name tells it from other objects."""
+    gap = _SPACE
+    start: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
+    keys = ['"', _KEY, '"', gap, ":", gap, _OBJECT, gap, ",", gap, '"name"', gap, ":", gap, '"', _NAME, '"', gap, "}"]
+    steps = ['"(?:parameters|arguments|args)"', ":", _OBJECT.pattern, ",", '"name"']
+    return Signature((*start, *keys), 0, "[" if array else "{", ("{", _in_order(steps)))
+
+
+def _after_brace(leading: Sequence[str]) -> str:
+    """What makes a brace in a result live: the start of a call, or as much of it as there is before the result ends."""
+    steps = [
+        *map(re.escape, leading),
+        ":",
+        r'"[^"\\\x00-\x1f]{0,256}"',
+        ",",
+        '"(?:parameters|arguments|args)"',
+    ]
+    return _in_order(steps)
+
+
+def _in_order(steps: Sequence[str]) -> str:
+    pattern = ""
+    for step in reversed(steps):
+        pattern = rf"\s*+(?:\Z|{step}{pattern})"
+    return pattern
+
+
+_TYPED = ('"type"', ":", '"function"', ",")
+
+
+def bare_markers(separator: str = "") -> list[Marker]:
+    """A call, or an array of calls, without any marker, recognised by its first two keys; with the arguments first by
+    the whole of it, which has to end within `MAX_CANDIDATE` characters."""
+    kinds = (*_bare_kinds(_NAME), _turned(False), _turned(True))
+    return [Marker("calls", BARE, None, kind, tails=(separator,) if separator else ()) for kind in kinds]
+
+
+def _bare_kinds(name: re.Pattern[str]) -> list[Signature]:
+    leading = ((), _TYPED, (*_TYPED, '"function"', ":", "{"))
+    kinds = [_bare(array, *each, name=name) for each in leading for array in (False, True)]
+    return [*kinds, _bare(False, *_TYPED, key='"function"', name=name)]
+
+
+def _bare_at_start(names: tuple[str, ...]) -> list[Marker]:
+    """Such a call of a tool that there is, where the turn begins; also one that is `{"name": "f"}` and nothing else."""
+    known = "|".join(re.escape(json.dumps(name, ensure_ascii=False)[1:-1]) for name in names)
+    name = re.compile(rf'(?:{known})(?=")|[^"]{{0,{_MAX_NAME}}}+\Z')
+    gap = _SPACE
+    alone = Signature(("{", gap, '"name"', gap, ":", gap, '"', name, '"', gap, "}"), 0, "{", ("{", ""))
+    null = (_bare(array, name=name, null=True) for array in (False, True))
+    return [Marker("calls", BARE, None, kind, place="start") for kind in (*_bare_kinds(name), *null, alone)]
+
+
+def frames(*texts: str) -> list[Marker]:
+    return [Marker("noise", text, None) for text in texts]
+
+
+def json_dialect(
+    info: DialectInfo,
+    markers: Sequence[Marker],
+    shape: CallShape,
+    *,
+    around: tuple[str, str] = ("", ""),
+    between: str = "",
+    block: tuple[str, str] = ("", ""),
+    write_result: WriteResult = Live.result,
+    results_around: tuple[str, str] = ("", ""),
+    results_between: str = "\n",
+    list_layout: tuple[str, str, str] = ("[", ", ", "]"),
+    ids: Ids = "none",
+    lead: Node = EMPTY,
+    rules: str = "",
+    by_names: Callable[[tuple[str, ...]], Sequence[Marker]] = lambda _: (),
+    kind: type[DeclaredDialect] = DeclaredDialect,
+) -> DeclaredDialect:
+    """The declaration of a JSON dialect.
+
+    With `shape.array` all calls of a turn stand in one array, whose opening, commas and end `list_layout` has with the
+    white space of the template; else each stands `around` its own, `between` joins them, and one `block` holds them
+    all. `ids`: where a call's id
+    is written; "numbers" are in front, and count the calls of the conversation from 0. `lead` may stand in front of
+    the array. Arguments that are an object written as a JSON string are read in all of them: many models do that, and
+    what it means is plain. `by_names` makes the markers that only a tool's name tells from prose.
+    """
+
+    @lru_cache(64)
+    def table_of(names: tuple[str, ...] = ()) -> MarkerTable:
+        """A bare call of a tool that there is may begin any turn."""
+        told = (*by_names(names), *_bare_at_start(names)) if names else ()
+        return MarkerTable([*markers, *told], info.stop)
+
+    table = table_of()
+    shape = replace(shape, arguments_text=True, alone=True)
+    live = Live(table)
+
+    def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        return JsonCalls(shape, first_index, caps, tools, several=marker.end is not None)
+
+    def element(call: ToolCall | MalformedCall) -> str:
+        if isinstance(call, MalformedCall):
+            value: JSON = decode_json(call.raw)
+            return call.raw.strip() if isinstance(value, Problem) else live.dump(value)
+        if shape.keyed:
+            return live.dump({call.name: call.arguments})
+        own: dict[str, JSON] = {shape.id_key: call.provider_id or call.id}
+        entry: dict[str, JSON] = {shape.name_key: call.name, shape.arguments_key: call.arguments}
+        return live.dump({"none": entry, "behind": {**entry, **own}, "numbers": {**own, **entry}}[ids])
+
+    def write_calls(calls: Calls, _tools: Tools) -> str:
+        opening, closing = around
+        if not shape.array:
+            written = between.join(f"{opening}{_raw_or(call, element)}{closing}" for call in calls)
+            return f"{block[0]}{written}{block[1]}"
+        if len(calls) == 1 and isinstance(calls[0], MalformedCall) and calls[0].whole_block:
+            return f"{opening}{calls[0].raw}{closing}"
+        start, comma, end = list_layout
+        return f"{opening}{start}{comma.join(element(call) for call in calls)}{end}{closing}"
+
+    def write_results(results: Sequence[ToolResult]) -> str:
+        opening, closing = results_around
+        return opening + results_between.join(write_result(live, result) for result in results) + closing
+
+    return kind(
+        info=info,
+        table=table,
+        by_tools=table_of if shape.wraps else None,
+        new_body=new_body,
+        write_calls=write_calls,
+        write_results=write_results,
+        bare_result=live.result,
+        live=live.pattern,
+        frame=_frame(shape, markers, around, between, block, live.pattern, list_layout, ids, lead),
+        rules=rules,
+        numbers_calls=ids == "numbers",
+    )
+
+
+def _frame(
+    shape: CallShape,
+    markers: Sequence[Marker],
+    around: tuple[str, str],
+    between: str,
+    block: tuple[str, str],
+    live: re.Pattern[str],
+    list_layout: tuple[str, str, str],
+    ids: Ids,
+    lead: Node,
+) -> Frame:
+    """The same layout as `write_calls` has, for grammars. Free text ends where a marker stands, or a bare call."""
+    opening, closing = block[0] + around[0], around[1] + block[1]
+    before, after = ("", "") if shape.array else around
+    call = json_call(
+        live,
+        name_key=shape.name_key,
+        arguments_key=shape.arguments_key,
+        id_key="" if ids == "none" else shape.id_key,
+        id_first=ids == "numbers",
+        keyed=shape.keyed,
+        before=before,
+        after=after,
+    )
+    bare = "[{" if shape.array else "{"
+    found = [each.text for each in markers if each.kind == "calls" and each.text in opening]
+    trigger = opening[: opening.index(found[0]) + len(found[0])] if found else opening
+
+    def triggers(tools: Sequence[ToolSpec]) -> list[str]:
+        if trigger:
+            return [trigger]
+        return [
+            f'{bare}"{shape.name_key}": {json.dumps(spec.name, ensure_ascii=False)}, "{shape.arguments_key}": '
+            for spec in tools
+        ]
+
+    def avoid(_tools: Sequence[ToolSpec]) -> list[Pattern]:
+        """Behind a bracket a bare call would be the first of an array; behind a marker's dialect it begins the turn."""
+        call, typed = ((*items_of("{"), SPACE, *items_of(key)) for key in ('"name"', '"type"'))
+        array = (*items_of("["), SPACE, *call)
+        if not opening:
+            return [Pattern(array)]
+        at_start = (call, typed, array, (*items_of("["), SPACE, *typed))
+        return [Pattern((SPACE, *each), anchored=True) for each in at_start] if shape.wraps else []
+
+    def schema(tools: Sequence[ToolSpec], max_calls: int | None) -> JSON:
+        if shape.array:
+            return calls_schema(tools, shape.name_key, shape.arguments_key, max_calls)
+        if max_calls != 1:
+            raise ConfigurationError("several calls of this dialect are no JSON value; set max_calls to 1")
+        return call_schema(tools, shape.name_key, shape.arguments_key)
+
+    if not shape.array:
+        return Frame(
+            call=call,
+            start=block[0],
+            joint=between,
+            end=block[1],
+            triggers=triggers,
+            avoid=avoid,
+            json_schema=None if opening else schema,
+        )
+    return Frame(
+        call=call,
+        start=f"{opening}{list_layout[0]}",
+        lead=lead,
+        joint=list_layout[1],
+        end=f"{list_layout[2]}{closing}",
+        triggers=triggers,
+        avoid=avoid if opening else None,
+        json_schema=None if opening else schema,
+    )
+
+
+def tagged_result(name: str) -> WriteResult:
+    """A result in an element of its own, on lines of its own."""
+    return lambda live, result: f"<{name}>\n{live.result(result)}\n</{name}>"
+
+
+def _raw_or(call: ToolCall | MalformedCall, element: Callable[[ToolCall | MalformedCall], str]) -> str:
+    return call.raw if isinstance(call, MalformedCall) else element(call)
+
+
+STRICT_JSON = "- Strict JSON: double quotes, no comments, no trailing comma; write a line break in a string as \\n."
+ONE_ARRAY = f"- All calls of a message stand in one array.\n{STRICT_JSON}"
+EACH_ALONE = f"- One JSON object for each call; several calls one behind the other.\n{STRICT_JSON}"

@@ -1,0 +1,180 @@
+"""Declares a dialect whose arguments are elements of their own name, `<path>a.txt</path>`, in a block of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.element_values import escape_name, unescape_name
+from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
+from toolspeak.dialects.readers.xml_calls import XmlCalls
+from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, Tag, open_tag
+from toolspeak.dialects.readers.xml_values import argument_nodes, markers_of, write_argument
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Starts
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
+
+XML_RULES = """\
+- One element for each argument, its value between the tags as it is: no quotes, no escapes; arrays and objects as JSON.
+- Only a text that holds its own end tag goes into <![CDATA[…]]>."""
+
+
+@quick(kw_only=True)
+class XmlTags:
+    """Names of elements: `block` holds the calls of a turn. Without `call` each call is an element of the tool's
+    name; with it each is a `call` element that holds the tool's name in `name` and its arguments in `arguments`."""
+
+    block: str
+    call: str = ""
+    name: str = "tool_name"
+    arguments: str = "parameters"
+
+    def head(self, name: str) -> tuple[str, ...]:
+        """The lines in front of a call's arguments."""
+        if self.call:
+            return f"<{self.call}>", f"<{self.name}>{escape_name(name)}</{self.name}>", f"<{self.arguments}>"
+        return (open_tag(name, NAMED_CALL)[0],)
+
+    def foot(self, name: str) -> tuple[str, ...]:
+        """The lines behind them."""
+        return (f"</{self.arguments}>", f"</{self.call}>") if self.call else (f"</{open_tag(name, NAMED_CALL)[1]}>",)
+
+
+def xml_dialect(
+    info: DialectInfo,
+    tags: XmlTags,
+    *,
+    result: str,
+    results: str = "{}",
+    results_marker: tuple[str, str] | None,
+    reasoning: tuple[str, str] | None = ("<think>", "</think>"),
+    live: Sequence[str],
+    rules: str = "",
+) -> DeclaredDialect:
+    """`result` is the frame of one result, with `{}` for its text and `{name}`, in front of that, for the tool's;
+    `results` is that of a batch; `results_marker` the start and end of what of them would be forged in a turn. `live`
+    are the names whose tags are escaped in results: the block's, the results' and reasoning's."""
+    escaped, avoid = marker_prefix(live), markers_of(live)
+    start, end = f"<{tags.block}>", f"</{tags.block}>"
+    markers = [Marker("calls", start, end, Starts("<"))]
+    if results_marker:
+        markers.append(Marker("results", *results_marker, plain=True))
+    if reasoning:
+        markers.append(Marker("reasoning", *reasoning))
+
+    def new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        if tags.call:
+            return _WrappedCalls(tags, tools, first_index, caps)
+        return XmlCalls(tags.block, tools, first_index, caps)
+
+    def write_call(call: ToolCall | MalformedCall, tools: Tools) -> str:
+        if isinstance(call, MalformedCall):
+            return call.raw.strip()
+        spec = tools.get(call.name)
+        arguments = (write_argument(name, value, spec, escaped) for name, value in call.arguments.items())
+        return "\n".join((*tags.head(call.name), *arguments, *tags.foot(call.name)))
+
+    def write_calls(calls: Calls, tools: Tools) -> str:
+        return "\n".join((start, *(write_call(call, tools) for call in calls), end))
+
+    before, _, after = result.partition("{}")
+
+    def write_result(each: ToolResult) -> str:
+        return f"{before.replace('{name}', escape_name(each.name))}{result_text(each, escaped)}{after}"
+
+    def write_results(batch: Sequence[ToolResult]) -> str:
+        return results.replace("{}", "\n".join(map(write_result, batch)))
+
+    def call_node(spec: ToolSpec, made: Rules) -> Node:
+        head, foot = ("\n".join(lines) for lines in (tags.head(spec.name), tags.foot(spec.name)))
+        return series(f"{head}\n", *argument_nodes(spec, made, escaped, (*avoid, tags.foot(spec.name)[0]), "\n"), foot)
+
+    return DeclaredDialect(
+        info=info,
+        table=MarkerTable(markers, info.stop),
+        new_body=new_body,
+        write_calls=write_calls,
+        write_results=write_results,
+        live=escaped,
+        frame=Frame(call=call_node, start=f"{start}\n", joint="\n", end=f"\n{end}", triggers=lambda _: [start]),
+        rules=rules,
+    )
+
+
+class _WrappedCalls(XmlCalls):
+    """Implements `Body` for calls that say the tool's name, and hold the arguments, in elements of their own."""
+
+    whole = None
+
+    def __init__(self, tags: XmlTags, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
+        super().__init__(tags.block, tools, first_index, caps)
+        self._tags = tags
+        self._element = tags.arguments
+        self._name_end = f"</{tags.name}>"
+        self._offset = 0  # of the call's element
+        self._filled = False  # the arguments' element was there
+        self.example = f"<{tags.call}><{tags.name}>tool</{tags.name}><{tags.arguments}>…"
+
+    def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
+        if tag.element != self._tags.call or tag.empty:
+            self._fail("invalid_xml", f"expected {self.example}, found <{tag.element}>", position)
+            return
+        self._offset, self._filled = self._base + position, False
+        self._state = self._in_element
+
+    def _in_element(self, text: str, position: int, out: list[Delta]) -> int:
+        """Between the parts of a call."""
+        position = skip_space(text, position)
+        tag = self._read_tag(text, position, NAMED_ARGUMENT)
+        if tag is None:
+            return position
+        stop, call, tags = position + tag.length, self._call, self._tags
+        if tag.closing and (tag.element == tags.call or tag.element.lower() == self._block):
+            call = call or self._named("", position, out)
+            if tag.element != tags.call:
+                call.notes.append("missing_closer")
+                stop = position
+            self._end_call(text, stop, out)
+        elif not tag.closing and not tag.empty and tag.element == tags.name and call is None:
+            self._state = self._in_name
+        elif not tag.closing and tag.element == tags.arguments and call is not None and not self._filled:
+            self._filled = True
+            self._state = self._in_element if tag.empty else self._in_call
+        else:
+            found = f"<{'/' if tag.closing else ''}{tag.element}>"
+            self._fail("invalid_xml", f"{found} may not stand here; write {self.example}", position)
+            return position
+        return stop
+
+    def _in_name(self, text: str, position: int, out: list[Delta]) -> int:
+        at = text.find("<", position, position + MAX_CANDIDATE)
+        if at >= 0 and text.startswith(self._name_end, at):
+            self._named(unescape_name(text[position:at].strip()), position, out)
+            self._state = self._in_element
+            return at + len(self._name_end)
+        if len(text) - position >= MAX_CANDIDATE or not self._name_end.startswith(text[at:] if at >= 0 else ""):
+            self._fail("invalid_xml", f"expected a tool's name and {self._name_end}", position)
+        else:
+            self._wait = True
+        return position
+
+    def _named(self, name: str, position: int, out: list[Delta]) -> OpenCall:
+        call = self._start_call(name, position, out)
+        call.offset = self._offset
+        return call
+
+    def _close(self, call: OpenCall, text: str, stop: int, out: list[Delta]) -> None:
+        """The arguments end; the call does with its element."""
+        self._state = self._in_element
+
+    def _follows_call(self, tag: Tag) -> bool:
+        return tag.closing and (tag.element == self._tags.call or tag.element.lower() == self._block)

@@ -1,0 +1,1 @@
+"""Which dialect a turn is in, and dialects that wrap another one."""

@@ -1,0 +1,237 @@
+"""The dialect `auto`: reads whichever dialect a turn turns out to be in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from toolspeak.data.deltas import (
+    DIALECT_NOTE,
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ForgedResults,
+    TextDelta,
+)
+from toolspeak.data.messages import NORMAL_END, FinishReason
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import Dialect, DialectInfo, Parser
+from toolspeak.dialects.detection.detection_index import TURNS, Reader, Same, known_readers
+from toolspeak.dialects.detection.wrapped_dialect import WrappedDialect
+from toolspeak.dialects.models.hermes import HERMES
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.parser.open_block import BlockFormat
+from toolspeak.dialects.parser.prefill import OpenedParser
+from toolspeak.dialects.parser.quotes import Kind
+from toolspeak.dialects.parser.reasoning import ThinkingParser
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.text.markdown import Markdown
+from toolspeak.dialects.text.markers import Found, Marker
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.turn_rules import BatchRule, Section
+
+_ALL = BatchRule("all_calls")
+
+
+class AutoParser(BlockParser):
+    """Implements `Parser`: every dialect's blocks in one turn.
+
+    The first block fixes the batch rule. A dialect that is no sequence of blocks (Harmony, Muse) reads the rest of
+    the turn from its first marker on.
+    """
+
+    def __init__(
+        self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, told: bool = False
+    ) -> None:
+        known = known_readers(Same(own), Same(tools), told)
+        self._union = known.union.of_a_turn()
+        self._readers = known.readers
+        self._begins, self._beginner = known.begins, known.beginner
+        self._tools = tools
+        self._own, self._told = own, told
+        self._rest: Parser | None = None
+        self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
+        self._malformed: list[int] = []  # the indexes of the rest's malformed calls
+        batch = own[0].batch if own else _ALL
+        # Without a model's own dialect the model is shown how Hermes writes calls, as `AutoDialect` does.
+        names = {} if own else {spec.name: spec for spec in tools}
+        format = BlockFormat(self._union, batch, self._new_body, names, writes=HERMES.example)  # noqa: A001
+        super().__init__(format, starts_in if known.thinks else "text")
+        if known.may_begin and self._state == self._text:
+            self._state = self._begin
+
+    @property
+    def dialect(self) -> str | None:
+        """The dialect of the last block so far; before any, the model's own."""
+        current = self._union.current
+        return current.dialect.name if current else self._own[0].name if self._own else None
+
+    @property
+    def _block_format(self) -> BlockFormat:
+        reader = self._union.current or next((reader for reader in self._readers if reader.own), None)
+        return reader.format if reader else self._format
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        return self._settle(reason) + super().close(reason)
+
+    def _settle(self, reason: FinishReason) -> list[Delta]:
+        """Nothing follows: what waited for more is decided now."""
+        out: list[Delta] = []
+        if self._rest is not None:
+            self._add(self._rest.close(reason), out)
+        elif self._held and self._block is None and reason in NORMAL_END:
+            self._union.closing = True
+            out += self.feed("")
+        return out
+
+    def _new_body(self, marker: Marker, first_index: int, caps: Caps, _tools: Mapping[str, ToolSpec]) -> Body:
+        reader = self._union.current
+        reader = reader or self._readers[0]  # the turn was cut off before it was clear whose block begins
+        return reader.format.new_body(marker, first_index, caps, reader.format.tools)
+
+    # States, besides those of any blocks.
+
+    def _draft_parser(self) -> AutoParser:
+        parser = AutoParser(self._own, self._tools, "text", self._told)
+        parser._union.current, parser._state = self._union.current, parser._text
+        return parser
+
+    def _format_of(self, found: Found) -> BlockFormat:
+        return found.reader.format if isinstance(found.reader, Reader) else self._format
+
+    def _suspicion(self, found: Found, here: Markdown) -> Kind | None:
+        turn = isinstance(found.reader, Reader) and found.reader.turn
+        return None if turn else super()._suspicion(found, here)
+
+    def _keep_place(self) -> Any:
+        return super()._keep_place(), self._union.current
+
+    def _take_back_to(self, place: Any) -> None:
+        place, self._union.current = place
+        super()._take_back_to(place)
+
+    def _adopt(self, reader: ThinkingParser) -> None:
+        super()._adopt(reader)
+        if isinstance(reader, AutoParser):
+            self._union.current = reader._union.current
+
+    def _begin(self, text: str, position: int, out: list[Delta]) -> int:
+        """At the start of a turn: prompts end where a header begins."""
+        rest = text[position : position + MAX_CANDIDATE]
+        begins = self._begins(rest)
+        coming = begins is None and len(rest) < MAX_CANDIDATE
+        if coming and not self._union.closing:
+            self._held = text[position:]
+            return len(text)
+        if begins or (coming and self._beginner.own):
+            return self._hand_over(self._beginner, position)
+        self._state = self._text_state
+        return position
+
+    def _foreign(self, text: str, position: int, out: list[Delta]) -> int:
+        assert self._rest is not None, "the rest of the turn without a reader is our bug"
+        self._add(self._rest.feed(text[position:]), out)
+        return len(text)
+
+    def _open(self, found: Found, at: int) -> int:
+        reader = found.reader
+        if isinstance(reader, Reader) and found.marker.kind == "calls":
+            if reader.turn:
+                return self._hand_over(reader, at)
+            self._commit(reader)
+            if not reader.own:
+                found = replace(found, notes=(*found.notes, DIALECT_NOTE + reader.dialect.name))
+        return super()._open(found, at)
+
+    def _commit(self, reader: Reader) -> None:
+        if not self._batch.begun:
+            self._batch.rule = reader.dialect.batch
+        self._union.current = reader
+
+    def _hand_over(self, reader: Reader, at: int) -> int:
+        self._commit(reader)
+        self._rest = reader.dialect.parser(self._tools)
+        if self._reasoning_kind is TextDelta:
+            self._rest.keep_reasoning()
+        self._first, self._offset = self._calls, self._position + at
+        self._state = self._foreign
+        return at
+
+    def _add(self, deltas: Iterable[Delta], out: list[Delta]) -> None:
+        """The deltas of the rest of the turn, in their place in the whole."""
+        for delta in deltas:
+            match delta:
+                case BatchEnded():
+                    self._end_rest(delta, out)
+                case ForgedResults():
+                    self._batch.close(out)  # of calls that stand before the rest
+                    out.append(delta)
+                case CallMalformed():
+                    self._malformed.append(self._first + delta.index)
+                    out.append(replace(delta, index=self._first + delta.index, offset=self._offset + delta.offset))
+                case CallStarted() | ArgumentsDelta() | CallCompleted() | CallIgnored() if self._first:
+                    out.append(replace(delta, index=self._first + delta.index))
+                case _:
+                    out.append(delta)
+
+    def _end_rest(self, batch: BatchEnded, out: list[Delta]) -> None:
+        selected = [self._first + index for index in batch.selected]
+        reader = self._union.current
+        notes = batch.notes if reader is None or reader.own else (*batch.notes, DIALECT_NOTE + reader.dialect.name)
+        self._batch.take_over(replace(batch, notes=notes), selected, self._malformed, out)
+        self._batch.close(out)
+
+
+NewAutoParser: TypeAlias = Callable[[Sequence[Dialect], Sequence[ToolSpec], Section, bool], AutoParser]
+
+
+@dataclass(frozen=True, slots=True)
+class AutoDialect(WrappedDialect):
+    """Implements `Dialect`: reads every dialect of the catalogue, and writes the model's own.
+
+    Without a model it writes Hermes's, the one that most models have seen; `told` is the dialect whose instructions the
+    model gets in place of its own. Calls in these two come first and without a note; a block in another dialect is read
+    too, and its batch says so (`dialect:hermes`).
+    """
+
+    own: Dialect | None = None
+    told: Dialect | None = None
+
+    @property
+    def written(self) -> Dialect:
+        """The dialect of the instructions and of the history."""
+        return self.told or self.own or HERMES
+
+    @property
+    def info(self) -> DialectInfo:
+        return self.written.info if self.own or self.told else _INFO
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        return self.parser_of(AutoParser, tools, starts_in)
+
+    def parser_of(self, kind: NewAutoParser, tools: Sequence[ToolSpec], starts_in: Section) -> Parser:
+        """Where the turns of the model's own dialect are messages with headers (Harmony, Muse), blocks of other
+        dialects are read up to the first header; behind it the message says to whom it goes, and what it tells the user
+        is no call."""
+        own = [dialect for dialect in (self.told, self.own) if dialect is not None]
+        alone = self.own.parser(tools, starts_in) if self.own and not self.told else None
+        if alone is not None and starts_in == "reasoning" and any(turns.dialect is self.own for turns in TURNS):
+            return alone
+        parser = kind(own, tools, starts_in, self.told is not None)
+        return alone.around(parser) if isinstance(alone, OpenedParser) else parser
+
+
+_INFO = DialectInfo(
+    "auto",
+    "the dialect of the first marker that appears",
+    "every dialect of the catalogue",
+    "parallel",
+    arguments="as the dialect found says",
+    results="as hermes",
+    reasoning="as the dialect found says",
+)

@@ -1,0 +1,325 @@
+"""What `auto` looks for: the blocks of every dialect, and which of them may stand where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from operator import is_
+from typing import Literal, cast
+
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import changed, quick
+from toolspeak.dialects.base import Dialect
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
+from toolspeak.dialects.models import muse
+from toolspeak.dialects.models.harmony import HARMONY
+from toolspeak.dialects.models.muse import MUSE
+from toolspeak.dialects.models.pythonic import BareDialect
+from toolspeak.dialects.parser import harmony_parser
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.parser.open_block import BlockFormat
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.registry import DETECTION, load_dialect
+from toolspeak.dialects.text.candidates import candidate_pattern
+from toolspeak.dialects.text.end_marker import beginnings
+from toolspeak.dialects.text.markdown import FENCE, FENCE_START
+from toolspeak.dialects.text.markers import (
+    Found,
+    Marker,
+    MarkerTable,
+    Verdict,
+    markup_of,
+)
+from toolspeak.dialects.text.openings import Follows, Starts
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
+
+_HARMONY_HEAD = re.compile(r"<\|start\|>assistant(?:\s+to=[^\s<]+)?\s*<\|channel\|>|<\|channel\|>\s*[a-z]")
+_HARMONY_CALL = re.compile(r"<\|start\|>assistant\s+to=[^\s<]+\s*<\|channel\|>|<\|channel\|>\s*[a-z]+\s+to=")
+_MUSE_HEAD = re.compile(r"\s*(?:<\|start\|>assistant)?\s+to=[^\s<]+<\|message\|>")
+_MUSE_CALL = re.compile(r"<\|start\|>assistant\s+to=(?!(?:user|self)<)[^\s<]+<\|message\|>")
+_MUSE_OPENED = re.compile(r"\s+(?:t(?:o(?:=(?:[^\s<]+(?:<[|a-z]*)?)?)?)?)?")
+"""As much of the addressee, with which a turn of Muse begins behind its prompt, as there may be."""
+
+
+@quick()
+class Reader:
+    """One dialect as `auto` reads it. `own`: the model's, or the one it was told to write. `turn`: from its marker on
+    it reads all the rest of the turn."""
+
+    dialect: Dialect
+    format: BlockFormat
+    own: bool = False
+    turn: bool = False
+
+
+def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
+    def follows(rest: str) -> bool | None:
+        if head.match(text + rest):
+            return True
+        # Both heads are at most a few words of a known shape; what cannot be told yet is decided by the next token.
+        return None if rest.count("<") < 2 and "\n" not in rest else False
+
+    return Marker("calls", text, None, Follows(follows))
+
+
+@quick()
+class _Turns:
+    """A dialect whose turns are messages with headers: where one begins, and the tokens that are its own anywhere."""
+
+    dialect: Dialect
+    begins: Callable[[str], bool | None]
+    tokens: tuple[str, ...]
+
+    def reader(self) -> Reader:
+        table = MarkerTable([Marker("calls", token, None) for token in self.tokens])
+        return Reader(self.dialect, BlockFormat(table, self.dialect.batch, _no_body), own=True, turn=True)
+
+
+def _no_body(_marker: Marker, _first_index: int, _caps: Caps, _tools: Mapping[str, ToolSpec]) -> Body:
+    raise AssertionError("the rest of a turn has a parser, not a body")
+
+
+TURNS = (_Turns(HARMONY, harmony_parser.begins_turn, harmony_parser.TOKENS), _Turns(MUSE, muse.begins_turn, muse.ENDS))
+_HARMONY_TABLE, _HARMONY_CALLS = (
+    MarkerTable([_turn_marker(text, head) for text in ("<|start|>assistant", "<|channel|>")])
+    for head in (_HARMONY_HEAD, _HARMONY_CALL)
+)
+_MUSE_TABLE, _MUSE_CALLS = (
+    MarkerTable([_turn_marker("<|start|>assistant", head)]) for head in (_MUSE_HEAD, _MUSE_CALL)
+)
+
+
+def _begins_muse(text: str) -> bool | None:
+    return True if _MUSE_HEAD.match(text) else None if _MUSE_OPENED.fullmatch(text) else False
+
+
+def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, told: bool) -> list[Reader]:
+    """`told`: the model was told to write another dialect than its own, so that any message may hold a block of that,
+    and only one that is a call is read as its own."""
+    if own and not told and (turns := next((turns for turns in TURNS if turns.dialect is dialect), None)):
+        return [turns.reader()]
+    if dialect is HARMONY:
+        table = _HARMONY_CALLS if told else _HARMONY_TABLE
+        return [Reader(dialect, replace(HARMONY.format(tools), table=table), own, turn=True)]
+    if isinstance(dialect, BareDialect) and not tools and not own:
+        return []  # only a tool's name tells its calls from a list in prose
+    if isinstance(dialect, DeclaredDialect):
+        blocks = Reader(dialect, dialect.format(tools), own)
+        if dialect is MUSE:
+            table = _MUSE_CALLS if told else _MUSE_TABLE
+            return [Reader(dialect, replace(blocks.format, table=table), own, turn=True), blocks]
+        return [blocks]
+    parser = dialect.parser(tools)
+    return [Reader(dialect, parser.format, own)] if isinstance(parser, BlockParser) else []
+
+
+class _Asked:
+    """The tables of many dialects: which of them to ask, by how a candidate begins; `behind_text`: where the turn has
+    text already."""
+
+    def __init__(self, readers: Sequence[Reader], end: str, behind_text: bool) -> None:
+        self._readers: list[tuple[Reader, MarkerTable]] = []
+        self._starts: dict[str, list[int]] = {}
+        for i, reader in enumerate(readers):
+            table = reader.format.table.behind(behind_text)
+            assert isinstance(table, MarkerTable), "the tables of single dialects are put together"
+            self._readers.append((reader, table))
+            for start in {text[:2].lower() for text in table.starts if text not in "`~"}:
+                self._starts.setdefault(start, []).append(i)
+        self.orders = {start: self._in_order(start) for start in self._starts}
+        self.longer = {start[0] for start in self._starts if len(start) == 2}
+        self.candidate = candidate_pattern([table.beginnings for _, table in self._readers], end)
+
+    def _in_order(self, start: str) -> list[tuple[Reader, MarkerTable]]:
+        """Who knows a marker that begins so, or with the first character of it."""
+        found = [self._readers[i] for i in sorted({*self._starts[start], *self._starts.get(start[:1], ())})]
+        return sorted(found, key=lambda each: not each[0].own)
+
+
+class Union:
+    """Implements `Table` over the tables of many dialects, asking only those one of whose markers may stand there.
+
+    The model's own dialects come first, then `current`, which is that of the last block, then the order of `DETECTION`:
+    where several know a marker, the first whose body follows is taken, once nobody before it is undecided. Calls are
+    known in every dialect; reasoning, results and noise only as the own and the current dialect write them, and while
+    there is neither, where the marker itself can be no prose.
+    """
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._owned = any(reader.own for reader in readers)
+        self.current: Reader | None = None
+        self.closing = False
+        self.markers = [marker for reader in readers for marker in reader.format.table.markers]
+        self.markup = changed(markup_of(self.markers), fenced=False)  # of most dialects a fence is no part
+        end = self.markup.lone_beginning
+        self._both = _Asked(readers, end, False), _Asked(readers, end, True)
+        self._asked = self._both[False]
+        self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}
+
+    def of_a_turn(self) -> Union:
+        """The same for one turn: only that has a current dialect."""
+        new = object.__new__(Union)
+        vars(new).update(vars(self))
+        return new
+
+    @property
+    def candidate(self) -> re.Pattern[str]:
+        return self._asked.candidate
+
+    def behind(self, text: bool) -> Union:
+        self._asked = self._both[text]
+        return self
+
+    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict:
+        verdict = self._decide(held, in_code, final or self.closing)
+        return "text" if verdict in ("undecided", "opened") and len(held) >= MAX_CANDIDATE else verdict
+
+    def tried(self, text: str, at: int) -> Found | None:
+        best: Found | None = None
+        rank = -1
+        window = text[at : at + MAX_CANDIDATE]
+        for reader, table in self._ordered(text[at : at + 2].lower()):
+            found = None if reader.turn else table.tried(text, at)
+            if found is None:
+                continue
+            end = found.marker.end  # two dialects may begin alike, and end otherwise
+            fits = 0 if end is None else 1 + (end in window)
+            if fits > rank:
+                best, rank = changed(found, reader=reader), fits
+        return best
+
+    def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
+        start = 0
+        if held[0] in "`~":
+            fence = FENCE.match(held)
+            if fence is None or fence.end() == len(held):
+                return "undecided" if FENCE_START.fullmatch(held) else "text"
+            start = fence.end()
+        elif in_code:
+            return "text"
+        two = held[start : start + 2].lower()
+        if len(two) == 1 and two in self._asked.longer and not final:
+            return "undecided"
+        waiting: Literal["text", "undecided", "opened"] = "text"
+        found: Found | None = None
+        exact = False
+        ordered = self._ordered(two)
+        for reader, table in ordered:
+            verdict = table.decide(held, in_code, final, False)
+            if not isinstance(verdict, Found):
+                if verdict != "text" and waiting != "opened" and (not final or self._is_known(reader)):
+                    waiting = verdict
+            elif self._admits(reader, verdict.marker):
+                exact = _is_exact(verdict, held) and verdict.marker.place == "anywhere"
+                if exact or found is None:
+                    found = changed(verdict, reader=reader)
+                if exact:
+                    break
+        if not exact and waiting == "text":
+            other = self._other_form(held, in_code, final, ordered)
+            return found if other == "text" and found is not None else other
+        decided = waiting == "text" or (final and (exact or waiting == "undecided"))
+        return found if found is not None and decided else waiting
+
+    def _other_form(
+        self, held: str, in_code: bool, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]
+    ) -> Verdict:
+        """What the marker of a block opens that no dialect would write in it."""
+        for reader, table in ordered:
+            verdict = table.decide(held, in_code, final) if id(reader) in self._formed else "text"
+            if verdict != "text":
+                return changed(verdict, reader=reader) if isinstance(verdict, Found) else verdict
+        return "text"
+
+    def _ordered(self, two: str) -> list[tuple[Reader, MarkerTable]]:
+        orders, current = self._asked.orders, self.current
+        found = orders.get(two) or orders.get(two[:1], [])
+        if current is None or current.own or not any(reader is current for reader, _ in found):
+            return found
+        return sorted(found, key=lambda each: 0 if each[0].own else 1 if each[0] is current else 2)
+
+    def _admits(self, reader: Reader, marker: Marker) -> bool:
+        if marker.kind == "calls":
+            return True
+        alone = not self._owned and self.current is None
+        return self._is_known(reader) and (not alone or _is_no_prose(marker))
+
+    def _is_known(self, reader: Reader) -> bool:
+        """Whether it is of the own or the current dialect, if there is any."""
+        return reader.own or reader is self.current or (not self._owned and self.current is None)
+
+
+def _is_exact(found: Found, held: str) -> bool:
+    """Whether the body begins as it should: a marker that expects JSON is also one before a tag, to report the mistake,
+    and the other way round."""
+    opening = found.marker.opening
+    if not isinstance(opening, Starts) or found.length >= len(held):
+        return True
+    return (held[found.length] == "<") == (opening.chars[0] == "<")
+
+
+def _is_no_prose(marker: Marker) -> bool:
+    """Whether a marker that opens no calls is known while the dialect is not: a word or an HTML tag may be prose."""
+    return marker.text[0] in "<[" if marker.kind != "noise" else marker.text.startswith(("<|", "<｜"))
+
+
+class Same:
+    """A sequence as the key of a cache: compared by which objects are in it, and it keeps them."""
+
+    __slots__ = ("_hash", "items")
+
+    def __init__(self, items: Sequence[object]) -> None:
+        self.items = tuple(items)
+        self._hash = hash(tuple(map(id, self.items)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Same) or len(other.items) != len(self.items):
+            return False
+        return all(map(is_, self.items, other.items))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@quick()
+class Known:
+    """What all the turns with the same dialects and tools share; `beginner` reads a turn that `begins` as its own.
+    `thinks`: a prompt may have opened reasoning."""
+
+    readers: Sequence[Reader]
+    union: Union
+    begins: Callable[[str], bool | None]
+    beginner: Reader
+    may_begin: bool
+    thinks: bool
+
+
+# An agent has one set of tools for all its turns; putting this together takes a millisecond, keeping it 70 KB.
+@lru_cache(maxsize=64)
+def known_readers(own: Same, tools: Same, told: bool) -> Known:
+    dialects, specs = cast("Sequence[Dialect]", own.items), cast("Sequence[ToolSpec]", tools.items)
+    readers = [
+        reader
+        for dialect in map(load_dialect, DETECTION)
+        for reader in _readers(dialect, specs, any(dialect is each for each in dialects), told)
+    ]
+    union = Union(readers)
+    turns = next((turns for turns in TURNS if dialects and turns.dialect is dialects[0]), None)
+    first = turns.dialect if turns else MUSE
+    markers = [reader.format.table.markers for reader in readers if not dialects or reader.own]
+    thoughts = [each for known in markers for each in known if each.kind == "reasoning"]
+    thoughts = [marker for marker in thoughts if dialects or _is_no_prose(marker)]
+    if thoughts:
+        ends = tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts))
+        starts = beginnings(ends)
+        union.markup = changed(union.markup, thought=thoughts[0], thought_ends=ends, thought_end_starts=starts)
+    return Known(
+        readers,
+        union,
+        turns.begins if turns else _begins_muse,
+        next(reader for reader in readers if reader.turn and reader.dialect is first),
+        not dialects or turns is not None,
+        bool(thoughts),
+    )

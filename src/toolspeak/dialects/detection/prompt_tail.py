@@ -1,0 +1,98 @@
+"""Where a turn begins: many chat templates open reasoning, or a call that was asked for, in the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from toolspeak.data.deltas import CallMalformed, Delta, ReasoningDelta, TextAside, TextDelta, TextWasReasoning
+from toolspeak.data.messages import FinishReason
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import Dialect, Parser
+from toolspeak.dialects.detection.repairing_dialect import RepairingDialect
+from toolspeak.dialects.detection.strict_dialect import StrictDialect
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.turn_rules import Section
+
+
+def open_parser(
+    dialect: Dialect,
+    tools: Sequence[ToolSpec] = (),
+    *,
+    starts_in: Section = "text",
+    prompt_tail: str = "",
+    keep_reasoning: bool = False,
+) -> Parser:
+    """The parser of a turn.
+
+    `prompt_tail` is what the chat template writes behind the last message. The dialect's own parser reads it: if it
+    ends inside reasoning, the turn starts there; if it ends inside a call, the turn goes on with that call.
+    `keep_reasoning`: reasoning and its markup stay in the text.
+
+    With strict detection a call that the prompt itself began is no mention: such a turn is read without it.
+    """
+    if isinstance(dialect, StrictDialect) and prompt_tail and _ends_in_call(dialect.dialect, tools, prompt_tail):
+        dialect = dialect.dialect
+    if starts_in == "text" and prompt_tail:
+        starts_in = _section_behind(dialect, tools, prompt_tail)
+    parser = dialect.parser(tools, starts_in)
+    if keep_reasoning:
+        parser.keep_reasoning()
+    if starts_in == "text" and prompt_tail and _ends_in_call(dialect, tools, prompt_tail):
+        return _OpenedCall(parser, prompt_tail)
+    return parser
+
+
+def section_of_reply(dialect: Dialect, reply: str, tools: Sequence[ToolSpec] = ()) -> Section:
+    """Where a finished reply begins, if nobody kept the prompt: inside reasoning if reasoning's end marker stands in
+    it with nothing but text before.
+
+    Not for a stream: what is said already stays what it was. A marker that is spoken of, or stands inside a call or
+    behind one, says nothing.
+    """
+    inner = dialect.inner if isinstance(dialect, RepairingDialect) else dialect
+    parser = inner.parser(tools)
+    if not isinstance(parser, BlockParser):
+        return "text"  # the turns of the others are messages, whose headers say what they are
+    said = [*parser.feed(reply), *parser.close("stop")]
+    return "reasoning" if any(isinstance(delta, TextWasReasoning) for delta in said) else "text"
+
+
+def _section_behind(dialect: Dialect, tools: Sequence[ToolSpec], prompt_tail: str) -> Section:
+    parser = dialect.parser(tools)
+    read = [*parser.feed(prompt_tail), *parser.feed("x")]  # a letter opens and closes nothing
+    return "reasoning" if read and isinstance(read[-1], ReasoningDelta) else "text"
+
+
+def _ends_in_call(dialect: Dialect, tools: Sequence[ToolSpec], prompt_tail: str) -> bool:
+    parser = dialect.parser(tools)
+    parser.feed(prompt_tail)
+    return any(isinstance(delta, CallMalformed) for delta in parser.close("length"))
+
+
+_SPOKEN = (TextDelta, TextAside, ReasoningDelta)
+
+
+class _OpenedCall:
+    """Implements `Parser`: what the prompt began of a call belongs to it, what else it says does not."""
+
+    def __init__(self, inner: Parser, prompt_tail: str) -> None:
+        self._inner = inner
+        self._begun = [delta for delta in inner.feed(prompt_tail) if not isinstance(delta, _SPOKEN)]
+        self._before = len(prompt_tail)
+
+    def feed(self, chunk: str) -> list[Delta]:
+        return self._place(self._inner.feed(chunk))
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        return self._place(self._inner.close(reason))
+
+    def keep_reasoning(self) -> None:
+        self._inner.keep_reasoning()
+
+    def _place(self, deltas: Iterable[Delta]) -> list[Delta]:
+        begun, self._begun = self._begun, []
+        return begun + [
+            replace(delta, offset=max(delta.offset - self._before, 0)) if isinstance(delta, CallMalformed) else delta
+            for delta in deltas
+        ]

@@ -1,0 +1,174 @@
+"""Repair, opt-in: a dialect whose parser mends blocks that are almost JSON, and marks the calls it got so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    TextAside,
+    TextDelta,
+)
+from toolspeak.data.messages import (
+    NORMAL_END,
+    FinishReason,
+    MalformedCall,
+    Message,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import Dialect, Parser
+from toolspeak.dialects.detection.auto_dialect import AutoDialect
+from toolspeak.dialects.detection.strict_dialect import StrictDialect
+from toolspeak.dialects.detection.wrapped_dialect import WrappedDialect
+from toolspeak.dialects.parser.calls_in_reasoning import IN_THOUGHTS
+from toolspeak.dialects.text.json_repair import load_repair, mend
+from toolspeak.dialects.turn_rules import BatchRule, Section
+from toolspeak.errors import ConfigurationError
+
+_MADE = (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)
+ReadAgain = Callable[[str], "list[Delta] | None"]
+"""The deltas of a block's body once it is mended; None if it cannot be."""
+
+
+def repaired(dialect: Dialect) -> Dialect:
+    """The dialect with a parser that repairs a malformed block: unquoted keys, single quotes, Python's `True` and
+    `None`, line breaks in strings, trailing commas, comments, missing final brackets.
+
+    A call that was repaired carries the note `repaired` and, in `repaired_from`, the block as the model wrote it.
+    Never touched: what is valid JSON, a block that the end of the turn cut off, a string without its end. Needs the
+    package json-repair. Raises ConfigurationError without it, and for a dialect whose calls are not JSON.
+
+    With `auto` and no model's own dialect, a block is mended if it is a call in Hermes's form: JSON with a name and
+    arguments, as most dialects write it.
+    """
+    if isinstance(dialect, StrictDialect):
+        raise ConfigurationError("strict detection leaves what is almost a call as text: take it or repair, not both")
+    framed = dialect.written if isinstance(dialect, AutoDialect) else dialect
+    arguments = framed.info.arguments
+    if not arguments.startswith(("JSON", "fenced JSON")):
+        raise ConfigurationError(f"repair mends JSON, and {framed.name} writes its calls otherwise ({arguments})")
+    return RepairingDialect(dialect, framed, load_repair())
+
+
+@dataclass(frozen=True, slots=True)
+class RepairingDialect(WrappedDialect):
+    """Implements `Dialect`: all but the parser is the inner dialect's. What is mended is `framed`'s."""
+
+    inner: Dialect
+    framed: Dialect
+    repair: Callable[[str], str]
+
+    @property
+    def written(self) -> Dialect:
+        return self.inner
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        return _RepairingParser(
+            self.inner.parser(tools, starts_in), self.batch, lambda raw: self._read_again(raw, tools)
+        )
+
+    def _read_again(self, raw: str, tools: Sequence[ToolSpec]) -> list[Delta] | None:
+        """In its frame, by the dialect's own parser: what is mended is read as if the model had written it so."""
+        body = mend(raw, self.repair)
+        if body is None:
+            return None
+        block = MalformedCall("", body, "", "", None, whole_block=True)
+        (shown,) = self.framed.render([Message("assistant", (block,))], tools)
+        parser = self.framed.parser(tools)
+        deltas = [*parser.feed(shown.text), *parser.close("stop")]
+        kept: list[Delta] = [delta for delta in deltas if not isinstance(delta, BatchEnded)]
+        known = all(
+            isinstance(delta, (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)) for delta in kept
+        )
+        return kept if known and any(isinstance(delta, CallCompleted) for delta in kept) else None
+
+
+class _RepairingParser:
+    """Implements `Parser`. The malformed block stays where it was and is ignored; the calls that repair made of it
+    follow, so that all calls behind them move up."""
+
+    def __init__(self, inner: Parser, batch: BatchRule, read_again: ReadAgain) -> None:
+        self._inner = inner
+        self._batch = batch
+        self._read_again = read_again
+        self._repaired: dict[int, int] = {}  # the inner index of a block to the number of its calls
+        self._dropped: set[int] = set()  # inner indexes of repaired blocks that do not count
+        self._malformed = 0
+
+    def feed(self, chunk: str) -> Iterable[Delta]:
+        return self._mend(self._inner.feed(chunk), may_repair=True)
+
+    def keep_reasoning(self) -> None:
+        self._inner.keep_reasoning()
+
+    def close(self, reason: FinishReason) -> Iterable[Delta]:
+        # A block that is still open here was cut off, unless the model ended the turn.
+        return self._mend(self._inner.close(reason), may_repair=reason in NORMAL_END)
+
+    def _mend(self, deltas: Iterable[Delta], *, may_repair: bool) -> list[Delta]:
+        out: list[Delta] = []
+        for delta in deltas:
+            match delta:
+                case CallMalformed():
+                    mends = may_repair and (delta.whole_block or delta.code == "invalid_json")
+                    mends = mends and delta.code != IN_THOUGHTS
+                    again = self._read_again(delta.raw) if mends else None
+                    out.append(self._moved(delta))
+                    if again is None:
+                        self._malformed += 1
+                    else:
+                        self._add(delta, again, out)
+                case CallIgnored(index, reason) if index in self._repaired:
+                    self._dropped.add(index)
+                    out += [CallIgnored(each, reason) for each in self._made_of(index)]
+                case BatchEnded():
+                    self._end_batch(delta, out)
+                case CallStarted() | ArgumentsDelta() | CallCompleted() | CallIgnored():
+                    out.append(self._moved(delta) if self._repaired else delta)
+                case _:
+                    out.append(delta)
+        return out
+
+    def _place(self, index: int) -> int:
+        return index + sum(count for each, count in self._repaired.items() if each < index)
+
+    def _made_of(self, index: int) -> range:
+        """The indexes of the calls that repair made of a block."""
+        first = self._place(index) + 1
+        return range(first, first + self._repaired[index])
+
+    def _moved(self, delta: CallStarted | ArgumentsDelta | CallCompleted | CallIgnored | CallMalformed) -> Delta:
+        return replace(delta, index=self._place(delta.index))
+
+    def _add(self, malformed: CallMalformed, again: Sequence[Delta], out: list[Delta]) -> None:
+        self._repaired[malformed.index] = sum(isinstance(delta, CallCompleted) for delta in again)
+        first = self._made_of(malformed.index)[0]
+        out.append(CallIgnored(first - 1, "it was repaired"))
+        for delta in again:
+            if isinstance(delta, CallCompleted):
+                notes = (*delta.notes, "repaired")
+                out.append(replace(delta, index=first + delta.index, notes=notes, repaired_from=malformed.raw))
+            elif isinstance(delta, (CallStarted, ArgumentsDelta)):
+                out.append(replace(delta, index=first + delta.index))
+            elif isinstance(delta, (TextDelta, TextAside)) and delta.text.strip():
+                out.append(delta)
+
+    def _end_batch(self, end: BatchEnded, out: list[Delta]) -> None:
+        if not self._repaired:
+            out.append(end)
+            return
+        counting = [index for each in self._repaired if each not in self._dropped for index in self._made_of(each)]
+        selected = sorted([*map(self._place, end.selected), *counting])
+        ok = not self._malformed
+        if self._batch.counts == "last_call":
+            out += [CallIgnored(index, "only the last call of a turn counts") for index in selected[:-1]]
+            selected = selected[-1:]
+            ok = bool(selected)
+        out.append(replace(end, selected=tuple(selected), ok=ok))

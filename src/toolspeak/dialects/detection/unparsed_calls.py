@@ -1,0 +1,248 @@
+"""A native turn whose calls may also stand in its text: what a server's own parser missed is read and used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from toolspeak.data.deltas import (
+    LEAKED,
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ForgedResults,
+    PartEnded,
+    ReasoningDelta,
+    TextAside,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.values import changed
+from toolspeak.dialects.base import Parser
+from toolspeak.dialects.text.extract import only_object
+
+_MAX_ECHO = 64 * 1024
+"""Characters that text is held back for that may be nothing but a call's arguments."""
+
+_FENCE = "```"
+
+
+class LeakedCalls:
+    """Takes the deltas of a native turn, gives them with what a parser finds in their text; `new_parser` makes it once
+    there is any.
+
+    The API's calls keep their numbers. A call in the text takes the next one above them all; so does an API's call
+    whose number is taken by then. One that stands in the text is noted as `leaked`, on itself and on the batch; one
+    that also came natively does not count again. Text that is nothing but the arguments of a call of the turn, as some
+    servers repeat them, is dropped: text that begins like JSON is held back until that can be told, unless `echoes` is
+    False. Prose that quotes them, and `{}`, stay; so does what goes back to its provider as it came
+    (`PartEnded.opaque`). Calls, reasoning and the end of a part stay behind the text they came behind, unless that may
+    be an echo.
+
+    `late`: what was found in the text is held back until the turn ends and it is known whether it also came natively.
+    """
+
+    def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True, late: bool = False) -> None:
+        self._new_parser = new_parser
+        self._parser: Parser | None = None
+        # What came before any text, but for arguments: it passed as it is, which for most turns is all of them.
+        self._passed: list[Delta] | None = []
+        # The numbers of the calls that came natively, and of those that stand in the text; what is taken, and the
+        # first above it.
+        self._natives: dict[int, int] = {}
+        self._strays: dict[int, int] = {}
+        self._taken: set[int] = set()
+        self._next = 0
+        self._native: list[CallCompleted | CallMalformed] = []
+        self._leaked: list[CallCompleted] = []
+        self._ends: list[BatchEnded] = []
+        # Text that may be an echo, with what came behind it; None once it cannot.
+        self._echo: list[TextDelta | ReasoningDelta | PartEnded] | None = [] if echoes else None
+        self._may_echo = False
+        self._held = 0
+        self._late: list[Delta] | None = [] if late else None
+        # Characters of text that the parser was given and told, and what came behind text that it holds back.
+        self._read_chars = self._told_chars = 0
+        self._behind: list[tuple[int, Delta]] = []
+
+    def feed(self, delta: Delta) -> Sequence[Delta]:
+        if type(delta) is TextDelta:
+            return self._text(delta)
+        if type(delta) is ArgumentsDelta and self._passed is not None:
+            return [delta]
+        if type(delta) is TurnEnded:
+            last = self._end(delta)
+            return [*last, delta.behind(last)]
+        if type(delta) is ReasoningDelta or type(delta) is PartEnded:
+            return self._behind_text(delta)
+        if self._passed is None or type(delta) is ForgedResults:
+            return self._in_place(self._renumbered(delta, leaked=False))
+        if type(delta) is BatchEnded:
+            self._ends.append(delta)
+            return []
+        self._passed.append(delta)
+        return [delta]
+
+    def _text(self, delta: TextDelta) -> list[Delta]:
+        if self._passed is not None:
+            passed, self._passed = self._passed, None
+            for native in passed:
+                self._renumbered(native, leaked=False)
+        if self._echo is None:
+            return self._read(delta.text)
+        self._echo.append(delta)
+        self._held += len(delta.text)
+        if not self._may_echo:
+            began = _text_of(self._echo).lstrip()[:3]
+            if began and not (began[0] == "{" or _FENCE.startswith(began)):
+                return self._release()
+            self._may_echo = began[:1] == "{" or began == _FENCE
+        return self._release() if self._held > _MAX_ECHO else []
+
+    def _release(self) -> list[Delta]:
+        held, self._echo = self._echo or [], None
+        out: list[Delta] = []
+        for delta in held:
+            out += self._read(delta.text) if isinstance(delta, TextDelta) else self._behind_text(delta)
+        return out
+
+    def _behind_text(self, delta: ReasoningDelta | PartEnded) -> list[Delta]:
+        if self._echo:
+            if isinstance(delta, PartEnded) and delta.part == "text" and delta.opaque is not None:
+                return [*self._release(), *self._behind_text(delta)]
+            self._echo.append(delta)
+            return []
+        return self._in_place([delta])
+
+    def _in_place(self, deltas: list[Delta]) -> list[Delta]:
+        """These, unless text in front of them is held back: then they come behind it."""
+        if self._read_chars > self._told_chars:
+            self._behind += [(self._read_chars, delta) for delta in deltas]
+            return []
+        return deltas
+
+    def _read(self, text: str) -> list[Delta]:
+        if self._parser is None:
+            self._parser = self._new_parser()
+        self._read_chars += len(text)
+        return self._told(self._parser.feed(text))
+
+    def _told(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """What the parser says."""
+        if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta) and not self._behind:
+            self._told_chars += len(deltas[0].text)
+            return deltas  # most pieces of a turn without calls in its text
+        out: list[Delta] = []
+        for delta in deltas:
+            if isinstance(delta, TextDelta | TextAside):
+                out += self._placed(delta.text)  # a native turn's text is its answer, wherever it stands
+            else:
+                out += self._all_behind()
+                out += self._found(delta)
+                self._told_chars = self._read_chars  # which of it was text cannot be told any more
+        return out
+
+    def _placed(self, text: str) -> list[Delta]:
+        """The text, with what came in the middle of it."""
+        out: list[Delta] = []
+        while self._behind and self._behind[0][0] <= self._told_chars + len(text):
+            place, delta = self._behind.pop(0)
+            first = text[: place - self._told_chars]
+            out += [TextDelta(first), delta] if first else [delta]
+            self._told_chars, text = place, text[len(first) :]
+        self._told_chars += len(text)
+        return [*out, TextDelta(text)] if text else out
+
+    def _all_behind(self) -> list[Delta]:
+        behind, self._behind = self._behind, []
+        return [delta for _, delta in behind]
+
+    def _found(self, delta: Delta) -> list[Delta]:
+        """What the parser found in the text."""
+        found = self._renumbered(delta, leaked=True)
+        if self._late is None or isinstance(delta, ReasoningDelta | ForgedResults):
+            return found
+        self._late += found
+        return []
+
+    def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
+        if type(delta) is BatchEnded:
+            self._ends.append(self._own_numbers(delta, leaked))
+            return []
+        if type(delta) is ForgedResults:
+            # A server that has calls of its own has results of its own: in its text they are an example.
+            return [TextDelta(delta.raw)]
+        if type(delta) is ArgumentsDelta or type(delta) is CallStarted or type(delta) is CallIgnored:
+            number = self._number(leaked, delta.index)
+            return [delta if number == delta.index else changed(delta, index=number)]
+        if type(delta) is CallCompleted or type(delta) is CallMalformed:
+            own = changed(delta, index=self._number(leaked, delta.index))
+            if not leaked:
+                self._native.append(own)
+            elif type(own) is CallCompleted:
+                own = changed(own, notes=(*own.notes, LEAKED))
+                self._leaked.append(own)
+            return [own]
+        return [delta]
+
+    def _number(self, leaked: bool, index: int) -> int:
+        numbers = self._strays if leaked else self._natives
+        number = numbers.get(index)
+        if number is None:
+            number = numbers[index] = self._next if leaked or index in self._taken else index
+            self._taken.add(number)
+            self._next = max(self._next, number + 1)
+        return number
+
+    def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
+        selected = tuple(sorted([self._number(leaked, index) for index in ended.selected]))
+        return ended if selected == ended.selected else changed(ended, selected=selected)
+
+    def _end(self, ended: TurnEnded) -> list[Delta]:
+        out: list[Delta] = []
+        if self._echo:
+            if self._is_echo(_text_of(self._echo)):
+                self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
+            out += self._release()
+        if self._parser is not None:
+            out += self._told(self._parser.close(ended.read_as))
+        if self._behind:
+            out += self._all_behind()
+        if not self._ends:
+            return out + (self._late or [])
+        if not self._leaked and not self._late and len(self._ends) == 1:
+            return [*out, BatchEnded(self._ends[0].selected, self._ends[0].ok)]
+        selected = {index for end in self._ends for index in end.selected}
+        for call in self._leaked:
+            if any(_same(call, native) for native in self._native):
+                selected.discard(call.index)
+                self._drop(call.index)
+                out.append(CallIgnored(call.index, "the same call came natively"))
+        out += self._late or []
+        counts = any(call.index in selected for call in self._leaked)
+        notes = [note for end in self._ends for note in end.notes] if counts else []
+        ok = all(end.ok for end in self._ends)
+        out.append(BatchEnded(tuple(sorted(selected)), ok, (*notes, *((LEAKED,) if counts else ()))))
+        return out
+
+    def _drop(self, index: int) -> None:
+        if self._late is not None:
+            self._late = [delta for delta in self._late if getattr(delta, "index", None) != index]
+
+    def _is_echo(self, text: str) -> bool:
+        said = only_object(text)
+        return bool(said) and any(
+            said == (call.arguments if isinstance(call, CallCompleted) else only_object(call.raw))
+            for call in self._native
+        )
+
+
+def _text_of(deltas: Iterable[Delta]) -> str:
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+
+
+def _same(leaked: CallCompleted, native: CallCompleted | CallMalformed) -> bool:
+    return isinstance(native, CallCompleted) and (leaked.name, leaked.arguments) == (native.name, native.arguments)

@@ -1,0 +1,372 @@
+"""JSON Schema as nodes: for targets that know none, and for values that are no JSON (Python, Gemma) or stand in tags.
+
+Read are `type` (or several), `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`,
+`prefixItems`, `minItems`, `maxItems`, `minLength` and `maxLength` (up to 64), `anyOf`, `oneOf`, `allOf` (of objects),
+`$ref` into the tool's own schema, recursive ones too. All else (`pattern`, `format`, bounds of numbers, `not`,
+`uniqueItems` …) widens the grammar: more is accepted than the schema says, and the tool's validation has the last
+word. Two things are narrower than the schema: properties come in its order, and an object that names properties takes
+no others unless `additionalProperties` says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
+from toolspeak.dialects.grammar.avoid import Pattern, exactly
+from toolspeak.dialects.grammar.ir import (
+    EMPTY,
+    NOTHING,
+    Chars,
+    JsonText,
+    Node,
+    Repeat,
+    Rules,
+    Token,
+    choice,
+    joined,
+    optional,
+    quoted,
+    series,
+)
+from toolspeak.dialects.text.typed_text import as_mapping, json_type, resolve, schema_types
+
+_DIGIT, _EXPONENT = Chars("0-9"), Chars("eE")
+_WHOLE = choice("0", series(Chars("1-9"), Repeat(_DIGIT)))
+_FRACTION = series(".", Repeat(_DIGIT, 1))
+# Up to e99, and up to e307 behind one digit: a number that is infinite cannot be read.
+_POWER = series(_EXPONENT, choice(series("-", Repeat(_DIGIT, 1, 3)), series(optional("+"), Repeat(_DIGIT, 1, 2))))
+_HIGH_POWER = series(_EXPONENT, optional("+"), choice(series(Chars("12"), _DIGIT, _DIGIT), series("30", Chars("0-7"))))
+INTEGER = Token(choice("0", series(optional("-"), Chars("1-9"), Repeat(_DIGIT))))
+NUMBER = Token(
+    choice(
+        series(optional("-"), _WHOLE, optional(_FRACTION), optional(_POWER)),
+        series(optional("-"), Chars("1-9"), optional(_FRACTION), _HIGH_POWER),
+    )
+)
+SPACE = Token(optional(choice(" ", series("\n", Repeat(Chars(" \\t"), 0, 20)))))
+_MOST_COUNTED = 64  # characters of a string, or entries of an array, that are counted
+_STRING_CHAR = choice(
+    Chars('"\\\\\\x00-\\x1f', True),
+    series("\\", choice(Chars('"\\\\/bfnrt'), series("u", Repeat(Chars("0-9a-fA-F"), 4, 4)))),
+)
+
+
+@quick(eq=False, kw_only=True)
+class Notation:
+    """How values are written: JSON, or something like it.
+
+    `string` is any string, `text` one of its own, `key` and `any_key` the same of an object's keys. `space` may stand
+    inside of brackets, around commas and behind `colon`.
+    """
+
+    string: Node
+    text: Callable[[str], Node]
+    key: Callable[[str], Node]
+    any_key: Callable[[Sequence[str]], Node]
+    counted: bool = False
+    colon: str = ":"
+    space: Node = SPACE
+    words: tuple[str, str, str] = ("true", "false", "null")
+    dump: Callable[[JSON], Sequence[str]]
+
+    def word(self, value: bool | None) -> Node:
+        return Token(series(self.words[2 if value is None else 0 if value else 1]))
+
+
+@lru_cache(64)
+def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None = None) -> Notation:
+    """JSON in whose strings none of the patterns occurs. A fixed text may be written with its live markers escaped."""
+
+    def sources(value: JSON) -> list[str]:
+        plain = json.dumps(value, ensure_ascii=False)
+        escaped = live.sub(lambda found: f"\\u{ord(found[0]):04x}", plain) if live else plain
+        return list(dict.fromkeys((plain, escaped)))
+
+    def text(value: str) -> Node:
+        return choice(*sources(value))
+
+    def other_key(names: Sequence[str]) -> Node:
+        taken = tuple(exactly(quoted(name)[1:], anchored=True) for name in names)
+        return JsonText((*avoid, *taken))
+
+    return Notation(string=JsonText(avoid), text=text, key=text, any_key=other_key, counted=not avoid, dump=sources)
+
+
+class SchemaNodes:
+    """Writes the schemas of one tool as nodes. `root` is where `$ref` looks. `inner` writes the values of an object's
+    properties, where they are in another notation than the object."""
+
+    def __init__(
+        self,
+        notation: Notation,
+        root: Mapping[str, JSON],
+        rules: Rules,
+        hint: str,
+        inner: SchemaNodes | None = None,
+    ) -> None:
+        self._notation = notation
+        self._root = root
+        self._rules = rules
+        self._hint = hint
+        self._inner = inner or self
+
+    def value(self, schema: JSON) -> Node:
+        """Any value of the schema; NOTHING if it admits none."""
+        if schema is False:
+            return NOTHING
+        mapping = merged(as_mapping(schema), self._root)
+        reference = mapping.get("$ref")
+        if isinstance(reference, str):
+            key = (self._notation, self._hint, reference)
+            hint = f"{self._hint}-{reference.rsplit('/', 1)[-1]}"
+            return self._rules.once(key, hint, lambda: self.value(resolve(reference, self._root)))
+        if "const" in mapping or "enum" in mapping:
+            values: Sequence[JSON] = [mapping["const"]] if "const" in mapping else mapping["enum"]
+            return choice(*(source for value in values for source in self._notation.dump(value)))
+        for key in ("anyOf", "oneOf"):
+            if mapping.get(key):
+                rest = {name: each for name, each in mapping.items() if name != key}
+                return choice(*(self.value(_both(rest, branch)) for branch in mapping[key]))
+        kinds = schema_types(mapping, self._root)
+        if kinds >= schema_types({}, {}) and not _BOUNDS & mapping.keys():
+            return self.anything()
+        return choice(*(self._kind(kind, mapping) for kind in _ORDER if kind in kinds))
+
+    def anything(self) -> Node:
+        """Any value at all."""
+        notation = self._notation
+
+        def make() -> Node:
+            simple = (notation.word(True), notation.word(False), notation.word(None))
+            return choice(notation.string, NUMBER, self.object({}), self._list({}), *simple)
+
+        return self._rules.once((notation, "any"), "value", make)
+
+    def _kind(self, kind: str, mapping: Mapping[str, Any]) -> Node:
+        notation = self._notation
+        match kind:
+            case "object":
+                return self.object(mapping)
+            case "array":
+                return self._list(mapping)
+            case "string":
+                return self._string(mapping)
+            case "integer":
+                # `number` takes in the integers.
+                return NOTHING if "number" in schema_types(mapping, self._root) else INTEGER
+            case "number":
+                return NUMBER
+            case "boolean":
+                return choice(notation.word(True), notation.word(False))
+            case _:
+                return choice(notation.word(None))
+
+    def _string(self, mapping: Mapping[str, Any]) -> Node:
+        low, high = _count(mapping, "minLength", "maxLength")
+        if (not low and high is None) or not self._notation.counted:
+            return self._notation.string
+        return Token(series('"', Repeat(_STRING_CHAR, low, high), '"'))
+
+    def _list(self, mapping: Mapping[str, Any]) -> Node:
+        space = self._notation.space
+        fixed: Sequence[JSON] = mapping.get("prefixItems", ())
+        items: JSON = mapping.get("items", True)
+        if isinstance(items, Sequence) and not isinstance(items, str):  # drafts before 2020-12
+            fixed, items = cast("Sequence[JSON]", items), mapping.get("additionalItems", True)
+        low, high = _count(mapping, "minItems", "maxItems")
+        joint = series(space, ",", space)
+        rest = self.value(items)
+        high = 0 if rest == NOTHING and not fixed else high
+        if fixed:
+            front = [part for each in fixed for part in (joint, self.value(each))][1:]
+            most = None if high is None else max(high - len(fixed), 0)
+            more = EMPTY if rest == NOTHING else Repeat(series(joint, rest), max(low - len(fixed), 0), most)
+            return series("[", space, *front, more, space, "]")
+        inner = series(joined(rest, joint, max(low, 1), high), space) if high != 0 else NOTHING
+        return series("[", space, inner if low else optional(inner), "]")
+
+    def object(self, mapping: Mapping[str, Any], brackets: tuple[str, str] = ("{", "}")) -> Node:
+        """An object, its brackets too."""
+        properties = as_mapping(mapping.get("properties"))
+        required = set(mapping.get("required", ()))
+        pairs = [(name, self._pair(name, schema), name in required) for name, schema in properties.items()]
+        pairs = [(name, pair, needed) for name, pair, needed in pairs if pair != NOTHING or needed]
+        others = mapping.get("additionalProperties", not properties)
+        missing = [name for name in mapping.get("required", ()) if name not in properties]
+        pairs += [(name, self._pair(name, others), True) for name in missing]
+        return self._object(pairs, others, list(properties) + missing, brackets)
+
+    def _object(
+        self, pairs: Sequence[tuple[str, Node, bool]], others: JSON, names: Sequence[str], brackets: tuple[str, str]
+    ) -> Node:
+        """Pairs in their order, those that are not needed left out or not; `others` behind them."""
+        space = self._notation.space
+        joint = series(space, ",", space)
+        other = NOTHING
+        if others is not False:
+            other = series(self._notation.any_key(names), self._colon(), self.value(others))
+        # Behind the first pair that is there each has a comma; before it, none.
+        behind: Node = space if other == NOTHING else series(Repeat(series(joint, other)), space)
+        first: Node = optional(series(joined(other, joint, 1, None), space)) if other != NOTHING else EMPTY
+        for name, pair, needed in reversed(pairs):
+            follow = self._rules.add(f"{self._hint}-after-{name}", behind) if behind != EMPTY else EMPTY
+            alone = series(pair, follow)
+            first = alone if needed else choice(alone, first)
+            each = series(joint, pair)
+            behind = series(each if needed else optional(each), follow)
+        return series(brackets[0], space, first, brackets[1])
+
+    def _pair(self, name: str, schema: JSON) -> Node:
+        return series(self._notation.key(name), self._colon(), self._inner.value(schema))
+
+    def _colon(self) -> Node:
+        return series(self._notation.colon, self._notation.space)
+
+
+_ORDER = ("string", "integer", "number", "boolean", "array", "object", "null")
+_BOUNDS = frozenset(
+    {"properties", "items", "prefixItems", "additionalProperties", "minLength", "maxLength", "minItems", "required"}
+)
+
+
+def _count(mapping: Mapping[str, Any], low: str, high: str) -> tuple[int, int | None]:
+    """Bounds of a length; those over `_MOST_COUNTED` are not kept: a matcher would copy the rule so many times."""
+    least, most = int(mapping.get(low, 0) or 0), mapping.get(high)
+    kept = None if most is None or most > _MOST_COUNTED else int(most)
+    return min(least, _MOST_COUNTED), kept
+
+
+def _both(rest: Mapping[str, Any], branch: JSON) -> JSON:
+    """A branch of `anyOf` with what stands beside it."""
+    if not isinstance(branch, Mapping):
+        return cast("JSON", rest) if branch is True else branch
+    beside = {name: each for name, each in rest.items() if name in _SHAPES}
+    found = as_mapping(branch)
+    return _add(beside, found) if beside and "$ref" not in found else found
+
+
+_SHAPES = _BOUNDS | {"type", "additionalItems", "maxItems"}
+
+
+def merged(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0) -> Mapping[str, Any]:
+    """`allOf` put together with what stands beside it, as far as objects go."""
+    branches = mapping.get("allOf")
+    if not branches or depth > 8:
+        return mapping
+    rest = {name: each for name, each in mapping.items() if name not in ("allOf", "$ref")}
+    if not any(name in rest for name in (*_SHAPES, "enum", "const", "anyOf", "oneOf")) and len(branches) == 1:
+        return merged(as_mapping(branches[0]), root, depth + 1)
+    for branch in branches:
+        found = as_mapping(branch)
+        if isinstance(found.get("$ref"), str):
+            found = as_mapping(resolve(found["$ref"], root))
+        rest = _add(rest, merged(found, root, depth + 1))
+    return rest
+
+
+def _add(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    both = {**one, **other}
+    if "properties" in one and "properties" in other:
+        both["properties"] = {**one["properties"], **other["properties"]}
+    if "required" in one and "required" in other:
+        both["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+    return both
+
+
+@quick()
+class Split:
+    """A schema's values by how text dialects write them: any text; these values and no others; values of the schemas
+    in `others`, none of which is text."""
+
+    text: bool
+    values: tuple[JSON, ...]
+    others: tuple[JSON, ...]
+
+
+def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
+    """Sorts the values of a schema; through `anyOf`, `oneOf` and `$ref`."""
+    if schema is False:
+        return Split(False, (), ())
+    mapping = as_mapping(schema)
+    if isinstance(mapping.get("$ref"), str) and depth < 8:
+        return split(resolve(mapping["$ref"], root), root, depth + 1)
+    if "const" in mapping or "enum" in mapping:
+        return Split(False, tuple([mapping["const"]] if "const" in mapping else mapping["enum"]), ())
+    for key in ("anyOf", "oneOf"):
+        if mapping.get(key) and depth < 8:
+            found = [
+                split(_both({k: v for k, v in mapping.items() if k != key}, b), root, depth + 1) for b in mapping[key]
+            ]
+            return Split(
+                any(each.text for each in found),
+                tuple(value for each in found for value in each.values),
+                tuple(other for each in found for other in each.others),
+            )
+    kinds = schema_types(schema, root)
+    left = sorted(kinds - {"string"})
+    if "string" not in kinds:
+        return Split(False, (), (schema,))
+    return Split(True, (), ({**mapping, "type": left},) if left else ())
+
+
+def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
+    """The schema's values of one type; `number` takes in the integers. False if there are none."""
+    mapping = as_mapping(schema)
+    if isinstance(mapping.get("$ref"), str):
+        return only(resolve(mapping["$ref"], root), kind, root)
+    kinds = {kind, "integer"} if kind == "number" else {kind}
+    values = [mapping["const"]] if "const" in mapping else mapping.get("enum")
+    if values is not None:
+        return {"enum": [value for value in values if json_type(value) in kinds]}
+    for key in ("anyOf", "oneOf"):
+        if mapping.get(key):
+            return {**mapping, key: [only(branch, kind, root) for branch in mapping[key]]}
+    left = sorted(kinds & schema_types(mapping, root))
+    return {**mapping, "type": left} if left else False
+
+
+def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> JSON:
+    """The schema in which an object that names properties takes no others unless it says so itself: what
+    `SchemaNodes` reads it as, for matchers that read JSON Schema. Keys and texts of the schema stay as they are.
+
+    Objects put together with `allOf` become one, for each part would else exclude the others' properties; properties
+    that no value can have are left out, which xgrammar takes for a fault.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    mapping = as_mapping(schema)
+    if _of_objects(mapping.get("allOf", ()), root):
+        mapping = merged(mapping, root)
+    required = mapping.get("required", ())
+    made: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if key == "properties":
+            each = as_mapping(value).items()
+            made[key] = {name: closed(sub, root) for name, sub in each if sub is not False or name in required}
+        elif key in ("$defs", "definitions"):
+            made[key] = {name: closed(each, root) for name, each in as_mapping(value).items()}
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            made[key] = [closed(each, root, inside_all or key == "allOf") for each in value]
+        elif key in ("items", "additionalProperties"):
+            made[key] = closed(value, root)
+        else:
+            made[key] = value
+    if mapping.get("properties") and not inside_all and "allOf" not in made:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def _of_objects(branches: Sequence[JSON], root: Mapping[str, JSON]) -> bool:
+    """Whether all of these say nothing but which properties an object has, so that they can be put together."""
+    found = [as_mapping(branch) for branch in branches]
+    whole = [as_mapping(resolve(each["$ref"], root)) if isinstance(each.get("$ref"), str) else each for each in found]
+    return bool(whole) and all(each.get("type") == "object" and each.keys() <= _OBJECT_KEYS for each in whole)
+
+
+_OBJECT_KEYS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})

@@ -1,0 +1,229 @@
+"""A turn as nodes: reasoning, free text and calls, as a tool choice admits them.
+
+`auto`: text in which no marker of the dialect stands, and calls behind it or none; behind calls the turn ends.
+`required` and a named tool: calls and no text in front. `none`: text alone. Where the dialect has reasoning markers a
+turn may think first, under `required` too: a model that thinks and may not, calls worse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from toolspeak.data.messages import JSON, ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
+from toolspeak.dialects.grammar.avoid import SPACE, Item, Pattern, exactly, items_of
+from toolspeak.dialects.grammar.ir import (
+    EMPTY,
+    NOTHING,
+    Chars,
+    Definition,
+    Node,
+    Repeat,
+    Rules,
+    Text,
+    Token,
+    behead,
+    choice,
+    optional,
+    series,
+    strip_prefix,
+)
+from toolspeak.dialects.text.markers import Marker
+from toolspeak.dialects.text.openings import Matches, Signature
+from toolspeak.dialects.turn_rules import BatchRule, Section
+from toolspeak.errors import ConfigurationError, suggest
+
+_GAP = Token(Repeat(Chars("\\n"), 0, 2))
+"""What templates write between reasoning and calls."""
+
+WriteCall = Callable[[ToolSpec, Rules], Node]
+Triggers = Callable[[Sequence[ToolSpec]], Iterable[str]]
+
+
+@quick(kw_only=True)
+class Frame:
+    """How a dialect frames a turn's calls.
+
+    `start`, the calls with `joint` between them, `end`. `triggers` are the texts with which calls may begin and which
+    therefore end free text: each a beginning of `start` and a call; empty: `start` itself. `avoid` are further
+    patterns that free text must not hold. `lead` is what may stand in front of the first call or of text. Where text
+    has an addressee too, `said` begins it, and `said_first` is how text in front of calls begins, how it ends, and what
+    follows it there; `reasoning` the same of thoughts. `json_schema`, where a turn's calls are one JSON
+    value and nothing else, is its schema for these tools and at most so many calls; it raises ConfigurationError for
+    more than can be said.
+    """
+
+    call: WriteCall
+    start: str = ""
+    joint: str = ""
+    end: str = ""
+    triggers: Triggers | None = None
+    avoid: Callable[[Sequence[ToolSpec]], Iterable[Pattern]] | None = None
+    lead: Node = EMPTY
+    said: str | None = None
+    said_first: tuple[str, str, str] = ("", "", "")
+    reasoning: tuple[tuple[str, str, str], ...] = ()
+    json_schema: Callable[[Sequence[ToolSpec], int | None], JSON] | None = None
+
+
+@quick()
+class Turn:
+    """The parts of a turn for one tool choice, which targets put together in their own way.
+
+    `calls` is NOTHING where none may be written. `auto` holds for each trigger what follows it.
+    """
+
+    choice: ToolChoice
+    calls: Node
+    auto: tuple[tuple[str, Node], ...]
+    avoid: tuple[Pattern, ...]
+    thoughts: tuple[tuple[str, str, str], ...]
+    starts_in: Section
+    frame: Frame
+
+    def node(self) -> Node:
+        """The whole turn."""
+        frame, said = self.frame, Text(self.avoid)
+        match self.choice.mode:
+            case "none":
+                body: Node = series(frame.said or "", said)
+            case "auto" if frame.said is not None:
+                start, end, behind = frame.said_first
+                first = optional(series(start, Text(self.avoid, end), behind))
+                body = choice(series(frame.said, said), series(first, self.calls))
+            case "auto":
+                body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
+            case _:
+                # Some templates write a line break in front of calls, and so do models.
+                body = series(_GAP, self.calls) if frame.lead == EMPTY else self.calls
+        lead, thought = frame.lead, self._thought()
+        if self.starts_in == "reasoning" and thought != NOTHING:
+            return series(thought, body)
+        # Behind a thought comes no lead: what it leads to has been written.
+        return series(optional(thought), body) if lead == EMPTY else choice(series(lead, body), series(thought, body))
+
+    def _thought(self) -> Node:
+        """The reasoning in front, behind its marker if the prompt has written that; NOTHING where there is none."""
+        gap = _GAP if self.choice.mode in ("required", "specific") else EMPTY
+        opened = self.starts_in == "reasoning"
+        each = (("" if opened else start, Text(self.avoid, end), behind) for start, end, behind in self.thoughts)
+        return choice(*(series(start, text, behind, gap) for start, text, behind in each))
+
+
+def build_turn(
+    frame: Frame,
+    markers: Sequence[Marker],
+    batch: BatchRule,
+    tools: Sequence[ToolSpec],
+    tool_choice: ToolChoice,
+    *,
+    max_calls: int | None,
+    starts_in: Section,
+    reasoning: bool,
+) -> Definition:
+    """The turn of these tools and this choice. Raises ConfigurationError for a choice that the tools cannot meet."""
+    used = chosen_tools(tools, tool_choice)
+    rules = Rules()
+    if max_calls is None and tool_choice.mode == "specific":
+        max_calls = 1
+    bounds = [bound for bound in (max_calls, batch.max_calls) if bound is not None]
+    more = min(bounds) - 1 if bounds else None
+    # What begins a call stands with what is in front of it, so that a lexer sees at once which call it is.
+    split = {spec.name: behead(frame.call(spec, rules)) for spec in used}
+    each = [(head, rules.add(f"call-{name}", rest)) for name, (head, rest) in split.items()]
+    later = choice(*(series(frame.joint, head, rest) for head, rest in each))
+    following = Repeat(rules.add("next", later), 0, more) if more != 0 and each else EMPTY
+    first = choice(*(series(frame.start, head, rest) for head, rest in each))
+    calls = series(first, following, frame.end)
+
+    def triggers(specs: Sequence[ToolSpec]) -> list[str]:
+        return list(dict.fromkeys(frame.triggers(specs) if frame.triggers else [frame.start]))
+
+    auto: list[tuple[str, Node]] = []
+    if tool_choice.mode == "auto" and frame.said is None:
+        behind = [(trigger, strip_prefix(calls, trigger)) for trigger in triggers(used)]
+        auto = [(trigger, rest) for trigger, rest in behind if rest != NOTHING]
+    avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ())]
+    avoid += map(exactly, triggers(tools) if frame.said is None else ())
+    thoughts = frame.reasoning or reasoning_of(markers)
+    turn = Turn(
+        tool_choice,
+        calls,
+        tuple(auto),
+        tuple(dict.fromkeys(avoid)),
+        thoughts if reasoning or starts_in == "reasoning" else (),
+        starts_in,
+        frame,
+    )
+    return Definition(turn.node(), rules.nodes)
+
+
+def chosen_tools(tools: Sequence[ToolSpec], tool_choice: ToolChoice) -> list[ToolSpec]:
+    """The tools that may be called. Raises ConfigurationError for a name that is none of theirs, or for no tools at
+    all."""
+    if tool_choice.mode == "none":
+        return []
+    if tool_choice.mode == "specific":
+        found = [spec for spec in tools if spec.name == tool_choice.name]
+        if not found:
+            raise ConfigurationError(
+                f"tool_choice names no tool: {suggest(tool_choice.name or '', [t.name for t in tools])}"
+            )
+        return found
+    if tool_choice.mode == "required" and not tools:
+        raise ConfigurationError("tool_choice is required, and there are no tools; give some, or choose auto")
+    return list(tools)
+
+
+def reasoning_of(markers: Sequence[Marker]) -> tuple[tuple[str, str, str], ...]:
+    """Start (with its label) and end of a dialect's reasoning, and what always follows."""
+    return tuple(
+        (marker.text + marker.label, marker.end, "") for marker in markers if marker.kind == "reasoning" and marker.end
+    )
+
+
+# The patterns that markers' signatures are made of.
+_LOOPS: dict[str, tuple[Item, ...]] = {
+    r"\s*": (SPACE,),
+    r'[^"\\\x00-\x1f]*': (Item(frozenset('"\\'), True, True),),
+    r"[ \t]*": (Item(frozenset(" \t"), loop=True),),
+    "[0-9]+": (Item(frozenset("0123456789")), Item(frozenset("0123456789"), loop=True)),
+    r"[^<>|\s]{0,160}": (Item(frozenset("<>| \n"), True, True),),
+}
+_KEYS = ("parameters", "arguments", "args")
+
+
+def marker_patterns(markers: Sequence[Marker]) -> list[Pattern]:
+    """What free text must not hold, so that no parser sees a block in it that is none."""
+    found: list[Pattern] = []
+    for marker in markers:
+        if marker.kind == "noise" or (isinstance(marker.opening, Matches) and marker.opening.within):
+            continue
+        if isinstance(marker.opening, Signature):
+            found += _signature_patterns(marker.opening.parts)
+        elif marker.element:
+            ending = Item(frozenset("> \t\r\n"))
+            found.append(Pattern((*items_of(f"<{marker.element}", fold=True), ending)))
+        else:
+            found.append(exactly(marker.text))
+    # What ends in another pattern says nothing more.
+    tails = {pattern.items for pattern in found}
+    return [each for each in found if not any(each.items[i:] in tails for i in range(1, len(each.items)))]
+
+
+def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]:
+    runs: list[tuple[Item, ...]] = [()]
+    for part in parts:
+        if isinstance(part, str):
+            runs = [(*run, *items_of(part)) for run in runs]
+        elif part.pattern in _LOOPS:
+            runs = [(*run, *_LOOPS[part.pattern]) for run in runs]
+        elif part.pattern.startswith(r"\{"):  # an object: its beginning is enough
+            return [Pattern((*run, *items_of("{"))) for run in runs]
+        elif part.pattern.startswith("(?:parameters"):  # the key behind the name
+            runs = [(*run, *items_of(key)) for run in runs for key in _KEYS]
+        elif runs != [()]:  # what comes only narrows it; a tool's name in front is any text
+            break
+    return [Pattern(run) for run in runs]

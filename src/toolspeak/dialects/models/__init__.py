@@ -1,0 +1,1 @@
+"""The models' own dialects, close relatives in one file."""

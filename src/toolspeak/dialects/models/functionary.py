@@ -1,0 +1,179 @@
+"""Functionary: v3.1 writes `<function=name>{…}</function>`, v3.2 `>>>name` on a line of its own and JSON below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from toolspeak.data.messages import MalformedCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Parser
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import optional
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.parser.prefill import OpenedParser
+from toolspeak.dialects.prompts.rendering import dump_json, result_text
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.text.candidates import NAME
+from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker, MarkerTable
+from toolspeak.dialects.text.openings import Follows
+from toolspeak.dialects.text.scan import Caps
+from toolspeak.dialects.turn_rules import Section
+
+_ONE_NAME = re.compile(rf"\s*({NAME})\s*")
+
+
+def _read_header(text: str) -> Header | None:
+    found = _ONE_NAME.fullmatch(text)
+    return Header(found[1]) if found else None
+
+
+def _write_results(results: Sequence[ToolResult], live: re.Pattern[str]) -> str:
+    return "\n".join(result_text(result, live) for result in results)
+
+
+# --- v3.1 ---------------------------------------------------------------------------------------
+
+_FUNCTION, _FUNCTION_END = "<function=", "</function>"
+_STOP_V31 = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>")
+_STOP_V32 = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
+_LIVE_V31 = re.compile(r"<(?=function=|\s*+(?:/\s*+)?(?ai:function))")
+_SHAPE_V31 = NamedShape(_read_header, "<function=name>{…}</function>", separator=">", others=(_FUNCTION_END,))
+_BEHIND_V31 = re.compile(rf"\s*{NAME}\s*>\s*(?:\{{|```|</function|\[|null)")
+_COMING_V31 = re.compile(rf"\s*(?:{NAME}\s*(?:>\s*(?:n(?:ul?)?|(?P<tail>`{{0,2}}|</?[a-z]*))?)?)?")
+
+
+def _behind_v31(rest: str) -> bool | None:
+    if _BEHIND_V31.match(rest):
+        return True
+    found = _COMING_V31.fullmatch(rest)
+    return None if found and (not found["tail"] or f"```{_FUNCTION_END}".find(found["tail"]) in (0, 3)) else False
+
+
+def _body_v31(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return NamedCalls(_SHAPE_V31, first_index, caps, tools)
+
+
+def _write_v31(calls: Calls, _tools: Tools) -> str:
+    return "".join(
+        f"{_FUNCTION}{call.raw}{_FUNCTION_END}"
+        if isinstance(call, MalformedCall)
+        else f"{_FUNCTION}{call.name}>{dump_json(dict(call.arguments), _LIVE_V31)}{_FUNCTION_END}"
+        for call in calls
+    )
+
+
+FUNCTIONARY_V31 = DeclaredDialect(
+    info=DialectInfo(
+        "functionary-v31",
+        "<function=name>{…}</function>, repeated",
+        "chat template of meetkai/functionary-medium-v3.1",
+        "parallel",
+        aliases=("functionary-v3.1",),
+        models=("functionary-small-v3.1", "functionary-medium-v3.1"),
+        results="plain text in an ipython turn",
+        reasoning="",
+        stop=_STOP_V31,
+    ),
+    table=MarkerTable(
+        [Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_behind_v31))], specials=(*_STOP_V31, LLAMA_HEAD)
+    ),
+    new_body=_body_v31,
+    write_calls=_write_v31,
+    write_results=lambda results: _write_results(results, _LIVE_V31),
+    live=_LIVE_V31,
+    frame=Frame(
+        call=named_call(_LIVE_V31, lambda name: f"{_FUNCTION}{name}>", _FUNCTION_END), triggers=lambda _: [_FUNCTION]
+    ),
+    rules="- The arguments are one JSON object. Several calls follow each other directly.",
+)
+
+
+# --- v3.2 ---------------------------------------------------------------------------------------
+
+_TO, _TO_ALL = ">>>", ">>>all\n"
+_LIVE_V32 = re.compile(r">(?=>>)")
+_SHAPE_V32 = NamedShape(_read_header, ">>>name\n{…}", others=(_TO,), unended=True)
+_BEHIND_V32 = re.compile(rf"({NAME})[ \t]*\r?\n\s*\{{")
+_COMING_V32 = re.compile(rf"(?:{NAME}[ \t]*(?:\r?\n?\s*)?)?")
+
+
+def _behind_v32(rest: str) -> bool | None:
+    if _BEHIND_V32.match(rest):
+        return True
+    return None if _COMING_V32.fullmatch(rest) else False
+
+
+def _body_v32(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return NamedCalls(_SHAPE_V32, first_index, caps, tools)
+
+
+def _write_v32(calls: Calls, _tools: Tools) -> str:
+    return "".join(
+        f"{_TO}{call.raw}"
+        if isinstance(call, MalformedCall)
+        else f"{_TO}{call.name}\n{dump_json(dict(call.arguments), _LIVE_V32)}"
+        for call in calls
+    )
+
+
+def _write_results_v32(results: Sequence[ToolResult]) -> str:
+    text = _write_results(results, _LIVE_V32)
+    # A line break in front, for otherwise the text could be a turn that begins behind the prompt's `>>>`.
+    return f"\n{text}" if _BEHIND_V32.match(text) or text.startswith("all\n") else text
+
+
+class _FunctionaryV32(DeclaredDialect):
+    """The prompt ends with the first `>>>`, so that a turn may begin behind it.
+
+    If the tools are known the first line is a recipient only if it is one of them: a reply of a model that was not
+    opened so may begin with any word and JSON below it.
+    """
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        names = frozenset(spec.name for spec in tools)
+        return OpenedParser(super().parser(tools, starts_in), _TO, lambda text: _opens_v32(text, names))
+
+
+def _opens_v32(text: str, tools: frozenset[str]) -> bool | None:
+    if text.startswith("all\n"):
+        return True
+    found = _BEHIND_V32.match(text)
+    if found:
+        return not tools or found[1] in tools
+    return None if _COMING_V32.fullmatch(text) else False
+
+
+FUNCTIONARY_V32 = _FunctionaryV32(
+    info=DialectInfo(
+        "functionary-v32",
+        ">>>name, a line break, {…}; text to the user behind >>>all",
+        "chat template of meetkai/functionary-medium-v3.2",
+        "parallel",
+        aliases=("functionary-v3.2",),
+        models=("functionary-small-v3.2", "functionary-medium-v3.2"),
+        results="plain text in a tool turn",
+        reasoning="",
+        stop=_STOP_V32,
+    ),
+    table=MarkerTable(
+        [Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))],
+        specials=(*_STOP_V32, LLAMA_HEAD),
+    ),
+    new_body=_body_v32,
+    write_calls=_write_v32,
+    write_results=_write_results_v32,
+    live=_LIVE_V32,
+    frame=Frame(
+        call=named_call(_LIVE_V32, lambda name: f"{name}\n"),
+        joint=_TO,
+        lead=optional(_TO),  # which the prompt may have written already
+        said="all\n",
+        said_first=("all\n", _TO, ""),
+        avoid=lambda _: texts(_TO),
+    ),
+    rules="- The name stands on a line of its own behind >>>; the arguments are one JSON object on the next line.",
+)

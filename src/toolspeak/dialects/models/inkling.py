@@ -1,0 +1,85 @@
+"""Inkling: messages of one kind of content each; a call is JSON behind a header that names its tool once more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Parser
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
+from toolspeak.dialects.declarations.json_dialect import EACH_ALONE, frames, json_dialect
+from toolspeak.dialects.parser.prefill import OpenedParser
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.text.markers import Marker
+from toolspeak.dialects.text.openings import Signature, Starts
+from toolspeak.dialects.turn_rules import Section
+
+_INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"
+_TEXTS = ("<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>")
+"""What opens text; the last two name no tool, so that what stands behind them is said, not done."""
+
+_SPECIAL = (
+    *("<|message_user|>", "<|message_system|>", "<|message_tool|>", "<|content_image|>", "<|content_audio_input|>"),
+    *("<|audio_end|>", "<|content_xml|>", "<|content_model_end_sampling|>", "<|model_trigger_generation|>"),
+    "<|endoftext|>",
+)
+"""The rest of the vocabulary's framing tokens: engines drop them wherever they stand."""
+
+_NAME = r"[\w.:/-]"
+_HEADER = re.compile(_NAME + r"{1,160}(?P<marker><[^<>]*+>?)?")
+
+
+class _Inkling(DeclaredDialect):
+    """The prompt ends with the first `<|message_model|>`, so that a turn may begin with the header of a call."""
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        inner = super().parser(tools, starts_in)
+        return OpenedParser(inner, _MODEL, _opens) if starts_in == "text" else inner
+
+
+def _opens(text: str) -> bool | None:
+    found = _HEADER.match(text)
+    if found is None or (not found["marker"] and found.end() < len(text)):
+        return False
+    if found["marker"] == _INVOKE:
+        return True
+    return None if _INVOKE.startswith(found["marker"] or "") else False
+
+
+INKLING = json_dialect(
+    DialectInfo(
+        "inkling",
+        '<|message_model|>f<|content_invoke_tool_json|>{"name": …, "args": {…}}<|end_message|>, repeated',
+        "vllm-project/vllm tests/parser/engine/test_inkling.py",
+        "parallel",
+        models=("inkling",),
+        results="a tool message",
+        reasoning="<|content_thinking|> … <|end_message|>",
+    ),
+    [
+        # A message that begins ends the one before it, be it reasoning.
+        Marker("calls", _INVOKE, "<|end_message|>", Starts("{["), ends_reasoning=True),
+        Marker(  # the header names the tool once more
+            "calls",
+            _INVOKE,
+            "<|end_message|>",
+            opening=Signature(
+                (_MODEL, re.compile(_NAME + r"{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
+                4,
+                "<",
+                ("<", re.escape(_MODEL[1:])),
+            ),
+            ends_reasoning=True,
+        ),
+        Marker("reasoning", "<|content_thinking|>", "<|end_message|>"),
+        *(Marker("noise", text, None, ends_reasoning=True) for text in (_MODEL, *_TEXTS)),
+        Marker("noise", "<|end_message|>", None, ends_message=True),
+        *frames(*_SPECIAL),
+    ],
+    CallShape("args", array=False, arguments_required=False),
+    around=(_INVOKE, "<|end_message|>"),
+    between=_MODEL,
+    rules=EACH_ALONE,
+    kind=_Inkling,
+)

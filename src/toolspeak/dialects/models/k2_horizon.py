@@ -1,0 +1,34 @@
+"""K2-Horizon: GLM's pairs in `<ifm|…>` tags. The template can ask for three forms (pairs, pairs with a type, JSON
+objects) and only the prompt says which, so all three are read; pairs are written. What stands in JSON is what it says,
+as in every dialect of JSON: only text is typed by the schema. vLLM's parser types
+JSON too, and makes the text "5" of the number 5 where the schema asks for a text; a value that says its type is none of
+ours to change."""
+
+from __future__ import annotations
+
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.declarations.pair_dialect import LINES, Responses, pair_dialect
+from toolspeak.dialects.readers.pair_tags import PairTags
+from toolspeak.dialects.text.markers import Marker
+
+K2_HORIZON = pair_dialect(
+    DialectInfo(
+        "k2-horizon",
+        "<ifm|tool_calls> with <ifm|tool_call>name, <ifm|arg_key> and <ifm|arg_value> in it",
+        "chat template of IFM/K2-Horizon",
+        "parallel",
+        aliases=("k2-horizon-reasoning",),
+        models=("k2-horizon", "jais-3"),
+        arguments="strings as they are, other values as JSON, by the written type if there is one, else by schema",
+        results="the text of a tool turn",
+        reasoning="<ifm|think>",
+        stop=("<|ifm|im_end|>",),
+    ),
+    PairTags(block="tool_calls", kind="arg_type", json=True, prefix="ifm|"),
+    LINES,
+    Responses("", "", "\n"),
+    thoughts=[
+        Marker("reasoning", f"<ifm|{effort}>", f"</ifm|{effort}>") for effort in ("think", "think_fast", "think_faster")
+    ],
+    live=("ifm|", "|ifm|"),
+)

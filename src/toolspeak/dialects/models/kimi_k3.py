@@ -1,0 +1,294 @@
+"""Kimi K3: `<|open|>tag attributes<|sep|>…<|close|>tag<|sep|>`, the type of every value in the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.ir import COUNTER, Node, Rules, choice, series
+from toolspeak.dialects.grammar.schema_rules import only
+from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.pair_tags import KINDS
+from toolspeak.dialects.readers.raw_values import TEXT, Answer, EndTag, Landmark, OpenValue, RawValues, write_value
+from toolspeak.dialects.readers.reader_states import skip_space
+from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import NEVER, Matches, followed_by
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
+from toolspeak.dialects.text.typed_text import admits_argument, argument_types, json_type, schema_types
+
+_OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
+_CALL, _ARGUMENT, _JSON = f"{_OPEN}call", f"{_OPEN}argument", f"{_OPEN}json"
+_ARGUMENT_END, _JSON_END, _CALL_END, _TOOLS_END = (
+    f"{_CLOSE}{name}{_SEP}" for name in ("argument", "json", "call", "tools")
+)
+_VALUE_END = EndTag(_ARGUMENT_END, (_ARGUMENT, _CALL, _CALL_END))
+_LIVE = marker_prefix((_OPEN[1:], _CLOSE[1:]))
+_MAX_HEAD = 2048  # the escaped name of an argument, and what stands around it
+_HEAD = re.compile(r'<\|open\|>(\w+)((?:[^"<]|"[^"]*")*+)<\|sep\|>')
+_HEAD_START = re.compile(r'<\|open\|>(?:[^"<]|"[^"]*")*+(?:"[^"]*|<[|sep]*)?')
+_BARE = re.compile(r'tool="[^"<>]*"[^<>]*<\|sep\|>')  # of a call without the block around it
+_BARE_START = re.compile(r"(?:t(?:oo?)?|tool(?:=[^<>]*+(?:<[|sep]*+)?)?)?")
+_ATTRIBUTE = re.compile(r'([\w-]+)\s*=\s*"([^"]*)"')
+_ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
+
+
+class KimiCalls(RawValues):
+    """Implements `Body`; text leaves as it comes."""
+
+    tears = True
+    signs = (_ARGUMENT, _CALL, _CALL_END, _TOOLS_END)
+
+    def _may_follow(self, text: str, position: int) -> Answer:
+        # The last two are mistakes there, but more likely a call that was not closed than content.
+        tag = stands(text, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
+        return "undecided" if tag is None else "yes" if tag else "no"
+
+    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+        rest = text[at : at + MAX_CANDIDATE]
+        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        if rest.startswith(_CALL_END):
+            return "call_end"
+        head = _HEAD.match(rest)
+        if head is None:
+            begun = rest.startswith((_CALL, _ARGUMENT)) and _HEAD_START.fullmatch(rest)
+            return more if begun or begins(rest, 0, _CALL, _ARGUMENT, _CALL_END) else "content"
+        if head[1] == "call":
+            behind = stands(rest, skip_space(rest, head.end()), (_ARGUMENT, _CALL_END))
+            return more if behind is None else "call" if behind else "content"
+        key = dict(_ATTRIBUTE.findall(head[2])).get("key")
+        if head[1] != "argument" or key is None:
+            return "content"
+        call, key = self._open_call(), _unescape(key)
+        missing = key not in call.arguments and key != value.name
+        missing = missing and (call.spec is None or admits_argument(call.spec, key))
+        return "argument" if value.rejected or value.calls or missing else "content"
+
+    def _gives_up(self, text: str, position: int) -> Answer:
+        rest = text[position : position + MAX_CANDIDATE]
+        stop = skip_space(rest, len(_CALL_END))
+        tag = stands(rest, stop, (_CALL, _TOOLS_END))
+        if tag is None:
+            return "undecided" if len(rest) < MAX_CANDIDATE else "no"
+        return "yes" if tag else "no"
+
+    def _in_vain(self, value: OpenValue) -> Problem:
+        reason = f"the value of {shorten(value.name)!r} did not end at its {_ARGUMENT_END}, because text follows it"
+        return Problem("invalid_value", reason)
+
+    # States, as in `blocks`; `wait` asks for the same text again with more behind it.
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = skip_space(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (_CALL, _TOOLS_END))
+        if tag is None:
+            self._wait = True
+        elif tag == _TOOLS_END and self.calls:
+            self.done = True
+        elif tag == _TOOLS_END:
+            self._fail("empty_batch", f'the block holds no call; write {_CALL} tool="…"{_SEP}', stop)
+        elif tag:
+            head = self._head(text, stop, "call")
+            if head is not None:
+                attributes, length = head
+                self._start_call(attributes.get("tool", ""), stop, out)
+                self._state = self._in_call
+                return stop + length
+        elif text[stop] != "<" and self.calls:
+            self._state = self._prose
+        else:
+            self._fail("invalid_call", f"expected {_CALL} or {_TOOLS_END}", stop)
+        return stop
+
+    def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
+        call, stop = self._open_call(), skip_space(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (_ARGUMENT, _JSON, _CALL_END, _CALL, _TOOLS_END))
+        if tag is None:
+            self._wait = True
+        elif tag == _CALL_END:
+            self._end_call(text, stop + len(tag), out)
+            return stop + len(tag)
+        elif tag == _TOOLS_END:
+            call.notes.append("missing_closer")
+            self._end_call(text, stop, out)
+        elif tag == _CALL:
+            # What of it would be missing nobody can say: it never runs, and the call that begins here does.
+            reason = f"the call of {shorten(call.name)!r} has no end; write {_CALL_END} before the next one"
+            call.problem = call.problem or Problem("unclosed", reason)
+            self._end_call(text, stop, out)
+        elif tag and (call.written or (tag == _JSON and call.arguments)):
+            self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)
+        elif tag:
+            head = self._head(text, stop, tag.removeprefix(_OPEN))
+            if head is not None and tag == _ARGUMENT and "key" not in head[0]:
+                self._fail("invalid_call", f'an argument without its name; write {_ARGUMENT} key="…"', stop)
+            elif head is not None:
+                self._start(tag, head[0])
+                return stop + head[1]
+        else:
+            self._fail("invalid_call", f"expected {_ARGUMENT} or {_CALL_END} in {shorten(call.name)!r}", stop)
+        return stop
+
+    def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if tag == _JSON:
+            self._start_json()
+            self._state = self._in_json
+            return
+        key = attributes.get("key", "")
+        kinds = KINDS.get(attributes.get("type", ""))
+        self._start_value(key, _VALUE_END, kinds or argument_types(self._open_call().spec, key))
+
+    def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._take_json(text, position, out)
+        if self._scanner.done:
+            self._state = self._after_json
+        return stop
+
+    def _after_json(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = skip_space(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (_JSON_END,))
+        if tag is None:
+            self._wait = True
+        elif tag:
+            self._state = self._in_call
+            return stop + len(tag)
+        else:
+            self._fail("invalid_call", f"expected {_JSON_END} behind the JSON object", stop)
+        return stop
+
+    def _head(self, text: str, position: int, name: str) -> tuple[dict[str, str], int] | None:
+        """A tag's attributes and length; None after asking for more or failing."""
+        found = _HEAD.match(text, position, position + _MAX_HEAD)
+        if found is not None and found[1] == name and _ATTRIBUTES.fullmatch(found[2]):
+            pairs = {match[1]: _unescape(match[2]) for match in _ATTRIBUTE.finditer(found[2])}
+            return pairs, found.end() - position
+        rest = text[position : position + _MAX_HEAD]
+        if found is None and len(rest) < _MAX_HEAD and _HEAD_START.fullmatch(rest):
+            self._wait = True
+        else:
+            self._fail("invalid_call", f'a tag that cannot be read; write {_OPEN}{name} name="value"{_SEP}', position)
+        return None
+
+
+def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return KimiCalls(tools, first_index, caps)
+
+
+def _write_calls(calls: Calls, tools: Tools) -> str:
+    whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
+    if whole is not None:
+        return f"{_OPEN}tools{_SEP}{whole.raw}{_TOOLS_END}"
+    body = "".join(_write_call(call, i + 1) for i, call in enumerate(calls))
+    return f"{_OPEN}tools{_SEP}{body}{_TOOLS_END}"
+
+
+def _write_call(call: ToolCall | MalformedCall, number: int) -> str:
+    if isinstance(call, MalformedCall):
+        return call.raw
+    arguments = "".join(_write_argument(name, value) for name, value in call.arguments.items())
+    return f'{_CALL} tool="{_escape(call.name)}" index="{number}"{_SEP}{arguments}{_CALL_END}'
+
+
+def _write_argument(name: str, value: JSON) -> str:
+    kind = json_type(value)
+    text = write_value(value, TEXT if kind == "string" else KINDS[kind], _VALUE_END, Caps())
+    shown = "number" if kind == "integer" else kind
+    return f'{_ARGUMENT} key="{_escape(name)}" type="{shown}"{_SEP}{text}{_ARGUMENT_END}'
+
+
+def _call_node(spec: ToolSpec, rules: Rules) -> Node:
+    """What `_write_call` may write for a tool, for grammars."""
+
+    def typed(name: str, schema: JSON) -> Node:
+        kinds = KINDS.keys() & schema_types(schema, spec.parameters)
+        shown = dict.fromkeys("number" if kind == "integer" else kind for kind in sorted(kinds))
+        head = f'{_ARGUMENT} key="{_escape(name)}" type="'
+        return choice(
+            *(
+                argument(spec, name, only(schema, kind, spec.parameters), rules, _how(f'{head}{kind}"{_SEP}', name))
+                for kind in shown
+            )
+        )
+
+    opening = series(f'{_CALL} tool="{_escape(spec.name)}" index="', COUNTER, f'"{_SEP}')
+    return series(opening, *in_order(spec, typed), _CALL_END)
+
+
+def _how(opening: str, name: str) -> Argument:
+    return Argument(
+        text=opening,
+        json=opening,
+        marked=None,
+        end=_ARGUMENT_END,
+        avoid=(_ARGUMENT, _CALL_END),
+        fixed=lambda value: _write_argument(name, value),
+    )
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;")
+
+
+def _unescape(text: str) -> str:
+    return text.replace("&quot;", '"').replace("&amp;", "&")
+
+
+def _write_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(result_text(result, _LIVE) for result in results)
+
+
+def _noise(text: str, *, ends_reasoning: bool = False) -> Marker:
+    return Marker("noise", text, None, ends_reasoning=ends_reasoning, ends_message=text.startswith(_CLOSE))
+
+
+KIMI_K3 = DeclaredDialect(
+    info=DialectInfo(
+        "kimi-k3",
+        '<|open|>tools<|sep|> with <|open|>call tool="…"<|sep|> and typed <|open|>argument key="…" type="…"<|sep|>',
+        "encoding_k3.py of moonshotai/Kimi-K3",
+        "parallel",
+        models=("kimi-k3",),
+        arguments="by the type in the text: strings as they are, the rest JSON",
+        results="the text of a tool turn",
+        earlier=EarlierThoughts(f"{_OPEN}think{_SEP}", f"{_CLOSE}think{_SEP}", "always"),
+        reasoning="<|open|>think<|sep|>",
+        stop=("<|end_of_msg|>",),
+        text_aside=True,
+    ),
+    table=MarkerTable(
+        [
+            Marker("calls", f"{_OPEN}tools{_SEP}", _TOOLS_END, followed_by(_CALL, _TOOLS_END)),
+            Marker("calls", _CALL, _TOOLS_END, Matches(_BARE, _BARE_START, within=True)),
+            # As a server writes it that puts blanks around its tokens.
+            Marker("calls", f"{_OPEN} tools {_SEP}", f"{_CLOSE} tools {_SEP}", NEVER),
+            Marker("reasoning", f"{_OPEN}think{_SEP}", f"{_CLOSE}think{_SEP}"),
+            _noise(f"{_OPEN}response{_SEP}", ends_reasoning=True),
+            *(_noise(f"{_CLOSE}{name}{_SEP}") for name in ("response", "message", "think")),
+        ],
+        specials=("<|end_of_msg|>",),
+    ),
+    new_body=_new_body,
+    write_calls=_write_calls,
+    write_results=_write_results,
+    live=_LIVE,
+    frame=Frame(call=_call_node, start=f"{_OPEN}tools{_SEP}", end=_TOOLS_END),
+    rules="""\
+- The type of an argument is string, number, boolean, null, object or array. A string stands there as it is, without
+  quotes or escapes; any other value is written as JSON. Calls are numbered from 1.
+- In an attribute write & as &amp; and " as &quot;.
+- Only if a text contains such tags itself, wrap the whole value: <![CDATA[the text]]>""",
+)

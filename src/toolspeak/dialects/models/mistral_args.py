@@ -1,0 +1,205 @@
+"""Mistral's newer form: `[TOOL_CALLS]`, the name, and the arguments as JSON; repeated, with nothing to end a call."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import NINE, Node, series
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompts.rendering import dump_json, result_text
+from toolspeak.dialects.readers.body import Body, ChosenBody
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.readers.reader_states import skip_space
+from toolspeak.dialects.text.candidates import NAME, first_of, one_of
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Follows, Signature
+from toolspeak.dialects.text.scan import Caps
+
+_CALL, _ARGS, _CALL_ID, _END = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "</s>"
+_RESULTS, _CONTENT, _RESULTS_END = "[TOOL_RESULTS]", "[TOOL_CONTENT]", "[/TOOL_RESULTS]"
+_LIVE = re.compile(r"\[(?=TOOL_CALLS\]|ARGS\]|CALL_ID\]|/?TOOL_RESULTS\]|TOOL_CONTENT\]|/?THINK\])")
+_HEADER = re.compile(rf"\s*(?P<name>{NAME})\s*(?:\[CALL_ID\]\s*(?P<id>{NAME})?\s*)?(?:\[ARGS\]\s*)?")
+_SHAPE = NamedShape(
+    lambda text: _read_header(text),
+    f"{_CALL}name{_ARGS}{{…}}",
+    others=(_CALL, _RESULTS, _END),
+    bare=True,
+    unended=True,
+)
+_JSON_SHAPE = CallShape("arguments", array=True, arguments_required=False, arguments_text=True, alone=True)
+_NAME_FIRST = re.compile(rf"{NAME}|{{|\s*+\[\s*+\{{")  # a name is missing before a '{': the model is told
+_NAME_LATER = re.compile(rf"\s+{NAME}\s*[{{\[]")
+_NAME_COMING = re.compile(rf"\s*(?:{NAME}\s*|\[\s*)?")
+
+
+def _read_header(text: str) -> Header | None:
+    found = _HEADER.fullmatch(text)
+    return Header(found["name"], found["id"]) if found else None
+
+
+def _behind(rest: str) -> bool | None:
+    """A name stands right behind the marker; behind white space only one that more than prose follows. Or an array, as
+    older models of the family write it."""
+    if not rest:
+        return None
+    if _NAME_FIRST.match(rest) or _NAME_LATER.match(rest):
+        return True
+    return None if _NAME_COMING.fullmatch(rest) else False
+
+
+class NamedOrJson(ChosenBody):
+    """Implements `Body`: the name before its arguments, or the JSON of the family's older models."""
+
+    def __init__(self, first_index: int, caps: Caps, tools: Tools) -> None:
+        super().__init__(caps)
+        self._first_index = first_index
+        self._tools = tools
+
+    def choose(self, text: str, start: int) -> Body | None:
+        at = skip_space(text, start)
+        if at == len(text):
+            return None
+        if text[at] in "[{":
+            return JsonCalls(_JSON_SHAPE, self._first_index, self.caps, self._tools)
+        return NamedCalls(_SHAPE, self._first_index, self.caps, self._tools)
+
+
+def new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return NamedOrJson(first_index, caps, tools)
+
+
+def _writer(between: Callable[[ToolCall], str]) -> Callable[[Calls, Tools], str]:
+    def write(call: ToolCall | MalformedCall) -> str:
+        if isinstance(call, MalformedCall):
+            return _CALL + call.raw
+        return f"{_CALL}{call.name}{between(call)}{dump_json(dict(call.arguments), _LIVE)}"
+
+    return lambda calls, _tools: "".join(write(call) for call in calls)
+
+
+def _write_results(results: Sequence[ToolResult]) -> str:
+    return "".join(f"{_RESULTS}{result_text(result, _LIVE)}{_RESULTS_END}" for result in results)
+
+
+def _write_results_with_ids(results: Sequence[ToolResult]) -> str:
+    return "".join(
+        f"{_RESULTS}{_nine(result.call_id)}{_CONTENT}{result_text(result, _LIVE)}{_RESULTS_END}" for result in results
+    )
+
+
+def _nine(own: str) -> str:
+    """An id as Mistral's template demands it: nine letters and digits. Another id becomes one, always the same."""
+    if re.fullmatch(r"[A-Za-z0-9]{9}", own):
+        return own
+    return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+
+
+def _frame(before: Callable[[str], Node | str]) -> Frame:
+    return Frame(call=named_call(_LIVE, before), triggers=lambda _: [_CALL], avoid=lambda _: texts(_ARGS))
+
+
+CALLS = Marker("calls", _CALL, None, Follows(_behind))
+
+
+def _bare(names: tuple[str, ...]) -> list[Marker]:
+    """A call whose marker a server left out: a tool's name, and the other marker behind it."""
+    gap = re.compile(r"\s*")
+    live = ("[", re.escape(_ARGS[1:]))
+    name_first = Signature((one_of(names), gap, _ARGS, gap, "{"), 0, first_of(names), live, names)
+    return [Marker("calls", _CALL, None, name_first, place="word")] if names else []
+
+
+@lru_cache(64)
+def _table(names: tuple[str, ...] = ()) -> MarkerTable:
+    return MarkerTable(
+        [
+            # The one in a thought is talk about a call: these models close their thoughts by themselves.
+            Marker("reasoning", "[THINK]", "[/THINK]"),
+            CALLS,
+            *_bare(names),
+            Marker("results", _RESULTS, _RESULTS_END, plain=True),
+        ],
+        specials=(_END,),
+    )
+
+
+_RULES = (
+    "- Each call begins with [TOOL_CALLS] and the tool's name right behind it; the arguments are one JSON object.\n"
+    "  Several calls follow each other without anything between them."
+)
+
+MISTRAL_ARGS = DeclaredDialect(
+    info=DialectInfo(
+        "mistral-args",
+        "[TOOL_CALLS]name[ARGS]{…}, repeated",
+        "mistral-common tokenizer v13; chat template of mistralai/Devstral-Small-2507",
+        "parallel",
+        aliases=("mistral-v13",),
+        models=("devstral", "ministral-3", "magistral", "mistral-large-3", "mistral-small-4", "mistral-medium-3.5"),
+        results="[TOOL_RESULTS]…[/TOOL_RESULTS]",
+        earlier=EarlierThoughts("[THINK]", "[/THINK]", "always"),
+        reasoning="[THINK]",
+        stop=("</s>",),
+    ),
+    table=_table(),
+    by_tools=_table,
+    new_body=new_body,
+    write_calls=_writer(lambda _: _ARGS),
+    write_results=_write_results,
+    live=_LIVE,
+    frame=_frame(lambda name: f"{_CALL}{name}{_ARGS}"),
+    rules=_RULES,
+)
+
+MISTRAL_IDS = DeclaredDialect(
+    info=DialectInfo(
+        "mistral-ids",
+        "[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}, repeated",
+        "mistral-common tokenizer v11; chat template of mistralai/Mistral-Small-3.2-24B-Instruct-2506",
+        "parallel",
+        models=("mistral-small-3.2",),
+        results="[TOOL_RESULTS]id[TOOL_CONTENT]…[/TOOL_RESULTS]",
+        reasoning="[THINK]",
+        stop=("</s>",),
+    ),
+    table=_table(),
+    by_tools=_table,
+    new_body=new_body,
+    write_calls=_writer(lambda call: f"{_CALL_ID}{_nine(call.provider_id or call.id)}{_ARGS}"),
+    write_results=_write_results_with_ids,
+    live=_LIVE,
+    frame=_frame(lambda name: series(f"{_CALL}{name}{_CALL_ID}", NINE, _ARGS)),
+    rules=f"{_RULES}\n- Each call has an id of its own, nine letters and digits; its result carries the same.",
+)
+
+MISTRAL_V11 = DeclaredDialect(
+    info=DialectInfo(
+        "mistral-v11",
+        "[TOOL_CALLS]name{…}, repeated",
+        "vllm-project/vllm, vllm/tool_parsers/mistral_tool_parser.py (tokenizers from v11 on)",
+        "parallel",
+        models=("mistral-medium-3",),
+        results="[TOOL_RESULTS]…[/TOOL_RESULTS]",
+        reasoning="[THINK]",
+        stop=("</s>",),
+        text_aside=True,
+    ),
+    table=_table(),
+    by_tools=_table,
+    new_body=new_body,
+    write_calls=_writer(lambda _: ""),
+    write_results=_write_results,
+    live=_LIVE,
+    frame=_frame(lambda name: f"{_CALL}{name}"),
+    rules=_RULES,
+)

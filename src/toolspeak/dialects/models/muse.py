@@ -1,0 +1,246 @@
+"""Muse: a turn of several messages, each with its addressee (` to=user<|message|>…<|eom|>`).
+
+To itself the model thinks, to the user it speaks, to a tool it writes `<atem:function_calls>`; the same elements in
+any other message are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from toolspeak.data.deltas import Delta, TextDelta
+from toolspeak.data.messages import FinishReason, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, DeclaredHistory, Tools
+from toolspeak.dialects.declarations.element_dialect import Layout, call_node, write_call
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.parser.open_block import BlockFormat
+from toolspeak.dialects.prompts.rendering import result_text
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.element_tags import ElementSyntax
+from toolspeak.dialects.readers.element_values import escape_name
+from toolspeak.dialects.readers.elements import ElementCalls
+from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.markers import Found, Marker, MarkerTable
+from toolspeak.dialects.text.openings import Texts
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.turn_rules import Section
+
+_START, _MESSAGE, _EOM = "<|start|>assistant", "<|message|>", "<|eom|>"
+ENDS = (_EOM, "<|eot|>")
+_END = re.compile("|".join(map(re.escape, ENDS)))
+_HEADER = re.compile(r"\s*(?:<\|start\|>assistant)?\s*to=([^\s<|]*)<\|message\|>")
+_ADDRESSEE = re.compile(r"[^\s<|]*")
+_BLOCK = ("<atem:function_calls>", "</atem:function_calls>")
+_LIVE = re.compile(r"<(?=\||\s*+(?:/\s*+)?(?ai:atem:|tool_output))")
+_SYNTAX = ElementSyntax("<atem:invoke", "<atem:parameter", guesses=True, doubled=True)
+_FRAME = re.compile(rf"{_SYNTAX.ends.pattern}|{_LIVE.pattern}")
+
+
+def begins_turn(text: str) -> bool | None:
+    """Whether a turn that begins so begins with a header; None asks for more of it."""
+    return True if _HEADER.match(text) else None if _may_become_header(text) else False
+
+
+class MuseParser(BlockParser):
+    """A parser of blocks whose text has addressees."""
+
+    def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
+        super().__init__(format)
+        self._to = "self" if starts_in == "reasoning" else "user"
+        self._state = self._text if starts_in == "reasoning" else self._header
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out: list[Delta] = []
+        thinks = self._state == self._text and self._to == "self"
+        if self._held and self._block is None and self._draft is None and thinks:
+            out.append(self._reasoning_kind(self._held))
+            self._held = ""
+        return [*out, *super().close(reason)]
+
+    def _header(self, text: str, position: int, out: list[Delta]) -> int:
+        rest = text[position : position + MAX_CANDIDATE]
+        found = _HEADER.match(rest)
+        if found is None and len(rest) < MAX_CANDIDATE and _may_become_header(rest):
+            self._held = text[position:]
+            return len(text)
+        self._to = found[1] if found else "user"
+        self._state = self._text_state
+        if found and self._to == "self":
+            self._markup(text, position, position + found.end(), out)
+        return position + found.end() if found else position
+
+    def _plain(self, chunk: str) -> list[Delta] | None:
+        return None  # its text is in messages to somebody, see `_text`
+
+    def _text(self, text: str, position: int, out: list[Delta]) -> int:
+        if self._to == "self":
+            return self._to_self(text, position, out)
+        if self._to != "user":
+            return self._to_tool(text, position, out)
+        found = _END.search(text, position)
+        if found:
+            self._emit(TextDelta, text, position, found.start(), out)
+            self._report_unmarked(self._position + found.start(), out)
+            self._begin_section()
+            self._state = self._header
+            return found.end()
+        at = text.rfind("<", max(position, len(text) - len(_EOM)))
+        hold = at if at >= 0 and any(end.startswith(text[at:]) for end in ENDS) else len(text)
+        self._emit(TextDelta, text, position, hold, out)
+        self._held = text[hold:]
+        return len(text)
+
+    def _draft_parser(self) -> MuseParser:
+        parser = MuseParser(self._format)
+        parser._to, parser._state = "tool", parser._text
+        return parser
+
+    def _to_self(self, text: str, position: int, out: list[Delta]) -> int:
+        start = position
+        while (at := text.find("<", position)) >= 0:
+            ended = _END.match(text, at)
+            if ended:
+                self._think(text, start, at, out)
+                self._leave(out)
+                self._markup(text, at, ended.end(), out)
+                self._state = self._header
+                return ended.end()
+            if text.startswith(_START, at):  # the next message, though this one has no end
+                self._think(text, start, at, out)
+                self._leave(out)
+                self._state = self._header
+                return at
+            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
+            if isinstance(verdict, Found) and verdict.marker.kind == "calls":
+                start = self._think(text, start, at, out)
+                self._begin_draft(verdict, self._position + at)
+            elif verdict in ("undecided", "opened") or begins(text, at, *ENDS, _START):
+                self._think(text, start, at, out)
+                return self._hold(text, at)
+            position = at + 1
+        return self._think(text, start, len(text), out)
+
+    def _closing(self, text: str, position: int, out: list[Delta]) -> int:
+        if text.startswith(_EOM, position):  # the message's end ends its block
+            self._finish_unclosed(self._expect_block(), out)
+            return position
+        return self._hold(text, position) if begins(text, position, _EOM) else super()._closing(text, position, out)
+
+    def _to_tool(self, text: str, position: int, out: list[Delta]) -> int:
+        """A message to a tool: blocks, and white space between them; from anything else on it is text."""
+        while position < len(text) and text[position].isspace():
+            position += 1
+        if position == len(text):
+            return position
+        rest = text[position : position + MAX_CANDIDATE]
+        ended = _END.match(rest)
+        if ended:
+            self._state = self._header
+            return position + ended.end()
+        verdict = self._table.decide(rest, False)
+        if isinstance(verdict, Found):
+            return self._open(verdict, position)
+        if verdict in ("undecided", "opened") or any(end.startswith(rest) for end in ENDS):
+            self._held = text[position:]
+            return len(text)
+        self._to = "user"
+        return position
+
+
+def _may_become_header(rest: str) -> bool:
+    rest = rest.lstrip()
+    if _START.startswith(rest):
+        return True
+    rest = rest.removeprefix(_START).lstrip()
+    if "to=".startswith(rest):
+        return True
+    if not rest.startswith("to="):
+        return False
+    name = _ADDRESSEE.match(rest, 3)
+    return _MESSAGE.startswith(rest[name.end() if name else 3 :])
+
+
+class MuseDialect(DeclaredDialect):
+    """A declaration with a parser and a history of its own."""
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+        return MuseParser(self.format(tools), starts_in)
+
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
+        role: Literal["tool", "user"] = "tool" if tool_role else "user"
+        return MuseHistory(self, {spec.name: spec for spec in tools}, role)
+
+
+class MuseHistory(DeclaredHistory):
+    def _write_turn(self, text: str, calls: Calls) -> str:
+        """A turn with calls is several messages; the first begins behind the prompt's `<|start|>assistant`."""
+        if not calls:
+            return text
+        said = f" to=user{_MESSAGE}{text}{_EOM}{_START}" if text else ""
+        return said + self._dialect.write_calls(calls, self._tools)
+
+
+def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return ElementCalls(_SYNTAX, _BLOCK, tools, first_index, caps, breaks=(_EOM,))
+
+
+def _write_calls(calls: Calls, tools: Tools) -> str:
+    written: list[str] = []
+    for call in calls:
+        text = write_call(call, tools.get(call.name or ""), _SYNTAX, _LAYOUT, _FRAME)
+        name = call.name if isinstance(call, ToolCall) else ""
+        to = name if name and _ADDRESSEE.fullmatch(name) and name not in ("self", "user") else "tool"
+        written.append(f" to={to}{_MESSAGE}{_BLOCK[0]}\n{text}\n{_BLOCK[1]}")
+    return f"{_EOM}{_START}".join(written)
+
+
+def _write_results(results: Sequence[ToolResult]) -> str:
+    texts = [(escape_name(result.name), result_text(result, _LIVE)) for result in results]
+    return "\n".join(f'<tool_output name="{name}">\n{text}\n</tool_output>' for name, text in texts)
+
+
+def _call_node(spec: ToolSpec, rules: Rules) -> Node:
+    to = spec.name if _ADDRESSEE.fullmatch(spec.name) and spec.name not in ("self", "user") else "tool"
+    made = call_node(spec, rules, _SYNTAX, _LAYOUT, _FRAME)
+    return series(f" to={to}{_MESSAGE}{_BLOCK[0]}\n", made, f"\n{_BLOCK[1]}")
+
+
+_LAYOUT = Layout(result="")
+MUSE = MuseDialect(
+    info=DialectInfo(
+        "muse",
+        ' to=f<|message|><atem:function_calls> <atem:invoke name="f"> <atem:parameter name="k">value',
+        "llama.cpp, tests/test-chat.cpp (Muse template)",
+        "parallel",
+        models=("muse",),
+        arguments="text, typed by the tool's schema; JSON where that says nothing",
+        results="<tool_output name=…> in a message of the tool",
+        reasoning="to=self",
+        stop=("<|eot|>",),
+        earlier=EarlierThoughts(f" to=self{_MESSAGE}", f"{_EOM}{_START}", "always", calls_only=True),
+    ),
+    table=MarkerTable([Marker("calls", *_BLOCK, Texts(("<atem:invoke", _BLOCK[1])))], specials=ENDS[1:]),
+    new_body=_new_body,
+    write_calls=_write_calls,
+    write_results=_write_results,
+    live=_LIVE,
+    frame=Frame(
+        call=_call_node,
+        joint=f"{_EOM}{_START}",
+        said=f" to=user{_MESSAGE}",
+        said_first=(f" to=user{_MESSAGE}", _EOM, _START),
+        reasoning=((f" to=self{_MESSAGE}", _EOM, _START),),
+        avoid=lambda _: texts(*ENDS, _START),
+    ),
+    rules="""\
+- A message to a tool holds one block; its addressee is the tool. One element for each argument, its value between
+  the tags as it is: no quotes, no escapes; objects and arrays as JSON.
+- Every message but the last ends with <|eom|>, and the next begins with <|start|>assistant to=….""",
+)

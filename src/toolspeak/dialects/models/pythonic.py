@@ -1,0 +1,373 @@
+"""Llama 3.2 and 4, LFM2, Olmo 3: calls written as Python, `[f(a='x', n=2), g()]`, bare or between markers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import cast
+
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.json_dialect import BARE, bare_markers
+from toolspeak.dialects.grammar.avoid import Pattern
+from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompts.marker_escaping import Live
+from toolspeak.dialects.prompts.rendering import ERROR, dump_json, escape_text, marker_prefix, result_text, result_value
+from toolspeak.dialects.readers.body import Body, ChosenBody
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.readers.python_calls import KEY, NAME, VALUE_START, PythonCalls
+from toolspeak.dialects.readers.reader_states import skip_space
+from toolspeak.dialects.text.candidates import beginnings_of
+from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker, MarkerTable
+from toolspeak.dialects.text.openings import Matches, Signature
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.text.typed_text import as_mapping
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_BARE_CALL = re.compile(rf"\[(?=\s*+{NAME.replace('*', '*+')}\s*+\()")
+_TO_ESCAPE = re.compile(r"[\\\x00-\x1f\x7f\ud800-\udfff\u2028\u2029]")
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write_literal(value: JSON, quote: str, live: re.Pattern[str], in_objects: str = "") -> str:
+    """A value as a Python literal, on one line, in which no live marker stands. `in_objects` is the quote of texts
+    inside of objects, where that is another one."""
+    match value:
+        case str():
+            text = _TO_ESCAPE.sub(_escape, value).replace(quote, f"\\{quote}")
+            return quote + live.sub("\\\\x3c", text) + quote
+        case Mapping():
+            inner = in_objects or quote
+            items = (
+                f"{write_literal(k, inner, live)}: {write_literal(v, inner, live)}"
+                for k, v in as_mapping(value).items()
+            )
+            return "{" + ", ".join(items) + "}"
+        case list() | tuple():
+            each = (write_literal(one, quote, live, in_objects) for one in cast("Sequence[JSON]", value))
+            return "[" + ", ".join(each) + "]"
+        case _:
+            return repr(value)
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    return _ESCAPES.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}")
+
+
+def write_call(call: ToolCall | MalformedCall, quote: str, live: re.Pattern[str], in_objects: str = "") -> str:
+    """One call; arguments whose names are no Python names stand in `**{…}`."""
+    if isinstance(call, MalformedCall):
+        return call.raw
+    named = [(key, value) for key, value in call.arguments.items() if _PLAIN_KEY.fullmatch(key)]
+    others = {key: value for key, value in call.arguments.items() if not _PLAIN_KEY.fullmatch(key)}
+    parts = [f"{key}={write_literal(value, quote, live, in_objects)}" for key, value in named]
+    parts += [f"**{write_literal(others, quote, live, in_objects)}"] if others else []
+    return f"{call.name}({', '.join(parts)})"
+
+
+def _write_list(
+    calls: Calls, quote: str, live: re.Pattern[str], start: str = "", end: str = "", in_objects: str = ""
+) -> str:
+    """The calls in one list; a malformed block, which is more than a call, as the model wrote it."""
+    blocks: list[str] = []
+    listed: list[str] = []
+    for call in calls:
+        if isinstance(call, MalformedCall) and call.whole_block:
+            blocks.append(call.raw)
+        else:
+            listed.append(write_call(call, quote, live, in_objects))
+    blocks += [f"[{', '.join(listed)}]"] if listed else []
+    return "\n".join(f"{start}{each}{end}" for each in blocks)
+
+
+def _write_quoted_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(_quoted(result) for result in results)
+
+
+def _quoted(result: ToolResult) -> str:
+    value = result_value(result)
+    if result.status == "failure":
+        value = ERROR + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    text = dump_json(value, _LLAMA_RESULTS)
+    # In JSON a brace cannot be escaped; in a string the quotes behind it are.
+    return dump_json(text, _LLAMA_RESULTS) if _BARE_JSON.search(text) else text
+
+
+def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Frame:
+    """The same layout as `_write_list` has, for grammars; strings in either quotes. Without markers a tool's name
+    behind the bracket is what begins the calls."""
+    notation = python_notation([lambda value, quote=quote: write_literal(value, quote, live) for quote in "'\""])
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        return series(spec.name, python_arguments(spec, rules, notation))
+
+    def triggers(tools: Sequence[ToolSpec]) -> list[str]:
+        return [f"{start}{spec.name}(" for spec in tools]
+
+    def avoid(tools: Sequence[ToolSpec]) -> list[Pattern]:
+        return [before_call(spec.name, "[", "(") for spec in tools]
+
+    marked = start.rstrip("[")
+    if marked:
+        return Frame(call=call, start=start, joint=joint, end=end, triggers=lambda _: [marked], avoid=avoid)
+    return Frame(call=call, start=start, joint=joint, end=end, triggers=triggers, avoid=avoid)
+
+
+# --- Llama --------------------------------------------------------------------------------------
+
+_LLAMA = marker_prefix(("|python_start|>", "|python_end|>"))
+_LLAMA_RESULTS = re.compile(f"{_BARE_CALL.pattern}|{_LLAMA.pattern}")
+_ARGUMENT = rf"(?:\)|\*\*|{KEY}\s*=\s*{VALUE_START})"
+_CALLS = re.compile(rf"[\[{{]|{NAME}\s*\(")
+_CALLS_START = re.compile(rf"(?:{NAME}\s*)?")
+
+
+def _between(start: str, end: str) -> Marker:
+    """Calls in brackets, one without, or JSON; or nothing, which the model is told."""
+    return Marker("calls", start, end, Matches(_CALLS, _CALLS_START, end))
+
+
+_PYTHON_START = _between("<|python_start|>", "<|python_end|>")
+_BARE_JSON = Live(MarkerTable(bare_markers())).pattern
+_STOP_3, _STOP_4 = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"), ("<|eom|>", "<|eot|>", "<|end_of_text|>")
+_HEADS = (LLAMA_HEAD, "<|header_start|>assistant<|header_end|>")
+
+
+@lru_cache(64)
+def _llama_table(names: tuple[str, ...] = ()) -> MarkerTable:
+    """Without a marker only the name of a tool tells a call from a list in prose or in an example."""
+    markers = [_PYTHON_START, _bare_list(names), *bare_markers(";")]
+    return MarkerTable(markers, specials=dict.fromkeys((*_STOP_3, *_STOP_4, *_HEADS)))
+
+
+def _bare_list(names: Sequence[str]) -> Marker:
+    known = "|".join(re.escape(name) for name in names) or NAME
+    whole = re.compile(rf"(?:{known})\s*\(\s*{_ARGUMENT}")
+    cut = beginnings_of(names) or f"(?:{NAME})?"
+    beginning = re.compile(rf"(?:(?:{known})\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?|{cut})")
+    return Marker("calls", "[", None, Matches(whole, beginning, within=True))
+
+
+def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    if marker.end is None:  # a bare one says of what it is
+        if marker.text == BARE and isinstance(marker.opening, Signature):
+            return JsonCalls(call_shape("arguments", marker.opening.first == "["), first_index, caps, tools)
+        return PythonCalls(True, first_index, caps, tools)
+    return PythonOrJson(first_index, caps, tools, several=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareDialect(DeclaredDialect):
+    """A dialect whose calls may stand without a marker: its tools' names tell them from prose."""
+
+
+_RULES = """\
+- Calls are Python: every argument as name=value with a literal (strings in quotes, numbers, True, False, None, lists,
+  dicts); no variables, no expressions. An argument whose name is no Python name goes into **{'its name': value}.
+"""
+
+PYTHONIC = BareDialect(
+    info=DialectInfo(
+        "pythonic",
+        "[f(a='x', n=2), g()], without markers",
+        "chat template of meta-llama/Llama-3.2-3B-Instruct (tools in the system prompt)",
+        "parallel",
+        models=("toolace",),
+        arguments="Python literals",
+        results="ipython turn, JSON",
+        reasoning="",
+        stop=_STOP_3,
+    ),
+    table=_llama_table(),
+    by_tools=_llama_table,
+    new_body=_new_list,
+    write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA),
+    write_results=_write_quoted_results,
+    live=_LLAMA_RESULTS,
+    frame=_frame(_LLAMA, "[", "]"),
+    rules=_RULES + "- All calls stand in one list, in square brackets.",
+)
+LLAMA4_PYTHONIC = BareDialect(
+    info=DialectInfo(
+        "llama4-pythonic",
+        "<|python_start|>[f(a='x', n=2), g()]<|python_end|>; the markers may be missing",
+        "chat template of meta-llama/Llama-4-Scout-17B-16E-Instruct",
+        "parallel",
+        models=("llama-4",),
+        arguments="Python literals",
+        results="ipython turn, JSON",
+        reasoning="",
+        stop=_STOP_4,
+    ),
+    table=_llama_table(),
+    by_tools=_llama_table,
+    new_body=_new_list,
+    write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA, "<|python_start|>", "<|python_end|>"),
+    write_results=_write_quoted_results,
+    live=_LLAMA_RESULTS,
+    frame=_frame(_LLAMA, "<|python_start|>[", "]<|python_end|>"),
+    rules=_RULES + "- All calls stand in one list, in square brackets, between <|python_start|> and <|python_end|>.",
+)
+
+# --- LFM2 ---------------------------------------------------------------------------------------
+
+_LFM2 = marker_prefix(
+    ("|tool_call_start|>", "|tool_call_end|>", "|tool_response_start|>", "|tool_response_end|>", "think")
+)
+
+
+@cache
+def call_shape(arguments_key: str, array: bool) -> CallShape:
+    return CallShape(arguments_key, array=array, arguments_required=False, arguments_text=True, alone=True)
+
+
+class PythonOrJson(ChosenBody):
+    """Implements `Body`: Python calls, or JSON, which LFM2 writes where the system prompt asked for it, and Llama 4 as
+    its template says."""
+
+    def __init__(
+        self, first_index: int, caps: Caps, tools: Tools, *, several: bool, arguments_key: str = "arguments"
+    ) -> None:
+        super().__init__(caps)
+        self._arguments_key = arguments_key
+        self._first_index = first_index
+        self._tools = tools
+        self._several = several
+
+    def choose(self, text: str, start: int) -> Body | None:
+        at = skip_space(text, start)
+        array = text.startswith("[", at)
+        inner = skip_space(text, at + 1) if array else at
+        if inner == len(text) and inner - start < MAX_CANDIDATE:
+            return None
+        if text.startswith("{", inner):
+            shape = call_shape(self._arguments_key, array)
+            return JsonCalls(shape, self._first_index, self.caps, self._tools, several=self._several)
+        return PythonCalls(True, self._first_index, self.caps, self._tools)
+
+
+@lru_cache(64)
+def _lfm2_table(names: tuple[str, ...] = ()) -> MarkerTable:
+    """Without its markers, which are special tokens, only a tool's name tells a call."""
+    return MarkerTable(
+        [
+            _between("<|tool_call_start|>", "<|tool_call_end|>"),
+            *([replace(_bare_list(names), place="word")] if names else []),
+            Marker("results", "<|tool_response_start|>", "<|tool_response_end|>", plain=True),
+            Marker("reasoning", "<think>", "</think>"),
+        ],
+        specials=("<|im_end|>", "<|endoftext|>"),
+    )
+
+
+def _write_lfm2_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(f"<|tool_response_start|>{result_text(each, _LFM2)}<|tool_response_end|>" for each in results)
+
+
+def _lfm(
+    info: DialectInfo, quote: str, in_objects: str, write_results: Callable[[Sequence[ToolResult]], str]
+) -> DeclaredDialect:
+    start, end = "<|tool_call_start|>", "<|tool_call_end|>"
+    return DeclaredDialect(
+        info=info,
+        table=_lfm2_table(),
+        by_tools=_lfm2_table,
+        new_body=_new_list,
+        write_calls=lambda calls, _tools: _write_list(calls, quote, _LFM2, start, end, in_objects),
+        write_results=write_results,
+        live=_LFM2,
+        frame=_frame(_LFM2, f"{start}[", f"]{end}"),
+        rules=_RULES + "- All calls stand in one list, in square brackets, between the two markers.",
+    )
+
+
+LFM2 = _lfm(
+    DialectInfo(
+        "lfm2",
+        '<|tool_call_start|>[f(a="x", n=2), g()]<|tool_call_end|>',
+        "model card and chat template of LiquidAI/LFM2-8B-A1B",
+        "parallel",
+        models=("lfm2.x",),
+        arguments="Python literals",
+        results="<|tool_response_start|>…<|tool_response_end|> in a tool turn",
+        earlier=EarlierThoughts("<think>", "</think>"),
+        stop=("<|im_end|>", "<|endoftext|>"),
+    ),
+    '"',
+    "",
+    _write_lfm2_results,
+)
+LFM25 = _lfm(
+    DialectInfo(
+        "lfm25",
+        "<|tool_call_start|>[f(a='x', n=2), g()]<|tool_call_end|>",
+        "chat template of LiquidAI/LFM2.5-8B-A1B",
+        "parallel",
+        models=("lfm2.5",),
+        arguments="Python literals",
+        results="plain text in a tool turn",
+        earlier=EarlierThoughts("<think>", "</think>"),
+        stop=("<|im_end|>", "<|endoftext|>"),
+    ),
+    "'",
+    '"',
+    lambda results: "\n".join(escape_text(result_text(each, _LFM2), _BARE_CALL) for each in results),
+)
+
+# --- Olmo 3 -------------------------------------------------------------------------------------
+
+_OLMO3 = marker_prefix(("function_calls", "think"))
+_LINE = Matches(re.compile(rf"\[?\s*{NAME}\s*\("), re.compile(rf"\[?\s*(?:{NAME}\s*)?"), "</function_calls>")
+
+
+def _olmo3_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return PythonCalls(False, first_index, caps, tools)
+
+
+def _write_olmo3_calls(calls: Calls, _tools: Tools) -> str:
+    written = "\n".join(write_call(call, '"', _OLMO3) for call in calls)
+    return f"<function_calls>{written}</function_calls>"
+
+
+def _write_olmo3_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(result_text(result, _OLMO3) for result in results)
+
+
+OLMO3 = DeclaredDialect(
+    info=DialectInfo(
+        "olmo3",
+        '<function_calls>f(a="x", n=2)</function_calls>, one call a line',
+        "chat template of allenai/Olmo-3-7B-Instruct",
+        "parallel",
+        models=("olmo-3.x",),
+        arguments="Python literals",
+        results="plain text in a turn of the role environment",
+        stop=("<|im_end|>", "<|endoftext|>"),
+        text_aside=True,
+    ),
+    table=MarkerTable(
+        [
+            Marker("calls", "<function_calls>", "</function_calls>", _LINE),
+            Marker("reasoning", "<think>", "</think>"),
+        ],
+        specials=("<|im_end|>", "<|endoftext|>"),
+    ),
+    new_body=_olmo3_body,
+    write_calls=_write_olmo3_calls,
+    write_results=_write_olmo3_results,
+    live=_OLMO3,
+    frame=_frame(_OLMO3, "<function_calls>", "</function_calls>", "\n"),
+    rules=_RULES + "- One call a line, without brackets around them.",
+)

@@ -1,0 +1,131 @@
+"""Solar Open: an id, the tool's name and the arguments as JSON, between special tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from toolspeak.data.messages import MalformedCall, ToolResult
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import Chars, Repeat, Token, optional, series
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompts.rendering import dump_json, marked, result_text
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Follows, followed_by
+from toolspeak.dialects.text.scan import Caps
+
+_SECTION, _SECTION_END = "<|tool_calls|>", "<|calls|>"
+_CALL, _NAME, _ARGS, _CALL_END = (f"<|tool_call:{part}|>" for part in ("begin", "name", "args", "end"))
+_RESULTS = "<|tool_response|>"
+_RESULT, _OF, _SAYS, _RESULT_END = (f"<|tool_response:{part}|>" for part in ("begin", "name", "result", "end"))
+_TURN, _CONTENT, _THINK, _END = "<|begin|>assistant", "<|content|>", "<|think|>", "<|end|>"
+_LIVE = re.compile(r"<(?=\|(?:tool_|calls\|>|begin\|>|content\|>|think\|>|end\|>))")
+_STOP = ("<|flush|>", "<|endoftext|>")
+_EXAMPLE = f"{_CALL}a1b2c3d4e5{_NAME}name{_ARGS}{{…}}{_CALL_END}"
+
+_WORD = r"[^\s<>{}\[\]\"'`]"
+_TOOL = rf"{_WORD}(?:[^<>{{}}\[\]\"'`\n]*{_WORD})?"  # a tool's name may have spaces
+_HEADER = re.compile(rf"\s*(?P<id>{_WORD}*)\s*{re.escape(_NAME)}\s*(?P<name>{_TOOL})\s*")
+_CALL_START = re.compile(rf"\s*{_WORD}*\s*{re.escape(_NAME)}")
+_CALL_STARTED = re.compile(rf"\s*{_WORD}*\s*(?P<marker><[^>]*)?")
+_OWN_ID = re.compile("[a-z0-9]{10}")
+_TEN = Token(Repeat(Chars("a-z0-9"), 10, 10))
+
+
+def _read_header(text: str) -> Header | None:
+    found = _HEADER.fullmatch(text)
+    return Header(found["name"], found["id"] or None) if found else None
+
+
+_SHAPE = NamedShape(_read_header, _EXAMPLE, _CALL, _ARGS, _CALL_END, (_SECTION_END, _END))
+_ONE = NamedShape(_read_header, _EXAMPLE, separator=_ARGS, others=(_CALL_END, _CALL, _SECTION_END, _END))
+
+
+def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return NamedCalls(_ONE if marker.text == _CALL else _SHAPE, first_index, caps, tools)
+
+
+def _call_behind(rest: str) -> bool | None:
+    if _CALL_START.match(rest):
+        return True
+    found = _CALL_STARTED.fullmatch(rest)
+    return None if found and _NAME.startswith(found["marker"] or "") else False
+
+
+def _id(own: str) -> str:
+    """An id as the template demands it: ten lowercase letters and digits. Another becomes one, always the same."""
+    if _OWN_ID.fullmatch(own):
+        return own
+    return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+
+
+def _write_calls(calls: Calls, _tools: Tools) -> str:
+    parts = [
+        marked(call, _CALL, _CALL_END)
+        if isinstance(call, MalformedCall)
+        else f"{_CALL}{_id(call.provider_id or call.id)}{_NAME}{call.name}{_ARGS}"
+        f"{dump_json(dict(call.arguments), _LIVE)}{_CALL_END}"
+        for call in calls
+    ]
+    return f"{_SECTION}{''.join(parts)}{_SECTION_END}"
+
+
+def _write_results(results: Sequence[ToolResult]) -> str:
+    parts = [
+        f"{_RESULT}{_id(each.call_id)}{_OF}{plain_name(each.name)}{_SAYS}{result_text(each, _LIVE)}{_RESULT_END}"
+        for each in results
+    ]
+    return _RESULTS + "".join(parts)
+
+
+SOLAR_OPEN = DeclaredDialect(
+    info=DialectInfo(
+        "solar-open",
+        f"{_SECTION}{_CALL}id{_NAME}name{_ARGS}{{…}}{_CALL_END}, repeated, {_SECTION_END}",
+        "chat template of upstage/Solar-Open-100B",
+        "parallel",
+        models=("solar-open",),
+        results="<|tool_response:begin|> in a tool turn",
+        reasoning="<|think|>",
+        earlier=EarlierThoughts(_THINK, f"{_END}{_TURN}"),
+        stop=_STOP,
+    ),
+    table=MarkerTable(
+        [
+            Marker("reasoning", _THINK, _END),
+            Marker("calls", _SECTION, _SECTION_END, followed_by(_CALL, _SECTION_END)),
+            # Without the section, which models forget.
+            Marker("calls", _CALL, _CALL_END, Follows(_call_behind)),
+            Marker("results", _RESULT, _RESULT_END, plain=True),
+            *(
+                Marker("noise", text, None, ends_message=text == _END)
+                for text in (_TURN, _CONTENT, _END, _RESULTS, _SECTION_END, _ARGS, _NAME, _CALL_END)
+            ),
+        ],
+        specials=_STOP,
+    ),
+    new_body=_new_body,
+    write_calls=_write_calls,
+    write_results=_write_results,
+    live=_LIVE,
+    frame=Frame(
+        call=named_call(_LIVE, lambda name: series(_CALL, _TEN, f"{_NAME}{name}{_ARGS}"), _CALL_END),
+        start=_SECTION,
+        end=_SECTION_END,
+        lead=optional(_TURN),  # which the prompt may have written already
+        said=_CONTENT,
+        said_first=(_CONTENT, _END, _TURN),
+        reasoning=((_THINK, _END, _TURN),),
+        avoid=lambda _: texts(_TURN, _CONTENT, _END),
+    ),
+    rules=(
+        "- One section holds all calls of a turn. Each call has an id of its own, ten lowercase letters and digits;\n"
+        "  its result carries the same. The arguments are one JSON object."
+    ),
+)

@@ -1,0 +1,183 @@
+"""A call that was meant and cannot be read: what tells it from prose about the format.
+
+A marker of calls whose body does not begin as its dialect writes it is an attempt if it begins a line, or follows the
+end of a sentence, and its own end marker follows, with nothing behind that on its line. If no end marker comes within
+the characters of a candidate, it is one if a line break, or a first word or bracket without a space, or the name of a
+known tool stands right behind it. A reply that ends in an end marker which nothing opened is one too, and so is text
+that ends, at the end of the turn or in front of a call, in the call of a known tool whose marker lost a part of itself.
+All else is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+
+from toolspeak.data.messages import ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.prompts.schema_text import example_tools, sample_arguments
+from toolspeak.dialects.readers.body import CUT
+from toolspeak.dialects.text.end_marker import EndMarker
+from toolspeak.dialects.text.markdown import Markdown
+from toolspeak.dialects.text.markers import Found
+from toolspeak.dialects.text.openings import Tag
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
+
+_KEPT = 1 << 14
+_TAG = 64
+"""Characters that a tag takes at most."""
+
+_MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
+_CUT_TAG = re.compile(r"</[\w:]+\Z")
+ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
+_MARKS = tuple("<>[]|")
+_SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
+
+
+def end_of(pieces: list[str]) -> str:
+    """The last `_KEPT` characters of a text in pieces."""
+    return "".join(pieces)[-_KEPT:]
+
+
+def may_attempt(here: Markdown) -> bool:
+    """Whether a marker that stands here may be an attempt: it begins a line, a numbered item or a sentence."""
+    place = here.place
+    return place == "line" or (place == "item" and here.last == ".") or (place == "sentence" and here.last == "…")
+
+
+def attempted(tried: Found, end: EndMarker | None, window: str, names: Iterable[str], ending: bool) -> bool | None:
+    """Whether a marker that begins a line means a call, though `window`, from the marker on, is none; None asks for
+    more. `ending`: nothing follows the window."""
+    whole = ending or len(window) >= MAX_CANDIDATE
+    if tried.marker.begins_tag and tried.length == len(window):
+        return False if whole else None
+    stop = _end_of(end, window, tried.length) if end else -1
+    if stop >= 0:
+        return ends_line(window[stop:], whole)
+    if not whole:
+        return None
+    if ending and not window[tried.length :].strip():
+        return True
+    return bool(_MEANT.match(window, tried.length)) or _begins_with(window[tried.length :].lstrip(), names)
+
+
+def ends_line(rest: str, ending: bool) -> bool | None:
+    """Whether nothing of a line stands in front of `rest` and its end, or of another marker; None asks for more.
+    `ending`: nothing follows."""
+    behind = rest.lstrip(" \t")
+    if not behind:
+        return True if ending or len(rest) >= MAX_CANDIDATE else None
+    return behind[0] in "\r\n<["
+
+
+def may_end_in_call(tail: str, ends: Iterable[str]) -> bool:
+    """Whether a text with this end may end in a call, whole or damaged, or in an end marker of calls: nearly all text
+    ends in another character, and nobody has to read the rest of it."""
+    said = tail.rstrip().rstrip(" \t\r\n,;`")
+    return said == "" or said.endswith(("}", "]", ")", ">", *ends)) or _CUT_TAG.search(said[-_TAG:]) is not None
+
+
+def is_open(end: str, said: str) -> bool:
+    """Whether this end marker, if it is an element's, ends one of the text: `said` holds more that begin than end."""
+    return end.startswith("</") and said.count(f"<{end[2:-1]}") > said.count(end[:-1])
+
+
+def _end_of(end: EndMarker, window: str, at: int) -> int:
+    while (at := end.find_candidate(window, at)) >= 0:
+        stop = end.match(window, at)
+        if stop >= 0:
+            return stop
+        at += 1
+    return -1
+
+
+def _begins_with(text: str, names: Iterable[str]) -> bool:
+    word = re.match(r"[\w.-]+", text)
+    return word is not None and word[0] in names
+
+
+def as_attempt(tried: Found, example: str, cut: bool) -> Found:
+    """The block that begins here, which nobody can read."""
+    marker = tried.marker
+    between = f"between {marker.text} and {marker.end}" if marker.end else f"behind {marker.text}"
+    unreadable = f"what stands {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
+    problem = Problem("truncated", CUT) if cut else Problem("unreadable", unreadable)
+    # A tag is part of the body that it begins.
+    length = 0 if isinstance(marker.opening, Tag) else len(marker.text) if marker.begins_tag else tried.length
+    return Found(marker, length, "", tried.notes, tried.reader, problem)
+
+
+def lone_end(read: Markdown, ends: Iterable[str]) -> str:
+    """The end marker of calls with which a reply ends though nothing opened it; empty if there is none, or if it is
+    mentioned in a sentence."""
+    said = read.tail.rstrip()
+    end = max((end for end in ends if said.endswith(end)), key=len, default="")  # one may end in another
+    if not end or read.in_block or read.in_inline_code:
+        return ""
+    front = Markdown()
+    front.add("x" * read.is_cut + said.removesuffix(end))
+    return end if not said.removesuffix(end).strip() or front.place == "line" else ""
+
+
+def lone_end_problem(end: str, example: str) -> Problem:
+    reason = f"the reply ends with {end}, but no call that begins can be read, so nothing ran; write it like this:"
+    return Problem("no_start", f"{reason}\n{example}")
+
+
+def _nearly(word: str) -> Iterable[str]:
+    """Patterns of a word, and of it with one of its letters lost or another one."""
+    return [word[:i] + r"\w?" + word[i + 1 :] for i in range(len(word))]
+
+
+_KEYS = "|".join(["args", *_nearly("arguments"), *_nearly("parameters")])
+
+
+@lru_cache(64)
+def _heads(names: tuple[str, ...]) -> re.Pattern[str]:
+    """How the call of one of these tools begins, behind its marker: as JSON, with the name outside, or in tags."""
+    name = f"(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})"
+    gap = r"\s{0,9}"
+    quoted, key = rf"[\"']{name}[\"']", rf"[\"']?(?:{_KEYS})[\"']?"
+    brackets = rf"(?:[\[{{]{gap}){{0,3}}(?:[\"']tool_call_id[\"']{gap}:{gap}[\"'][^\"']{{0,64}}[\"']{gap},{gap})?"
+    half = rf"[\"']?(?:tool_)?name[\"']?{gap}:?{gap}[\"']?{name}[\"']?"  # of a name whose quotes are not all there
+    # A listing of tools has the same keys.
+    schema = rf"(?!{gap}\{{{gap}\"type\"{gap}:{gap}\"object\"{gap},{gap}\"properties\")"
+    token = rf"(?:[\[<][^\[\]<>\n]{{1,40}}[\]>]{gap}(?:\w{{1,16}}{gap}(?=[\[<]))?)"
+    return re.compile(
+        rf"{brackets}(?:(?:[\"']?\w{{1,16}}[\"']?{gap}:?{gap})?{quoted}|{half}){gap},?{gap}{key}{gap}(?::{schema}|\{{)"
+        rf"|{brackets}\{{{gap}{quoted}{gap}:{gap}\{{"
+        rf"|(?<![a-z\d.-])(?:functions\.)?{name}(?::\d+)?{gap}{token}{{0,4}}{gap}\{{{gap}[\"'}}]"
+        rf"|<?[\w:|｜ ]{{1,40}}(?:=|\b(?:name|tool)=[\"']){name}[\"'>]"
+        rf"|<function{name}>{gap}\{{|<tool_name>{gap}{name}{gap}<"
+        rf"|(?:<\w{{1,40}}|(?<![\w.-])){name}\({gap}(?:\w{{1,64}}{gap}[=:\"']|\))"
+        rf"|call:{name}{gap}\{{"
+    )
+
+
+def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
+    """Whether a text ends in the call of a known tool, though no marker of calls opens it: what is left of one may."""
+    said = text.rstrip(" \t\r\n,;")
+    if not names or not said.endswith(("}", "]", *ends)):
+        return False
+    for head in _heads(tuple(names)).finditer(said):
+        before = said[: head.start()]
+        if ESCAPE.search(said, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
+            continue  # as a result writes it, which the model repeats
+        line = before[before.rfind("\n") + 1 :].lstrip(",;")  # behind another call
+        here = Markdown()
+        here.add(line)
+        if may_attempt(here) or line.lstrip().startswith(_MARKS) or line.rstrip().endswith(_MARKS):
+            return True
+    return False
+
+
+def unmarked_problem(example: str) -> Problem:
+    reason = "what looks like a call stands in the text, as the marker in front of it cannot be read, so it did not run"
+    return Problem("no_start", f"{reason}; write it like this:\n{example}")
+
+
+def sample_call(tools: Sequence[ToolSpec]) -> tuple[ToolCall, list[ToolSpec]]:
+    """A call that shows the form, and the tools it is of."""
+    shown = example_tools(tools)[:1] or [_SAMPLE]
+    return ToolCall("call_1", shown[0].name, sample_arguments(shown[0])), shown

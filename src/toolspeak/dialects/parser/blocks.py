@@ -1,0 +1,347 @@
+"""The parser of every dialect whose calls stand in marked blocks between text and reasoning.
+
+One state machine, fed as the text comes; the whole text is one big feed. A dialect gives it the marker
+names, the reader of a block's body and the batch rule.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from toolspeak.data.deltas import Delta, ForgedResults, TextAside, TextDelta
+from toolspeak.dialects.parser.echoed_calls import Echo
+from toolspeak.dialects.parser.open_block import BlockFormat, OpenBlock
+from toolspeak.dialects.parser.running_text import TextParser
+from toolspeak.dialects.readers.body import CUT, ResultsBody
+from toolspeak.dialects.text.end_marker import EndMarker, begins, stands
+from toolspeak.dialects.text.markers import Found, without_frames
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
+
+_SPACE = re.compile(r"\s*")
+
+
+class BlockParser(TextParser):
+    """Implements `Parser`; see `BlockFormat`."""
+
+    _tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
+    _asides: tuple[TextAside, ...] = ()  # of the open block, in a draft's reader, which is over when the block is
+
+    @property
+    def format(self) -> BlockFormat:
+        return self._format
+
+    @property
+    def _block_format(self) -> BlockFormat:
+        """Of the open block, or of the last one."""
+        return self._format
+
+    @property
+    def broken_at(self) -> int | None:
+        if self._quote is not None:
+            return self._quote.offset
+        return self._block.offset if self._block is not None and self._block.problem is not None else None
+
+    def _draft_parser(self) -> BlockParser:
+        return BlockParser(self._format)
+
+    def _open(self, found: Found, at: int) -> int:
+        body_at, marker = at + found.length, found.marker
+        if marker.kind == "noise":
+            if marker.ends_reasoning:
+                self._may_end = ""  # it says that what follows is none
+            if marker.ends_message:
+                self._read_up().end_message()
+            self._state = self._over if marker.ends_turn else self._text_state if marker.ends_reasoning else self._state
+            return body_at
+        self._may_end = ""
+        if marker.kind == "reasoning":
+            self._begin_section()
+            self._depth, self._thought, self._restated = 1, marker, self._restated or not marker.nested
+            self._state = self._label if marker.label else self._reasoning
+            self._thought_ends = (self._marks.ends[marker],)
+            return body_at
+        if marker.kind == "calls":
+            self._marked = self._marked or marker.place == "anywhere"
+            body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
+            self._batch.begun = True
+        else:
+            body = ResultsBody(self._format.caps)
+        body.start = self._position + body_at
+        self._block = OpenBlock(marker, self._marks.ends.get(marker), body, found.notes, found.fence)
+        if found.problem is not None:
+            self._fail(self._block, found.problem, self._position + at)
+        else:
+            self._state = self._skip if marker.plain else self._body
+        return body_at
+
+    def _over(self, text: str, position: int, out: list[Delta]) -> int:
+        """Behind the end of the turn, as the model sees it."""
+        out.append(TextAside(text[position:]))
+        return len(text)
+
+    def _body(self, text: str, position: int, out: list[Delta]) -> int:
+        block = self._expect_block()
+        body = block.body
+        if body.undecided:
+            reader = body.choose(text, position)
+            if reader is None:
+                return self._hold(text, position)
+            reader.start = body.start
+            block.body = body = reader
+        begun = len(out)
+        stop = body.feed(text, position, out)
+        if self._raws is not None:
+            self._asides += tuple(delta for delta in out[begun:] if type(delta) is TextAside)
+            out[begun:] = [delta for delta in out[begun:] if type(delta) is not TextAside]
+        if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
+            return behind
+        if body.problem is not None:
+            if not body.recover():
+                self._fail(block, body.problem, body.start + body.problem_offset)
+        elif body.done and block.end is None:
+            self._finish(block, out)
+        elif body.done:
+            self._state = self._closing
+        else:
+            return self._go_on(body, text, stop)
+        return stop
+
+    def _skip_frame(self, block: OpenBlock, text: str, position: int) -> int:
+        """Drops a special token at which the body failed: outside of values it is no part of it."""
+        frame = stands(text, position, self._block_format.table.markup.frames) if position < len(text) else ""
+        if frame == "" or (frame and frame == block.marker.end) or not block.body.resume():
+            return position
+        block.body.raw.add(frame or "")
+        return position + len(frame or "")
+
+    def _closing(self, text: str, position: int, out: list[Delta]) -> int:
+        """After a complete body: white space, a code fence, then the end marker and nothing else."""
+        block = self._expect_block()
+        end = self._expect_end(block)
+        if text[position].isspace():
+            space = _SPACE.match(text, position)
+            stop = space.end() if space else position
+            block.body.raw.add(text[position:stop])
+            position = stop
+            if position == len(text):
+                return position
+        closed = end.match(text, position)
+        if closed > 0:
+            raw = block.body.raw
+            self._finish(block, out)
+            if block.marker.kind == "calls" and not (block.fence or block.marker.tails):
+                self._echo = Echo(raw, end.text, self._opens_calls)
+            return closed
+        frame = stands(text, position, self._block_format.table.markup.frames)
+        if frame:
+            block.body.raw.add(frame)
+            return position + len(frame)
+        following = self._follows(block, text, position)
+        if following == "yes":
+            self._finish_unclosed(block, out)
+            return position
+        if text.startswith("```", position):
+            if "code_fence" not in block.notes:
+                block.notes = (*block.notes, "code_fence")
+            return position + 3
+        if (
+            frame is None
+            or following == "undecided"
+            or end.viable(text, position)
+            or "```".startswith(text[position : position + 3])
+        ):
+            return self._hold(text, position)
+        at = self._position + position
+        self._fail(block, Problem("trailing_text", f"text after the calls; close the block with {end.text}"), at)
+        return position
+
+    def _follows(self, block: OpenBlock, text: str, position: int) -> Literal["yes", "no", "undecided"]:
+        """Whether another block of the kind begins here, though the complete one before it has no end marker."""
+        start = block.marker.text
+        if not text.startswith(start, position):
+            return "undecided" if begins(text, position, start) else "no"
+        verdict = self._table.decide(text[position : position + MAX_CANDIDATE], False)
+        if isinstance(verdict, Found):
+            return "yes" if verdict.marker.kind == "calls" else "no"
+        return "no" if verdict == "text" else "undecided"
+
+    def _holds_another(self, block: OpenBlock) -> bool:
+        """Whether what is held behind a complete body may only be another block's start."""
+        ending = self._expect_end(block).viable(self._held, 0)
+        return not ending and self._follows(block, self._held, 0) == "undecided"
+
+    def _finish_unclosed(self, block: OpenBlock, out: list[Delta]) -> None:
+        block.notes = (*block.notes, "missing_closer")
+        self._finish(block, out)
+
+    def _skip(self, text: str, position: int, out: list[Delta]) -> int:
+        """After a problem: to the block's end marker, wherever it stands."""
+        block = self._expect_block()
+        end, at = block.end, position
+        if end is None:
+            return self._skip_call(block, text, position, out)
+        while (at := end.find_candidate(text, at)) >= 0:
+            closed = end.match(text, at)
+            if closed > 0:
+                block.body.raw.add(text[position:at])
+                self._finish(block, out)
+                return closed
+            if end.viable(text, at):
+                block.body.raw.add(text[position:at])
+                return self._hold(text, at)
+            at += 1
+        block.body.raw.add(text[position:])
+        return len(text)
+
+    def _skip_call(self, block: OpenBlock, text: str, position: int, out: list[Delta]) -> int:
+        """After a problem in a block that nothing ends: to the next one behind the same marker."""
+        at = position
+        while (at := text.find(block.marker.text[0], at)) >= 0:
+            following = self._follows(block, text, at)
+            if following != "no":
+                block.body.raw.add(text[position:at])
+                if following == "undecided":
+                    return self._hold(text, at)
+                self._finish(block, out)
+                return at
+            at += 1
+        block.body.raw.add(text[position:])
+        return len(text)
+
+    def _after_block(self, text: str, position: int, out: list[Delta]) -> int:
+        """Drops the closing fence of a block that stood in a code fence, what its marker names, and its end marker
+        where that stands twice."""
+        self._state = self._text_state
+        limit = 13 + max(map(len, self._tails))  # 13: white space before it
+        rest = text[position : position + limit]
+        stripped = rest.lstrip()
+        for i, tail in enumerate(self._tails):
+            if stripped.startswith(tail):
+                if self._quote is not None and tail[0] in "`~":
+                    self._quote.closed = True
+                self._tails = self._tails[i + 1 :]
+                self._state = self._after_block if self._tails else self._text_state
+                return position + len(rest) - len(stripped) + len(tail)
+        if any(tail.startswith(stripped) for tail in self._tails) and len(rest) < limit:
+            self._state = self._after_block
+            return self._hold(text, position)
+        return position
+
+    def _end(self, out: list[Delta], normal: bool) -> None:
+        if self._echo is not None:
+            self._echo = None
+            out += self.feed("") if self._held else []
+        if self._held and self._state == self._text and self._waits_to_end():
+            self._ending = "normal" if normal else "cut"
+            out += self.feed("")
+        if self._draft is not None:
+            self._end_thoughts(out, normal)
+        if self._quote is not None:
+            self._end_quote(self._quote, out, normal)
+        elif self._block is not None:
+            self._close_block(out, normal)
+        elif self._held:
+            self._close_candidate(out, normal)
+        if self._hidden is not None:
+            self._tell_hidden(out)
+        if self._spoken_calls and self._batch.begun:
+            self._report_spoken(out)
+        if self._state == self._text and self._batch.begun:
+            self._report_unmarked(self._position, out)
+        elif self._state == self._text:
+            self._report_end(out)
+
+    def _waits_to_end(self) -> bool:
+        """Whether what is held is more than text, now that nothing follows it."""
+        if self._table.tried(self._held, 0) or self._marks.call_end_starts.match(self._held):
+            return True
+        verdict = self._table.decide(self._held, False)
+        return isinstance(verdict, Found) and verdict.marker.kind in ("reasoning", "results")
+
+    def _expect_block(self) -> OpenBlock:
+        assert self._block is not None, "a block state without a block is our bug"
+        return self._block
+
+    def _expect_end(self, block: OpenBlock) -> EndMarker:
+        assert block.end is not None, "waiting for an end marker that does not exist is our bug"
+        return block.end
+
+    def _fail(self, block: OpenBlock, problem: Problem, offset: int) -> None:
+        block.problem, block.offset = problem, offset
+        self._state = self._skip
+
+    def _finish(self, block: OpenBlock, out: list[Delta]) -> None:
+        """The block is over, with its end marker or with the turn."""
+        self._block = None
+        self._begin_section()
+        again = (block.marker.end,) if block.marker.end and block.marker.kind == "calls" else ()
+        self._tails = (block.fence,) if block.fence else (*block.marker.tails, *again)
+        self._state = self._after_block if self._tails else self._text_state
+        if block.marker.kind == "results":
+            out.append(ForgedResults(block.body.raw.value()))
+            self._hidden = None  # what the model is told of these goes before
+            return
+        first = self._calls
+        malformed = block.settle(first, out)
+        if self._block_format.text_aside and block.problem is None and block.count > len(malformed):
+            self._text_kind = TextAside
+        self._calls += block.count
+        indexes = [self._calls - 1] if block.problem is not None else range(first, self._calls)
+        self._batch.add(indexes, malformed, block.all_notes, out, broken=block.problem is not None)
+        if self._raws is not None:
+            self._raws.append(block.body.raw.value() if block.problem is None else None)
+            out += self._asides
+            self._asides = ()
+        block.body.release()
+
+    def _close_block(self, out: list[Delta], normal: bool) -> None:
+        block = self._expect_block()
+        if normal and block.problem is None and not block.body.done:
+            ending = block.end is not None and block.end.viable(self._held, 0)
+            if not self._held or ending or block.body.may_end(self._held):
+                block.body.end(out)
+        if normal and self._state == self._closing and self._held and self._holds_another(block):
+            self._finish_unclosed(block, out)
+            self._close_candidate(out, normal)
+            return
+        if block.problem is None and normal and block.body.done:
+            block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
+        elif block.problem is None:
+            closing = f", then {block.marker.end}" if block.marker.end else ""
+            unclosed = f"the turn ended inside {block.marker.text}, so nothing in it ran; close what is open{closing}"
+            reason = CUT if not normal else block.body.hint() or unclosed
+            block.problem = Problem("unclosed" if normal else "truncated", reason)
+            block.offset = self._position + len(self._held)
+        block.body.raw.add(self._held)
+        self._finish(block, out)
+
+    def _close_candidate(self, out: list[Delta], normal: bool) -> None:
+        if self._state == self._after_block:
+            if self._held.strip()[:1] not in ("`", "~"):
+                out.append(self._text_kind(self._held))
+            return
+        if self._state == self._label and self._held == self._thought.label.strip():
+            self._markup(self._held, 0, len(self._held), out)
+            return
+        thinking = self._state in (self._reasoning, self._label)
+        verdict = "undecided" if thinking else self._table.decide(self._held, False)
+        if verdict == "opened" and not normal:
+            self._batch.begun = True
+            marker = next(marker for marker in self._table.markers if marker.kind == "calls")
+            body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
+            cut = Problem("truncated", CUT)
+            block = OpenBlock(marker, None, body, (), "", cut, self._position)
+            body.raw.add(self._held)
+            self._finish(block, out)
+        elif verdict == "undecided" and self._block_format.table.markup.is_cut(self._held):
+            out.append(TextAside(self._held))
+        elif thinking:
+            out.append(self._reasoning_kind(self._held))
+        else:
+            last = self._table.decide(self._held, False, final=True)
+            framed = isinstance(last, Found) and last.marker.kind == "noise"
+            rest = self._held[last.length :] if isinstance(last, Found) and framed else self._held
+            rest = without_frames(rest, self._block_format.table.markup.frames)
+            if rest:
+                self._emit(TextDelta, rest, 0, len(rest), out)

@@ -1,0 +1,122 @@
+"""Calls in reasoning, of which nobody knows yet whether they are meant, and what the model is told of those that are
+not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Generic, Protocol, TypeVar
+
+from toolspeak.data.deltas import (
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ForgedResults,
+    ReasoningDelta,
+    TextAside,
+    TextDelta,
+)
+from toolspeak.data.messages import FinishReason
+from toolspeak.dialects.parser.open_block import BlockFormat
+from toolspeak.dialects.text.markers import Found
+from toolspeak.dialects.text.pending_text import join_pieces, unlimited
+
+IN_THOUGHTS = "in_thoughts"
+"""The code of a call that did not run because it stood in the model's thoughts."""
+
+
+class DraftReader(Protocol):
+    """A parser, and what it says of the block that it reads."""
+
+    def feed(self, chunk: str) -> list[Delta]: ...
+
+    def close(self, reason: FinishReason) -> list[Delta]: ...
+
+    @property
+    def broken_at(self) -> int | None: ...
+
+    @property
+    def first_raw(self) -> str | None: ...
+
+
+ReaderT = TypeVar("ReaderT", bound=DraftReader)
+
+
+class Draft(Generic[ReaderT]):
+    """A block of calls in reasoning, and the blocks right behind it. `reader` reads them as it would in text. `start`
+    is the place in the turn of the first one's marker, which was `found`."""
+
+    def __init__(self, reader: ReaderT, format: BlockFormat, start: int, found: Found) -> None:  # noqa: A002
+        self.reader = reader
+        self.format = format
+        self.start = start
+        self.marked: tuple[int, Found] | None = None
+        """The last marker in the text that may begin another block, and where it stands."""
+        self.deltas: list[Delta] = []
+        self._found = found
+        self._over = False  # something stands behind it, or in it
+        self._text = unlimited()
+        self._joined = 0  # of the deltas, those whose pieces are one already
+
+    @property
+    def text(self) -> str:
+        return self._text.value()
+
+    def feed(self, text: str) -> bool:
+        """Whether all of it may still be calls."""
+        self._text.add(text)
+        deltas = self.reader.feed(text)
+        stop = next((i for i, delta in enumerate(deltas) if _is_none(delta)), len(deltas))
+        self.deltas += deltas[: stop + 1]  # what a longer piece has behind that is none of the draft
+        self._joined = join_pieces(self.deltas, self._joined)
+        self._over = stop < len(deltas) or self.reader.broken_at is not None
+        return not self._over
+
+    def mark(self, found: Found) -> None:
+        """The marker of another block begins here, unless it is a part of this one."""
+        self.marked = self._text.length, found
+
+    def close(self, reason: FinishReason) -> bool:
+        """The turn is over; whether all of it is calls."""
+        deltas = self.reader.close(reason)
+        self.deltas += deltas
+        return not any(map(_is_none, deltas))
+
+    @property
+    def begun(self) -> bool:
+        """Whether a call began in it."""
+        return any(isinstance(delta, CallStarted) for delta in self.deltas)
+
+    def calls_known(self, names: Collection[str]) -> bool:
+        """Whether the last call is a whole one of a known tool; without `names` every name is known."""
+        calls = [delta for delta in self.deltas if isinstance(delta, CallCompleted | CallMalformed)]
+        last = calls[-1] if calls else None
+        return isinstance(last, CallCompleted) and (not names or last.name in names)
+
+    def malformed(self, index: int, *, cut: bool) -> CallMalformed:
+        """What the model is told of it. `cut`: the turn was cut off in reasoning."""
+        name = next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), None)
+        where = "it stood in your thoughts, where nothing runs"
+        if cut:
+            where = "the turn was cut off inside your thoughts, where nothing runs"
+        reason = f"{where}; end your thoughts first, then write the call"
+        if name is not None and self.format.tools and name not in self.format.tools:
+            reason = f"{reason}. No tool is called {name!r}"
+        return CallMalformed(index, self._raw().strip(), IN_THOUGHTS, reason, self.start, name, True)
+
+    def _raw(self) -> str:
+        """The text of its block, or of the first one where something stands behind that."""
+        if not self._over:
+            return self.text[self._found.length :].rstrip().removesuffix(self._found.marker.end or "")
+        if self.reader.first_raw is not None:
+            return self.reader.first_raw
+        stops = [each.offset for each in self.deltas if isinstance(each, CallMalformed) and each.whole_block]
+        stop = stops[0] if stops else self.reader.broken_at
+        return "" if stop is None else self.text[self._found.length : stop - self.start]
+
+
+def _is_none(delta: Delta) -> bool:
+    """Whether this is anything else than blocks that can be read, and white space."""
+    if isinstance(delta, TextDelta | TextAside):
+        return not delta.text.isspace()
+    return isinstance(delta, ReasoningDelta | ForgedResults) or (isinstance(delta, CallMalformed) and delta.whole_block)

@@ -1,0 +1,139 @@
+"""The call of a known tool that stands in the text since one character of its beginning is wrong.
+
+The example of a dialect says how a call begins, up to the first argument. A line that begins so but for one character,
+which is lost, one too many, another one, or in its neighbour's place, was meant as a call. White space does not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.parser.attempts import ESCAPE
+from toolspeak.dialects.prompts.schema_text import sample_arguments
+from toolspeak.dialects.text.markdown import Markdown
+
+_LINES, _WINDOW, _TAG = 64, 256, 64
+_SHORT, _LONG = 4, 24
+"""Characters in front of a name that may stand in front of other words; and of a beginning that no other text has:
+behind one a call may end in other ways too."""
+
+_SCHEMA = """["']?type["']:["']object["'],["']properties"""  # a listing of tools has the same keys
+_ARGUMENT = re.compile(rf"""(?!{_SCHEMA})["']?[\w-]{{1,64}}["'=:|<>\[]|[)}}\]<]|\Z""")
+_ENDED = re.compile(r"(?:[}\]>]|[}\]]\)|</[\w:]{1,40})\Z")
+_UNLIKELY = re.compile(r"[ \t]{4}|[ \t\r]*\n")  # code, or an empty line
+_BARE = re.compile(r"\[?\{[\"'](?:tool_)?name[\"']:.*|\[[\w.-]+\(\Z")  # without the marker in front
+_WORD = re.compile(r"[a-z]+(?=[\[{(])")  # a marker that is a word
+_ID = re.compile(r"[0-9a-f]{9,10}(?=[<\[])")  # of the example's call
+
+
+def nearly_called(
+    text: str, tools: Sequence[ToolSpec], example: Callable[[Sequence[ToolSpec]], str], ends: Iterable[str]
+) -> bool:
+    """Whether one of the last lines of `text`, which ends as a call does, begins as a call of one of the tools does,
+    but for one character. `ends` are the end markers of calls."""
+    if not tools or _ENDED.search(text) is None:
+        return False
+    least = 0 if text.endswith(("}", "]", *ends)) else _LONG
+    leads = _leads(tools[0], example)
+    squeezed = ((start, "".join(text[start : start + _WINDOW].split())) for start in _last_lines(text))
+    lines = {start: line for start, line in squeezed if any(_may_begin(line, *each) for each in leads)}
+    for tool in tools if lines else ():
+        named = [(start, line) for start, line in lines.items() if _names(line, tool.name)]
+        head = _head(tool, example) if named else ""
+        bare, word = _BARE.search(head), _WORD.match(head)
+        heads = [head] if len(head) >= max(least, 1) else []
+        heads += [bare[0]] if bare and bare[0] != head and text[-1] in "}]" else []
+        for start, line in named:
+            begun = any(_begins(line, each) for each in heads)
+            begun = begun or (word is not None and re.match(rf"{word[0]}[\[{{(]", line) is not None)
+            if begun and not _is_quoted(text, start):
+                return True
+    return False
+
+
+def _last_lines(text: str) -> Iterator[int]:
+    """Where the last lines begin that are not indented as code is, nor empty."""
+    stop = len(text)
+    for _ in range(_LINES):
+        start = text.rfind("\n", 0, stop) + 1
+        if not _UNLIKELY.match(text, start):
+            yield start
+        if start == 0:
+            return
+        stop = start - 1
+
+
+def _is_quoted(text: str, start: int) -> bool:
+    """Whether the line at text[start] stands in code, or is repeated from a result, which escapes what it holds of
+    calls."""
+    here = Markdown()
+    here.add(text[:start])
+    escaped = ESCAPE.search(text, max(start - _TAG, 0), start + _WINDOW)
+    return escaped is not None or here.in_block or here.in_inline_code
+
+
+def _leads(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> list[tuple[str, str]]:
+    """What stands in front of the tool's name where a call begins, and the character behind it."""
+    head = _head(tool, example)
+    bare = _BARE.search(head)
+    return [
+        (before, behind[:1])
+        for each in {head, bare[0] if bare else head}
+        for before, _, behind in (each.partition(tool.name),)
+        if each
+    ]
+
+
+def _may_begin(line: str, lead: str, behind: str) -> bool:
+    """Whether the line may begin with `lead`, a name and `behind`, of which one character is wrong."""
+    half = len(lead) // 2
+    if not line.startswith(lead[: max(half - 1, 0)]) and lead[half:] not in line[: len(lead) + 1]:
+        return False
+    return len(lead) >= _SHORT or line[:1] == lead[:1] or behind in line[:_TAG]
+
+
+def _names(line: str, name: str) -> bool:
+    """Whether a part of the name stands there: two characters at most are not the name's."""
+    third = len(name) // 3
+    return name[:third] in line or name[third : 2 * third] in line or name[2 * third :] in line
+
+
+def _head(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> str:
+    """How a call of the tool begins, up to the name of its first argument; without white space."""
+    written = example([tool])
+    at = written.find(tool.name) + len(tool.name)
+    if at < len(tool.name):
+        return ""  # a dialect that writes it in another way
+    keys = "|".join(map(re.escape, sample_arguments(tool)))
+    first = re.compile(rf"(?<![\w-])(?:{keys})(?![\w-])").search(written, at) if keys else None
+    head = "".join(written[: first.start() if first else len(written)].split())
+    own = _ID.search(head)
+    return head[: own.start()] if own else head
+
+
+def _begins(line: str, head: str) -> bool:
+    """Whether the line begins with the head, but for one character, and an argument follows, or the call's end. Not in
+    quotation marks, in parentheses or in a block quote."""
+    size = len(head)
+    quoted = line[0] != head[0] and not line[0].isalnum() and line.startswith(head, 1)
+    return not quoted and any(
+        _ARGUMENT.match(line, stop) and one_apart(line[:stop], head)
+        for stop in (size - 1, size, size + 1)
+        if 0 < stop <= len(line)
+    )
+
+
+def one_apart(left: str, right: str) -> bool:
+    """Whether two texts are the same but for one character at most: lost, one too many, another one, or two in each
+    other's place."""
+    if left == right:
+        return True
+    if len(left) > len(right):
+        left, right = right, left
+    at = next((i for i, char in enumerate(left) if char != right[i]), len(left))
+    if len(left) < len(right):
+        return len(left) + 1 == len(right) and left[at:] == right[at + 1 :]
+    swapped = right[at + 1 : at + 2] + right[at : at + 1]
+    return left[at + 1 :] == right[at + 1 :] or (left[at : at + 2] == swapped and left[at + 2 :] == right[at + 2 :])

@@ -1,0 +1,199 @@
+"""The part of a parser of marked blocks that holds back calls which may be an example, until what stands behind them
+tells (`quotes.py`)."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from itertools import pairwise
+from typing import Any
+
+from toolspeak.data.deltas import Delta, TextDelta
+from toolspeak.dialects.parser.open_block import BlockFormat, OpenBlock
+from toolspeak.dialects.parser.quotes import MOST_TOLD, QUOTATION, Kind, Quote, goes_on, lead_of
+from toolspeak.dialects.parser.stray_markers import StrayParser
+from toolspeak.dialects.text.markdown import Markdown, run_end
+from toolspeak.dialects.text.markers import Found
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
+
+_SPACE = re.compile(r"\s*")
+
+
+class ExampleParser(StrayParser):
+    """The states behind a block that may be an example."""
+
+    # As in `ThinkingParser`: of the class until they are set.
+    _block: OpenBlock | None = None
+    _quote: Quote | None = None
+    _shown: Quote | None = None  # an example that may have been meant as a call
+    _spoken_calls: tuple[tuple[str, int], ...] = ()  # of sentences: the tool's name, and where it stood
+    _marked: bool = False  # whether the turn has a block of calls behind its marker
+
+    @property
+    @abstractmethod
+    def _block_format(self) -> BlockFormat:
+        """Of the open block, or of the last one."""
+
+    @abstractmethod
+    def _close_block(self, out: list[Delta], normal: bool) -> None: ...
+
+    @abstractmethod
+    def _close_candidate(self, out: list[Delta], normal: bool) -> None: ...
+
+    def _begin_quote(self, kind: Kind, found: Found, here: Markdown, text: str, at: int) -> int:
+        lead = lead_of(here, self._position + at - self._thought_chars)
+        fence = found.fence or (here.fence if kind == "code" else "")
+        quote = Quote(kind, self._position + at, self._keep_place(), self._text_state, lead, fence, not fence)
+        quote.next_message, quote.quoted = here.goes_on, here.place == "quoted"
+        self._quote = quote
+        return self._read_quoted(quote, found, text, at)
+
+    def _read_quoted(self, quote: Quote, found: Found, text: str, at: int) -> int:
+        """A block of calls begins at text[at]."""
+        stop = self._open(found, at)
+        quote.raw.add(text[at:stop])
+        quote.state, quote.over, self._state = self._state, False, self._quoted
+        return stop
+
+    def _keep_place(self) -> Any:
+        """The parser's state that a block changes."""
+        return self._calls, self._batch.copy(), self._text_kind, self._read_up().copy(), self._cut_seen().copy()
+
+    def _take_back_to(self, place: Any) -> None:
+        self._calls, self._batch, self._text_kind, self._markdown, self._seen = place
+        self._unread.clear()
+
+    def _quoted(self, text: str, position: int, out: list[Delta]) -> int:
+        """Calls that may be an example, and what stands behind them."""
+        quote = self._quote
+        assert quote is not None, "an example without a beginning is our bug"
+        if quote.over:
+            return self._behind(quote, text, position, out)
+        self._state = quote.state
+        failed = self._block is not None and self._block.problem is not None
+        stop = self._state(text, position, quote.deltas)
+        self._run = None  # what a block's body takes is kept here too
+        quote.join()
+        quote.raw.add(text[position : stop - len(self._held)])
+        quote.state, self._state = self._state, self._quoted
+        quote.over = self._block is None and quote.state == self._text
+        if self._block is not None and self._block.problem is not None:
+            goes = quote.kind == "sentence" and not failed and self._comma_behind(quote, self._block, text, stop)
+            if quote.kind in ("span", "cited") or goes:
+                self._block = None
+                self._remember(quote, text[stop:])
+                self._show(quote, out)
+        return stop
+
+    def _comma_behind(self, quote: Quote, block: OpenBlock, text: str, stop: int) -> bool:
+        """Whether what a block without an end marker failed at, behind its calls, is the sentence that goes on."""
+        if block.end is not None or block.problem is None or block.problem.code != "trailing_text":
+            return False
+        return bool(goes_on(quote.gap + text[stop : stop + MAX_CANDIDATE], False))
+
+    def _behind(self, quote: Quote, text: str, position: int, out: list[Delta]) -> int:
+        """What stands behind the calls decides."""
+        if quote.kind == "span":
+            return self._resolve(quote, False, position, out)
+        if quote.kind == "sentence":
+            goes = goes_on(quote.gap + text[position : position + MAX_CANDIDATE], False)
+            if goes is None:
+                return self._hold(text, position)
+            if goes:
+                self._remember(quote, text[position:])
+            return self._resolve(quote, not goes, position, out)
+        space = _SPACE.match(text, position)
+        stop = space.end() if space else position
+        if stop > position:
+            quote.raw.add(text[position:stop])
+            quote.deltas.append(TextDelta(text[position:stop]))
+            return stop
+        verdict = self._table.decide(text[position : position + MAX_CANDIDATE], False)
+        if verdict in ("undecided", "opened"):
+            return self._hold(text, position)
+        if not quote.closed and text.startswith(quote.fence, position):
+            stop = run_end(text, position)
+            quote.raw.add(text[position:stop])
+            quote.closed = True
+            return stop
+        if not isinstance(verdict, Found):
+            return self._resolve(quote, False, position, out)
+        if verdict.marker.kind == "noise":
+            quote.drops.append(quote.raw.length)
+            return position + verdict.length
+        if verdict.marker.kind == "calls" and (verdict.fence or not quote.closed):
+            quote.closed, quote.fence = False, verdict.fence or quote.fence
+            return self._read_quoted(quote, verdict, text, position)
+        # Real calls follow, or results that the model made up: it took these for made.
+        runs = verdict.marker.kind in ("calls", "results") and not verdict.fence and quote.kind not in ("code", "cited")
+        return self._resolve(quote, runs, position, out)
+
+    def _resolve(self, quote: Quote, runs: bool, position: int, out: list[Delta]) -> int:
+        """It is known whether these are calls or an example; in front of `position` nothing else was read."""
+        if not runs:
+            if quote.kind in ("fence", "indented") and quote.lead == "none":
+                self._doubt(quote)
+            self._show(quote, out)
+        elif self._runs_quoted(quote):
+            self._quote, self._state = None, self._text_state
+            out += quote.deltas
+        else:
+            self._show(quote, out)
+        return position
+
+    def _runs_quoted(self, _quote: Quote) -> bool:
+        """Whether calls that are no example may run."""
+        return True
+
+    def _remember(self, quote: Quote, rest: str) -> None:
+        """A sentence goes on with `rest` behind a call, which may be meant if something else in the turn is one."""
+        alone = quote.kind == "sentence" and not quote.quoted and (quote.gap + rest)[:1] not in QUOTATION
+        if alone and not quote.broken and quote.known(self._block_format.tools) and len(self._spoken_calls) < MOST_TOLD:
+            self._spoken_calls = (*self._spoken_calls, (quote.name, quote.offset))
+
+    def _doubt(self, quote: Quote) -> None:
+        """An example that may have been meant: the model is told unless something else in the turn is a call."""
+        if quote.known(self._block_format.tools) or quote.broken:
+            self._shown = quote
+
+    def _show(self, quote: Quote, out: list[Delta]) -> None:
+        """It is an example, which is text."""
+        self._take_back_to(quote.before)
+        self._quote, self._state = None, self._text_state
+        whole = quote.text
+        for start, stop in pairwise([0, *quote.drops, len(whole)]):
+            text = whole[start:stop]
+            self.shown_chars += len(text)
+            # A fence in a call begins no code block of the text.
+            read_as = text if quote.kind in ("fence", "code") else text.replace("`", "'")
+            self._emit(TextDelta, text, 0, len(text), out, read_as)
+
+    def _end_quote(self, quote: Quote, out: list[Delta], normal: bool) -> None:
+        """The turn is over."""
+        if not quote.over:
+            self._state = quote.state
+            if self._block is not None:
+                self._close_block(quote.deltas, normal)
+            elif self._held:
+                self._close_candidate(quote.deltas, normal)
+            quote.raw.add(self._held)
+        elif self._held:
+            quote.raw.add(self._held)
+            ticks = not quote.closed and self._held.startswith(quote.fence)
+            quote.closed = quote.closed or ticks
+            if not ticks:
+                quote.deltas.append(self._text_kind(self._held))
+        self._held = ""
+        if normal and quote.runs_at_end and self._runs_quoted(quote):
+            self._quote, self._state = None, self._text_state
+            out += quote.deltas
+            return
+        cut = not normal and quote.kind == "sentence"
+        if (
+            cut
+            or quote.kind in ("fence", "indented", "cited")
+            or (quote.kind == "code" and not quote.closed)
+            or quote.broken
+        ):
+            self._doubt(quote)
+        self._show(quote, out)

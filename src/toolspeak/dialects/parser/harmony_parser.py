@@ -1,0 +1,395 @@
+"""The parser of Harmony turns: messages of a header (role, recipient, channel) and a content, one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ForgedResults, ReasoningDelta, TextDelta
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.parser.damaged_calls import one_apart
+from toolspeak.dialects.parser.harmony_bare import (
+    BEGINNING,
+    FILLER,
+    FILLER_COMING,
+    RECIPIENT,
+    WORDS,
+    beginnings_in,
+    decide,
+    is_filler,
+    stripped,
+)
+from toolspeak.dialects.parser.harmony_header import (
+    ADDRESSEE,
+    CHANNEL,
+    ENDS,
+    EXAMPLE,
+    ROLE,
+    STARTS,
+    TOKENS,
+    last,
+    shape,
+    stripped_shape,
+)
+from toolspeak.dialects.parser.turn_parser import TurnParser
+from toolspeak.dialects.readers.body import CUT
+from toolspeak.dialects.readers.named_calls import NamedCalls
+from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.markers import in_code
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem
+from toolspeak.dialects.turn_rules import BatchRule, Section
+
+NAMELESS = f"a message ends with <|call|>, but its header names no tool, so it did not run; write it so:\n{EXAMPLE}"
+
+_TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
+_OUTER = re.compile("|".join(map(re.escape, (*ENDS, *STARTS))))
+# As most are, in one step: a role, a channel, maybe a type of the content, and within each of them a recipient.
+_WHOLE_HEADER = re.compile(
+    r"(?:<\|start\|>[^<]{0,100}+)?+<\|channel\|>[^<]{0,100}+(?:<\|constrain\|>[^<]{0,9}+)?+<\|message\|>"
+)
+_ALL = BatchRule("all_calls")
+_NEXT_MESSAGE = "<|end|><|start|>"
+_LONGEST = max(map(len, TOKENS))
+_SPACE = re.compile(r"\s*")
+_CANDIDATE = re.compile(f"<|`|{BEGINNING.pattern}")
+"""Finds what a chunk of content may hold but content, or what tells where inline code is."""
+
+
+class HarmonyParser(TurnParser):
+    """Implements `Parser`. A message to a recipient is a call, on whatever channel and wherever `to=` stands."""
+
+    # Of the class until they are set.
+    _unmarked: bool = False  # whether the open call has no tokens
+    _head: str = ""  # the header being read, from its first token or filler
+    _body: NamedCalls | None = None
+    _forged: Buffer | None = None
+    _problem: Problem | None = None
+    _offset: int = 0
+    _last: str = ""  # of the content, the last character that is no white space
+    _caps: Caps = Caps()
+
+    def __init__(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> None:
+        super().__init__(_ALL)
+        self._tools = {spec.name: spec for spec in tools}
+        self._stripped = stripped(tuple(self._tools))
+        self._state = self._between if starts_in == "text" else self._content
+        self._kind: type[TextDelta | ReasoningDelta] = TextDelta if starts_in == "text" else ReasoningDelta
+        self._thinking = starts_in == "reasoning"
+
+    def keep_reasoning(self) -> None:
+        super().keep_reasoning()
+        self._kind = TextDelta
+
+    def _plain(self, chunk: str) -> list[Delta] | None:
+        if self._held or not chunk or self._state != self._content or _CANDIDATE.search(chunk) is not None:
+            return None
+        if self._quoting:
+            self._quoting = "\n" not in chunk  # a backtick would have been a candidate
+        self._position += len(chunk)
+        self._last = chunk.rstrip()[-1:] or self._last
+        return [self._kind(chunk)]
+
+    def _end(self, out: list[Delta], normal: bool) -> None:
+        if self._body is not None:
+            self._close_call(self._body, normal, out)
+        elif self._forged is not None:
+            self._forged.add(self._held)
+            out.append(ForgedResults(self._forged.value()))
+        elif self._state == self._header:
+            self._close_header(normal, out)
+        elif self._held and not (self._state == self._between and self._position and _is_remnant(self._held)):
+            out.append(self._kind(self._held))
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        """Where a header may begin without a token: at the turn's start, and behind a message."""
+        if self._stripped is not None:
+            filler = FILLER.match(text, position)
+            at = filler.end() if filler else position
+            verdict = decide(self._stripped, text, at) if text.startswith("t", at) else "text"
+            if isinstance(verdict, int):
+                return self._open_bare(text, at, verdict, out)
+            if len(text) - position < MAX_CANDIDATE and (
+                verdict == "undecided" or at == len(text) or FILLER_COMING.fullmatch(text, position)
+            ):
+                return self._hold(text, position)
+        found = _TOKEN.search(text, position, position + MAX_CANDIDATE)
+        stop = found.start() if found else len(text)
+        if is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=found is not None):
+            if found is None and len(text) - position < MAX_CANDIDATE:
+                return self._hold(text, position)
+            if found is not None and found[0] not in ENDS:
+                self._head, self._state = text[position:stop], self._header
+                return stop
+        elif found is None and _cut_token(text, position) < len(text):
+            at = _cut_token(text, position)
+            if is_filler(text[position:at], whole=True) and len(text) - position < MAX_CANDIDATE:
+                return self._hold(text, position)
+        self._state, self._kind, self._quoting = self._content, TextDelta, False
+        return position
+
+    def _header(self, text: str, position: int, out: list[Delta]) -> int:
+        """From its first token to `<|message|>`; what does not come to that within a candidate's length is text."""
+        whole = None if self._head else _WHOLE_HEADER.match(text, position)
+        if whole is not None:
+            self._open(whole[0], whole.end(), out)
+            return whole.end()
+        found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
+        stop = found.end() if found else _cut_token(text, position)
+        room = MAX_CANDIDATE - len(self._head)
+        if (stop if found else len(text)) - position > room or (found and found[0] in ENDS):
+            return self._no_header(text, position, out)
+        if found and found[0] == "<|start|>":
+            before = self._head + text[position : found.start()]
+            if not _is_remnant(before):
+                self._say(before, out)
+            self._head, position = "", found.start()
+        self._head += text[position:stop]
+        if found is None:
+            if stop < len(text):
+                return self._hold(text, stop)
+        elif found[0] == "<|message|>":
+            self._open(self._head, stop, out)
+        return stop
+
+    def _no_header(self, text: str, position: int, out: list[Delta]) -> int:
+        """The header is none: what was read of it is text, but for bare words of the format."""
+        found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
+        if found and found[0] in ENDS and _is_remnant(self._head + text[position : found.start()]):
+            position = found.start()
+        elif self._head:
+            self._say(self._head, out)
+        self._head, self._state = "", self._content
+        return position
+
+    def _open(self, head: str, at: int, out: list[Delta]) -> None:
+        self._head, self._quoting = "", False
+        role, to, channel = (last(pattern, head) for pattern in (ROLE, ADDRESSEE, CHANNEL))
+        ours = not role or one_apart(role, "assistant")
+        if not ours and (to or "assistant") == "assistant":
+            self._batch.close(out)  # what follows is built on results that the model made up
+            self._forged, self._state = Buffer(self._caps.characters), self._forgery
+        elif to and to != "assistant":
+            self._body = NamedCalls(shape(tuple(self._tools)), self._calls, self._caps, self._tools)
+            head = head[head.index("<|start|>assistant") + 18 :] if "<|start|>assistant" in head else head
+            self._body.start = self._position + at - len(head)
+            self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)
+            self._state = self._call
+        else:
+            if not role and not to and not channel and not _is_remnant(head):
+                self._say(head, out)  # it names nothing that a header does
+            self._thinking = channel == "analysis"
+            self._kind = self._reasoning_kind if self._thinking else TextDelta
+            self._state = self._content
+            self._markup(head, out)
+
+    def _open_bare(self, text: str, at: int, stop: int, out: list[Delta]) -> int:
+        self._body = NamedCalls(stripped_shape(tuple(self._tools)), self._calls, self._caps, self._tools)
+        self._body.start, self._unmarked, self._quoting = self._position + at, True, False
+        self._body.feed(text[at:stop], 0, out)
+        self._state = self._call
+        return stop
+
+    def _before_bare(self, text: str, position: int, out: list[Delta]) -> int | None:
+        """In text: a call without tokens, if one may begin before any token does."""
+        token, quoting, seen = position, self._quoting, position
+        while (token := text.find("<|", token)) >= 0:
+            quoting, seen = in_code(quoting, text, seen, token), token
+            if not quoting and (_OUTER.match(text, token) or _cut_token(text, token) == token):
+                break
+            token += 2
+        quoting, seen = self._quoting, position
+        for at in beginnings_in(text, position, len(text) if token < 0 else token):
+            quoting, seen = in_code(quoting, text, seen, at), at
+            verdict = "text" if quoting else decide(self._stripped, text, at)
+            if verdict != "text":
+                self._say(text[position:at], out)
+                return self._hold(text, at) if verdict == "undecided" else self._open_bare(text, at, verdict, out)
+        return None
+
+    def _content(self, text: str, position: int, out: list[Delta]) -> int:
+        if self._stripped is not None and not self._thinking:
+            stop = self._before_bare(text, position, out)
+            if stop is not None:
+                return stop
+        start = seen = position
+        quoting = self._quoting
+        while (at := text.find("<|", position)) >= 0:
+            quoting, seen = in_code(quoting, text, seen, at), at
+            # A stray backtick in a thought must not cost the call behind: two tokens in a row end it.
+            open_thought = quoting and self._thinking
+            quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
+            found = None if quoted else _TOKEN.match(text, at)
+            if found and found[0] in (*ENDS, *STARTS):
+                self._say(text[start:at], out)
+                if found[0] in ENDS:
+                    self._markup(found[0], out)
+                if found[0] == "<|call|>" and self._last == "}":
+                    # A message to nobody, with what may be arguments in it.
+                    out.append(CallMalformed(self._calls, "", "no_name", NAMELESS, self._position + at, None, True))
+                    self._add([self._calls], (), out, broken=True)
+                    self._calls += 1
+                self._thinking, self._last = False, ""
+                if found[0] in STARTS:
+                    self._state = self._header
+                    self._head = found[0]
+                else:
+                    self._state, self._kind, self._quoting = self._between, TextDelta, False
+                return found.end()
+            if not quoting and _cut_token(text, at) == at:
+                break
+            if open_thought and begins(text, at, _NEXT_MESSAGE):
+                break
+            position = at + 2
+        else:
+            at = len(text) - 1 if text.endswith("<", position) else len(text)
+            if at < len(text) and not self._thinking and in_code(quoting, text, seen, at):
+                at = len(text)
+        self._say(text[start:at], out)
+        return self._hold(text, at)
+
+    def _call(self, text: str, position: int, out: list[Delta]) -> int:
+        body = self._expect_body()
+        stop = body.feed(text, position, out)
+        if body.problem is not None:
+            self._fail(body.problem, body.start + body.problem_offset)
+        elif body.done:
+            self._state = self._call_end
+        else:
+            return self._go_on(body, text, stop)
+        return stop
+
+    def _call_end(self, text: str, position: int, out: list[Delta]) -> int:
+        """White space or a code fence, then the end token; or the next message, when it was forgotten."""
+        body = self._expect_body()
+        if self._unmarked:
+            self._finish(body, out)
+            return position
+        space = _SPACE.match(text, position)
+        stop = space.end() if space else position
+        if stop > position or text.startswith("```", stop):
+            stop = stop if stop > position else stop + 3
+            body.raw.add(text[position:stop])
+            return stop
+        found = _OUTER.match(text, position)
+        if found:
+            self._finish(body, out)
+            return found.end() if found[0] in ENDS else position
+        if _cut_token(text, position) == position or "```".startswith(text[position : position + 3]):
+            return self._hold(text, position)
+        self._fail(
+            Problem("trailing_text", "text after the arguments; end them with <|call|>"), self._position + position
+        )
+        return position
+
+    def _skip(self, text: str, position: int, out: list[Delta]) -> int:
+        """After a problem: to the next end token."""
+        body, at = self._expect_body(), position
+        while (at := text.find("<|", at)) >= 0:
+            found = _TOKEN.match(text, at)
+            if found and found[0] in ENDS:
+                body.raw.add(text[position:at])
+                self._finish(body, out)
+                return found.end()
+            if _cut_token(text, at) == at:
+                break
+            at += 2
+        else:
+            at = len(text) - 1 if text.endswith("<") and len(text) > position else len(text)
+        body.raw.add(text[position:at])
+        return self._hold(text, at)
+
+    def _forgery(self, text: str, position: int, out: list[Delta]) -> int:
+        """A result that the model wrote itself: to its end, or to the next message."""
+        forged = self._forged
+        assert forged is not None, "reading a forgery that did not begin is our bug"
+        if found := _OUTER.search(text, position):
+            forged.add(text[position : found.start()])
+            out.append(ForgedResults(forged.value()))
+            self._forged, self._state, self._kind = None, self._between, TextDelta
+            return found.end() if found[0] in ENDS else found.start()
+        stop = _cut_token(text, position)
+        forged.add(text[position:stop])
+        return self._hold(text, stop)
+
+    def _say(self, text: str, out: list[Delta]) -> None:
+        if text:
+            out.append(self._kind(text))
+            self._last = text.rstrip()[-1:] or self._last
+            self._quoting = in_code(self._quoting, text, 0, len(text))
+
+    def _markup(self, text: str, out: list[Delta]) -> None:
+        """The tokens around reasoning, which are text where reasoning stays in the text."""
+        if self._thinking and self._reasoning_kind is TextDelta:
+            self._say(text, out)
+
+    def _expect_body(self) -> NamedCalls:
+        assert self._body is not None, "a call's state without a call is our bug"
+        return self._body
+
+    def _fail(self, problem: Problem, offset: int) -> None:
+        self._problem, self._offset, self._state = problem, max(offset, 0), self._skip
+
+    def _finish(self, body: NamedCalls, out: list[Delta]) -> None:
+        """The call is over, with its end token or with the turn."""
+        indexes = [call.index for call in body.calls]
+        malformed = {call.index for call in body.calls if isinstance(call, CallMalformed)}
+        self._calls += len(indexes)
+        problem = self._problem
+        if problem is not None:
+            out.extend(CallIgnored(index, "its message could not be read to the end") for index in indexes)
+            raw = body.raw.value()
+            out.append(CallMalformed(self._calls, raw, problem.code, problem.reason, self._offset, None, True))
+            indexes = [self._calls]
+            self._calls += 1
+        self._add(indexes, malformed, out, broken=problem is not None)
+        self._body = self._problem = None
+        self._unmarked = False
+        self._state, self._kind = self._between, TextDelta
+
+    def _add(self, indexes: Sequence[int], malformed: Collection[int], out: list[Delta], *, broken: bool) -> None:
+        self._batch.begun = True
+        self._batch.add(indexes, malformed, (), out, broken=broken)
+
+    def _close_call(self, body: NamedCalls, normal: bool, out: list[Delta]) -> None:
+        body.raw.add(self._held)
+        if self._unmarked and normal and self._problem is None:
+            body.end(out)
+        if self._problem is None and not (normal and body.done):
+            unclosed = "the turn ended inside a call, so it did not run; close what is open, then <|call|>"
+            self._fail(Problem("unclosed", unclosed) if normal else Problem("truncated", CUT), self._position)
+        self._finish(body, out)
+
+    def _close_header(self, normal: bool, out: list[Delta]) -> None:
+        head = self._head + self._held
+        if not normal and ADDRESSEE.search(head):
+            out.append(CallMalformed(self._calls, head, "truncated", CUT, self._position, None, True))
+            self._add([self._calls], (), out, broken=True)
+            self._calls += 1
+        elif not _is_remnant(head):
+            self._say(head, out)
+
+
+def begins_turn(text: str) -> bool | None:
+    """Whether a turn that begins so begins with a header; None asks for more of it."""
+    filler = FILLER.match(text)
+    bare = text[filler.end() if filler else 0 :][: len(RECIPIENT)]
+    if bare == RECIPIENT:
+        return True
+    if RECIPIENT.startswith(bare) or FILLER_COMING.fullmatch(text):
+        return None
+    found = _TOKEN.search(text)
+    stop = found.start() if found else _cut_token(text, 0)
+    if not is_filler(text[:stop], whole=stop < len(text)):
+        return False
+    return True if found else None
+
+
+def _cut_token(text: str, position: int) -> int:
+    """Where a token begins that the text's end cuts short; else the text's end."""
+    at = text.rfind("<", max(position, len(text) - _LONGEST))
+    return at if at >= 0 and any(token.startswith(text[at:]) for token in TOKENS) else len(text)
+
+
+def _is_remnant(head: str) -> bool:
+    """Whether a header that came to nothing says nothing: tokens and words of the format alone."""
+    return all(word in (*WORDS, "json") for word in _TOKEN.sub(" ", head).split())

@@ -1,0 +1,61 @@
+"""A turn that begins behind a marker which the prompt already wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from toolspeak.data.deltas import CallMalformed, Delta
+from toolspeak.data.messages import FinishReason
+from toolspeak.dialects.base import Parser
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
+
+Opens = Callable[[str], bool | None]
+"""Whether a turn that begins so goes on with what the prompt's marker opened; None asks for more of it."""
+
+
+class OpenedParser:
+    """Implements `Parser`: puts the prompt's `marker` before a turn that `opens` recognises."""
+
+    def __init__(self, inner: Parser, marker: str, opens: Opens) -> None:
+        self._inner = inner
+        self._marker = marker
+        self._opens = opens
+        self._start: str | None = ""  # of the turn, until it is decided
+        self._added = 0
+
+    @property
+    def shown_chars(self) -> int:
+        """As the inner parser counts them (`ThinkingParser`)."""
+        return getattr(self._inner, "shown_chars", 0)
+
+    def around(self, inner: Parser) -> OpenedParser:
+        """The same before another parser."""
+        return OpenedParser(inner, self._marker, self._opens)
+
+    def feed(self, chunk: str) -> Iterable[Delta]:
+        if self._start is None:
+            return self._place(self._inner.feed(chunk)) if self._added else self._inner.feed(chunk)
+        text = self._start + chunk
+        opened = self._opens(text[:MAX_CANDIDATE]) if text else None
+        if opened is None and len(text) < MAX_CANDIDATE:
+            self._start = text
+            return []
+        return self._decide(text, opened is True)
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out = self._decide(self._start, opened=False) if self._start else []
+        return out + self._place(self._inner.close(reason))
+
+    def keep_reasoning(self) -> None:
+        self._inner.keep_reasoning()
+
+    def _decide(self, text: str, opened: bool) -> list[Delta]:
+        self._start, self._added = None, len(self._marker) if opened else 0
+        return self._place(self._inner.feed(self._marker + text if opened else text))
+
+    def _place(self, deltas: Iterable[Delta]) -> list[Delta]:
+        return [
+            replace(delta, offset=max(delta.offset - self._added, 0)) if isinstance(delta, CallMalformed) else delta
+            for delta in deltas
+        ]

@@ -1,0 +1,163 @@
+"""A call that may be an example: where it stands, and what tells an example from a call.
+
+What stands in inline code, or in the middle of a sentence, or in a code block with other text, is an example. A code
+block, or an indented one, of nothing but calls is one if text follows it; it is a call if it ends the turn and no more
+than a short paragraph leads to it. Until that is known the block is held back. See the table in docs/design.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import field
+from typing import Any, Literal
+
+from toolspeak.data.deltas import CallMalformed, CallStarted, Delta
+from toolspeak.data.values import quick
+from toolspeak.dialects.text.markdown import HTML_END, HTML_END_START, Markdown, is_uncased
+from toolspeak.dialects.text.pending_text import join_pieces, unlimited
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer
+
+Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
+"""`fence`: a code block that begins with calls; `code`: one in which something stands before them. `span`: inline code
+of several lines. `cited`: a block quote, or the row of a table."""
+
+MAX_LEAD = 256
+"""Characters in front of a code block at the end of a turn: behind more, or behind a colon, it is shown, not run."""
+
+NOT_RUN = "quoted_call"
+"""The code of a call that did not run because it stood where an example does."""
+
+MOST_TOLD = 8
+"""Calls in sentences of which the model is told."""
+
+_BLANK = re.compile(r"[ \t]*")
+QUOTATION = "\"'“”„‟‘’«»‹›」』》〉】〕＂＇"
+_STOPS = ",;:!?，、；：！？؟،؛۔।"
+_CLOSERS = f"{QUOTATION}{_STOPS}.…。．｡)]}}）］｝`*_~|"
+_JOINTS = f"(–—-&/|{QUOTATION}{_STOPS}"
+_FENCE_LINE = re.compile(r"\n[ \t]*(?:```|~~~)")
+
+
+@quick(frozen=False)
+class Quote:
+    """What is held back, from the place `offset` of the turn on: its text in `raw`, and in `deltas` what it is as
+    calls. `before`: the parser as it was. `state`: what reads on. `fence` opened the code block around it, if there is
+    one; `closed`: that has ended; `over`: so has the last block of calls. `lead` says how much text leads to it: none,
+    little or much. Before each of the places `drops` in `raw` stood a special token, which is no text. `next_message`:
+    the code block began in a message before this one. `quoted`: it stands right behind a quotation mark."""
+
+    kind: Kind
+    offset: int
+    before: Any
+    state: Callable[[str, int, list[Delta]], int]
+    lead: Literal["none", "short", "long"]
+    fence: str
+    closed: bool
+    over: bool = False
+    next_message: bool = False
+    quoted: bool = False
+    raw: Buffer = field(default_factory=unlimited)
+    drops: list[int] = field(default_factory=list[int])
+    deltas: list[Delta] = field(default_factory=list[Delta])
+    joined: int = 0  # of the deltas, those whose pieces are one already
+
+    @property
+    def text(self) -> str:
+        return self.raw.value()
+
+    def join(self) -> None:
+        """Makes one piece of those that came since."""
+        self.joined = join_pieces(self.deltas, self.joined)
+
+    @property
+    def gap(self) -> str:
+        """The white space that the last block took behind itself, as one without an end marker does."""
+        text = self.text
+        return text[len(text.rstrip()) :]
+
+    @property
+    def broken(self) -> bool:
+        """Whether one of its blocks could not be read."""
+        return any(isinstance(delta, CallMalformed) and delta.whole_block for delta in self.deltas)
+
+    def known(self, names: Collection[str]) -> bool:
+        """Whether a call of a known tool stands in it."""
+        return any(isinstance(delta, CallStarted) and (not names or delta.name in names) for delta in self.deltas)
+
+    @property
+    def name(self) -> str:
+        """Of the tool that its first call is of; empty if none began."""
+        return next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), "")
+
+    @property
+    def runs_at_end(self) -> bool:
+        """Whether these are calls if the turn ends here."""
+        if self.kind in ("span", "cited"):
+            return False
+        if self.kind == "code":
+            return self.next_message and not self.closed
+        if self.kind == "sentence":
+            return True
+        return self.lead != "long" and not (self.broken and _FENCE_LINE.search(self.text, 3))
+
+
+def lead_of(here: Markdown, length: int) -> Literal["none", "short", "long"]:
+    """How much text leads to a code block that stands here, `length` characters."""
+    if not here.last:
+        return "none"
+    return "long" if length > MAX_LEAD or here.last in ":：" else "short"
+
+
+def goes_on(rest: str, ending: bool) -> bool | None:
+    """Whether the sentence in which a call or a marker stands goes on behind it; None asks for more."""
+    blank = _BLANK.match(rest)
+    stop = blank.end() if blank else 0
+    if stop == len(rest):
+        return None if not ending and len(rest) < MAX_CANDIDATE else False
+    char = rest[stop]
+    if char == "<":
+        html = HTML_END.match(rest, stop) is not None
+        coming = not html and not ending and HTML_END_START.fullmatch(rest, stop)
+        return None if coming else html
+    return char.islower() or is_uncased(char) or char in _JOINTS if stop else is_uncased(char) or char in _CLOSERS
+
+
+def is_mention(
+    here: Markdown, rest: str, said: bool, results: Literal["", "made", "none"], ending: bool
+) -> bool | None:
+    """Whether a marker of reasoning or results, `rest` behind it, is spoken of and opens nothing; None asks for more.
+    `said`: text of the turn stands before it. `results`: it is one of results, and the turn has made calls, which these
+    may be of, or none."""
+    place = here.place
+    if place in ("item", "cited", "quoted"):
+        return True
+    if place == "indented":
+        return said and results != "made"
+    if place == "sentence" or here.joined:
+        return goes_on(rest, ending)
+    if not said or results or (rest and rest[0] not in " \t"):
+        return False
+    word = rest.lstrip(" \t")
+    return word[0].islower() if word else goes_on(rest, ending)
+
+
+def spoken(name: str, offset: int, example: str, index: int) -> CallMalformed:
+    """What the model is told of a call in the middle of a sentence, if something else in the turn is a call."""
+    reason = (
+        f"the call of {name!r} stood in the middle of a sentence, as an example does, so it did not run, while the "
+        f"others did. If you meant it, write it alone, on a line of its own:\n{example}"
+    )
+    return CallMalformed(index, "", NOT_RUN, reason, offset, name, True)
+
+
+def not_run(quote: Quote, example: str, index: int) -> CallMalformed:
+    """What the model is told of a call that stood where an example does, if nothing else in the turn is a call."""
+    name = quote.name or None
+    where = "in the middle of a sentence" if quote.kind == "sentence" else "in code"
+    called = f"the call of {name!r}" if name else "what looks like a call"
+    reason = (
+        f"{called} stood {where}, as an example does, so it did not run. To run it, write it alone, without a code "
+        f"fence or quotes around it:\n{example}\nIf it was an example, write your answer again, with text behind it."
+    )
+    return CallMalformed(index, "", NOT_RUN, reason, quote.offset, name, True)

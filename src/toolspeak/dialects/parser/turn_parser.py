@@ -1,0 +1,94 @@
+"""What the parsers of turns share: the loop over the states, what is held back, the run of a body, and the batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
+from toolspeak.data.messages import NORMAL_END, FinishReason
+from toolspeak.dialects.parser.batch_rule import Batch
+from toolspeak.dialects.readers.body import Body, Run
+from toolspeak.dialects.turn_rules import BatchRule
+
+State = Callable[[str, int, list[Delta]], int]
+
+
+def _over(text: str, _position: int, _out: list[Delta]) -> int:
+    """The state behind the turn."""
+    return len(text)
+
+
+class TurnParser(ABC):
+    """Implements `Parser` for states: each takes what it can from text[position:] and returns where the next begins;
+    one that needs more characters puts the rest into `_held`."""
+
+    _state: State
+    _text_state: State  # what `_plain` reads in place of
+    # Of the class until they are set, as some are in few turns: it is made for each.
+    _reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
+    _quoting: bool = False  # whether the text so far ends inside inline code
+
+    def __init__(self, rule: BatchRule) -> None:
+        self._batch: Batch = Batch(rule)
+        # Asked for again and again, and an attribute of the class takes five times as long.
+        self._calls: int = 0
+        self._run: Run | None = None
+        self._held: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
+        self._position: int = 0  # of the turn, at the start of held + chunk
+
+    def feed(self, chunk: str) -> list[Delta]:
+        if self._run is not None:
+            taken = self._run.take(chunk)
+            if taken is not None:
+                return taken
+            self._end_run(self._run)
+        plain = self._plain(chunk)
+        if plain is not None:
+            return plain
+        out: list[Delta] = []
+        text = self._held + chunk if self._held else chunk
+        position, end = 0, len(text)
+        self._held = ""
+        while position < end and not self._held:
+            position = self._state(text, position, out)
+        self._position += end - len(self._held)
+        return out
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out: list[Delta] = []
+        if self._run is not None:
+            self._end_run(self._run)
+            out += self.feed("")
+        self._end(out, reason in NORMAL_END)
+        self._held = ""
+        self._batch.close(out)
+        # A method of its own holds the parser: all it knows would stay until the garbage collector comes.
+        self._state = self._text_state = _over
+        return out
+
+    def keep_reasoning(self) -> None:
+        self._reasoning_kind = TextDelta
+
+    def _plain(self, chunk: str) -> list[Delta] | None:
+        """The deltas of a chunk in which nothing can begin, if the states need not see it."""
+        return None
+
+    @abstractmethod
+    def _end(self, out: list[Delta], normal: bool) -> None:
+        """Nothing follows what is held; the batch is closed then."""
+
+    def _end_run(self, run: Run) -> None:
+        self._position += run.end()
+        self._held, self._run = run.rest, None
+
+    def _hold(self, text: str, position: int) -> int:
+        self._held = text[position:]
+        return len(text)
+
+    def _go_on(self, body: Body, text: str, stop: int) -> int:
+        """The body wants more than the text up to `stop`: the rest comes again, or a run takes the next chunks."""
+        if stop < len(text):
+            return self._hold(text, stop)
+        self._run = body.run()
+        return stop

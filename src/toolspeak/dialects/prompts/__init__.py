@@ -1,0 +1,1 @@
+"""Writers of prompts, histories and results, and the reader of results."""

@@ -1,0 +1,249 @@
+"""JSON Schemas without references: what a `$ref` names stands in its place, so that a model reads it where it counts.
+
+A type that holds itself keeps its name, and so does one that would make the schema many times as long, or stand very
+deep. Such types are the `$defs` of what comes out, whatever the place was that they were defined in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import unquote
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
+from toolspeak.dialects.text.scan import Caps
+from toolspeak.dialects.text.typed_text import as_list, as_mapping, resolve
+
+ROOT = "#"
+_NOT_IN_NAMES = str.maketrans({"/": ".", "~": "-", "%": "-"})  # what means something in a reference
+_ONE = frozenset(
+    {
+        *("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"),
+        *("unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema"),
+    }
+)
+_SEVERAL = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
+_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_DEFINITIONS = frozenset({"$defs", "definitions"})
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+_INLINE_DEPTH = 32
+"""Schemas around a reference from which on it keeps its name."""
+
+_GROWTH, _ALWAYS = 4, 2000
+"""How many times as many keywords a schema may come to have, and how many keywords are never too many."""
+
+
+def resolved(parameters: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """A tool's parameters with their references resolved; the same object where nothing is to be done.
+
+    What is nested deeper than arguments may be is left out. A reference that leads nowhere, or out of the schema,
+    stays.
+    """
+    found = _Survey(parameters)
+    if not found.uses and not found.too_deep:
+        return parameters
+    return _Writer(parameters, found.named()).whole()
+
+
+def is_too_deep(parameters: Mapping[str, JSON]) -> bool:
+    """Whether schemas are nested deeper than arguments may be."""
+    return _Survey(parameters).too_deep
+
+
+def references(value: JSON) -> Iterator[str]:
+    """Every `$ref` in a part of a schema."""
+    waiting: list[JSON] = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            found = as_mapping(each).get("$ref")
+            if isinstance(found, str):
+                yield found
+            waiting += as_mapping(each).values()
+        elif isinstance(each, list | tuple):
+            waiting += as_list(each)
+
+
+def json_text(value: JSON) -> str:
+    """A part of a schema as JSON. What no argument could be, for its depth, is not shown."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def subschemas(schema: Mapping[str, JSON]) -> Iterator[JSON]:
+    """The schemas that stand in a schema, but for its definitions."""
+    for key, value in schema.items():
+        if key in _BY_NAME:
+            yield from as_mapping(value).values()
+        elif key in _SEVERAL and isinstance(value, list | tuple):
+            yield from value
+        elif key in _ONE:
+            yield value
+
+
+@quick()
+class _Counted:
+    """Of one definition, or of the whole: its keywords, and the references in it."""
+
+    keywords: int
+    references: tuple[str, ...]
+
+
+class _Survey:
+    """The references of a schema. `uses` says how often each stands in what can be reached."""
+
+    def __init__(self, root: Mapping[str, JSON]) -> None:
+        self._root = root
+        self.too_deep = False
+        self.uses: dict[str, int] = {}
+        self._known: dict[str, _Counted] = {}
+        waiting = [""]
+        while waiting:
+            name = waiting.pop()
+            if name not in self._known:
+                counted = self._known[name] = self._count(root if name == "" else resolve(name, root))
+                for each in counted.references:
+                    self.uses[each] = self.uses.get(each, 0) + 1
+                waiting += counted.references
+
+    def _count(self, schema: JSON) -> _Counted:
+        keywords, references = 0, list[str]()
+        level: list[JSON] = [schema]
+        for _ in range(Caps().depth):
+            inner: list[JSON] = []
+            for each in level:
+                mapping = as_mapping(each)
+                keywords += len(mapping) + 1
+                reference = mapping.get("$ref")
+                if isinstance(reference, str) and isinstance(resolve(reference, self._root), bool | Mapping):
+                    references.append(reference)
+                inner += subschemas(mapping)
+            level = inner
+            if not level:
+                break
+        self.too_deep |= bool(level)
+        return _Counted(keywords, tuple(references))
+
+    def named(self) -> frozenset[str]:
+        """The references that keep their name: of types that hold themselves; of all that are used more than once, if
+        else too much would come of it."""
+        ordered, recursive = self._walk()
+        sizes: dict[str, int] = {}
+        for name in ordered:  # what a definition holds comes before it
+            inner = (1 if each in recursive else sizes[each] for each in self._known[name].references)
+            sizes[name] = self._known[name].keywords + sum(inner)
+        before = sum(each.keywords for each in self._known.values())
+        if sizes[""] + sum(sizes[name] for name in recursive) > max(_ALWAYS, _GROWTH * before):
+            recursive |= {name for name, uses in self.uses.items() if uses > 1}
+        return frozenset(recursive)
+
+    def _walk(self) -> tuple[list[str], set[str]]:
+        """All definitions, each behind those that it holds, and those in which such a walk comes round."""
+        ordered: list[str] = []
+        recursive: set[str] = set()
+        under_way: dict[str, Iterator[str]] = {"": iter(self._known[""].references)}
+        done: set[str] = set()
+        while under_way:
+            name, inner = next(reversed(under_way.items()))
+            following = next((each for each in inner if each not in done), None)
+            if following is None:
+                del under_way[name]
+                done.add(name)
+                ordered.append(name)
+            elif following in under_way:
+                recursive.add(following)
+            else:
+                under_way[following] = iter(self._known[following].references)
+        return ordered, recursive
+
+
+class Names:
+    """What the types are called that references name, in the order in which they are asked for."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._references: list[str] = []
+        self._taken: set[str] = set()
+
+    def of(self, reference: str) -> str:
+        known = self._names.get(reference)
+        if known is not None:
+            return known
+        name = type_name(reference)
+        while name in self._taken:
+            name += "_"
+        self._names[reference] = name
+        self._references.append(reference)
+        self._taken.add(name)
+        return name
+
+    def each(self) -> Iterator[tuple[str, str]]:
+        """Reference and name; also of those that are asked for while this goes on."""
+        for reference in self._references:
+            yield reference, self._names[reference]
+
+
+class _Writer:
+    """Writes a schema anew. `_names` are the types that keep theirs."""
+
+    def __init__(self, root: Mapping[str, JSON], named: frozenset[str]) -> None:
+        self._root = root
+        self._named = named
+        self._names = Names()
+
+    def whole(self) -> dict[str, JSON]:
+        written = as_mapping(self._schema(self._root, 0, 0))
+        definitions: dict[str, JSON] = {}
+        for reference, name in self._names.each():
+            definitions[name] = self._schema(resolve(reference, self._root), 0, 0)
+        return {**written, "$defs": definitions} if definitions else dict(written)
+
+    def _schema(self, schema: JSON, depth: int, inlined: int) -> JSON:
+        """`inlined` are the references that this schema stands for, one behind the other."""
+        if not isinstance(schema, Mapping):
+            return schema
+        if depth >= Caps().depth:
+            return {}
+        mapping = as_mapping(schema)
+        reference = mapping.get("$ref")
+        if isinstance(reference, str):
+            target = resolve(reference, self._root)
+            if isinstance(target, bool | Mapping):
+                others = {key: value for key, value in mapping.items() if key != "$ref"}
+                if reference != ROOT and (reference in self._named or depth + inlined >= _INLINE_DEPTH):
+                    return {"$ref": f"#/$defs/{self._names.of(reference)}", **self._inner(others, depth)}
+                if reference != ROOT:
+                    return self._schema(_joined(target, others), depth, inlined + 1)
+        return self._inner(mapping, depth)
+
+    def _inner(self, mapping: Mapping[str, JSON], depth: int) -> dict[str, JSON]:
+        write: Callable[[JSON], JSON] = lambda schema: self._schema(schema, depth + 1, 0)  # noqa: E731
+        written: dict[str, JSON] = {}
+        for key, value in mapping.items():
+            if key in _DEFINITIONS:
+                continue
+            if key in _BY_NAME and isinstance(value, Mapping):
+                written[key] = {name: write(each) for name, each in as_mapping(value).items()}
+            elif key in _SEVERAL and isinstance(value, list | tuple):
+                written[key] = [write(each) for each in as_list(value)]
+            else:
+                written[key] = write(value) if key in _ONE else value
+        return written
+
+
+def type_name(reference: str) -> str:
+    """What a type is called that a reference names: `Node` of `#/$defs/Node`."""
+    last = unquote(reference.rpartition("/")[2].lstrip("#")).replace("~1", "/").replace("~0", "~")
+    return last.translate(_NOT_IN_NAMES) or "Arguments"
+
+
+def _joined(target: JSON, others: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """What a reference names, and what stands beside the reference: both hold, and of what only describes, the nearer
+    one."""
+    mapping = as_mapping({"not": {}} if target is False else target)
+    if all(key in _ANNOTATIONS or key not in mapping for key in others):
+        return {**mapping, **others}
+    return {**others, "allOf": [target, *as_list(others.get("allOf"))]}

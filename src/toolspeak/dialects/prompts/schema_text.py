@@ -1,0 +1,114 @@
+"""Tools as prompt text, for models that were not trained on a tool format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from toolspeak.data.messages import JSON, ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import Listing
+from toolspeak.dialects.prompts.prose import describe
+from toolspeak.dialects.prompts.references import resolved
+from toolspeak.dialects.prompts.signatures import signature
+from toolspeak.dialects.text.typed_text import as_list, as_mapping, resolve, schema_types
+
+_SAMPLES: dict[str, JSON] = {"boolean": True, "null": None, "array": [], "object": {}}
+_SAMPLE_STRINGS = {"path": "notes/plan.md", "content": "two lines\nof text", "command": "ls -l", "prefix": "notes"}
+_ORDER = ("string", "integer", "number", "boolean", "array", "object", "null")
+
+
+def list_tools(tools: Sequence[ToolSpec], listing: Listing = "prose") -> str:
+    """The tools as prompt text; see `Listing`. As a model was trained only its dialect lists them (`Dialect.prompt`):
+    here that is prose."""
+    match listing:
+        case "trained" | "prose":
+            return "\n\n".join(describe(spec) for spec in tools) or "(no tools)"
+        case "signatures":
+            return "\n\n".join(signature(spec) for spec in tools) or "(no tools)"
+        case "json_schema":
+            return "\n".join(_definition(spec) for spec in tools) or "(no tools)"
+
+
+def _definition(spec: ToolSpec) -> str:
+    function = {"name": spec.name, "description": spec.description, "parameters": dict(resolved(spec.parameters))}
+    try:
+        return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
+    except RecursionError:  # a default, say, that is deeper than any argument may be
+        names: dict[str, JSON] = {name: {} for name in spec.properties}
+        function["parameters"] = {"type": "object", "properties": names}
+        return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
+
+
+def sample_arguments(spec: ToolSpec) -> dict[str, JSON]:
+    """Plausible arguments for a worked example: the required parameters, or the first one."""
+    required: Iterable[str] = as_list(spec.parameters.get("required"))
+    names = list(required) or list(spec.properties)[:1]
+    return {name: _sample(name, spec.properties.get(name), spec.parameters) for name in names}
+
+
+def _sample(name: str, schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> JSON:
+    """A value the schema takes, as far as types, bounds and required properties go."""
+    mapping = as_mapping(schema)
+    for key in ("const", "default"):
+        if mapping.get(key) is not None:
+            return mapping[key]
+    for key in ("enum", "examples"):
+        if mapping.get(key):
+            return mapping[key][0]
+    nested: list[JSON] = [branch for key in ("anyOf", "oneOf", "allOf") for branch in mapping.get(key, ())]
+    if isinstance(mapping.get("$ref"), str):
+        nested = [resolve(mapping["$ref"], root)]
+    if nested and depth < 8:
+        branch = next((each for each in nested if schema_types(each, root) != frozenset({"null"})), nested[0])
+        return _sample(name, branch, root, depth + 1)
+    kinds = schema_types(schema, root)
+    kind = next((kind for kind in _ORDER if kind in kinds), "string")
+    match kind:
+        case "string":
+            return _SAMPLE_STRINGS.get(name, "text").ljust(mapping.get("minLength", 0), "x")
+        case "integer" | "number":
+            return _sample_number(mapping)
+        case "object" if depth < 8:
+            inner = as_mapping(mapping.get("properties"))
+            return {key: _sample(key, inner.get(key), root, depth + 1) for key in mapping.get("required", ())}
+        case "array" if depth < 8 and mapping.get("minItems"):
+            return [_sample(name, mapping.get("items"), root, depth + 1)] * mapping["minItems"]
+        case _:
+            return _SAMPLES[kind]
+
+
+def _sample_number(mapping: Mapping[str, JSON]) -> JSON:
+    above = mapping.get("exclusiveMinimum")
+    lowest = above + 1 if above is not None else mapping.get("minimum", 1)
+    below = mapping.get("exclusiveMaximum")
+    highest = below - 1 if below is not None else mapping.get("maximum", 1)
+    return lowest if lowest > 1 else min(1, highest)
+
+
+def example_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """Up to two tools for the worked examples, readers first: nobody should copy a write by mistake."""
+    ranked = sorted(tools, key=lambda spec: (not spec.effects.read_only, not spec.properties))
+    return ranked[:2]
+
+
+def asks_text(names: Sequence[str], tools: Sequence[ToolSpec]) -> str:
+    """The sentence that says which of the tools somebody may be asked about before a call runs; empty for none."""
+    if not names:
+        return ""
+    *most, last = names
+    which = "any tool" if len(names) == len(tools) > 1 else f"{', '.join(most)} or {last}" if most else last
+    return f"A call of {which} may wait until the user has approved it."
+
+
+def choice_text(choice: ToolChoice, tools: Sequence[ToolSpec]) -> str:
+    """The sentence that asks for a tool choice; empty for `auto`."""
+    match choice.mode:
+        case "auto":
+            return ""
+        case "none":
+            return "Do not call tools in this turn; answer in plain text."
+        case "required":
+            return "You must call at least one tool in this turn."
+        case "specific":
+            return f"You must call the tool {choice.name!r} in this turn."

@@ -1,0 +1,182 @@
+"""Tools as signatures: the listing that costs a prompt the fewest tokens and leaves nothing out.
+
+    search(query: str, limit?: int(1..100) = 10, by?: "name"|"date", area?: Box)
+    Find things.
+    Box = {left: number, top: number}
+    - query: What to look for.
+    - Box.left: In pixels.
+
+Types read as in TypeScript, but for shorter names: `str[]`, `{key: type, other?: type}`, `{[key]: type}`, `int|null`,
+literals for enums. What bounds a value stands behind its type in brackets, a `$ref` is a type with a name of its own.
+What is nested very deep is written as JSON Schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.prompts.references import Names, is_too_deep, json_text, references, resolved, subschemas
+from toolspeak.dialects.text.typed_text import as_list, as_mapping, resolve
+
+_SHORT = {"integer": "int", "boolean": "bool", "string": "str"}
+_RANGES = (
+    ("minimum", "maximum"),
+    ("minLength", "maxLength"),
+    ("minItems", "maxItems"),
+    ("minProperties", "maxProperties"),
+)
+_UNITS = {"minLength": " characters", "minItems": " items", "minProperties": " keys"}
+_TOLD = frozenset(  # elsewhere in the signature, or nothing a caller needs
+    {
+        *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "properties", "required", "default"),
+        *("description", "title", "additionalProperties", "$defs", "definitions", "$schema", "$id", "$comment"),
+        *("nullable", "prefixItems", *(key for pair in _RANGES for key in pair)),
+    }
+)
+_CHOICES = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
+_DEEPEST = 12
+"""Types inside of types that are written so; the path of each is written again for what is said of it."""
+
+
+def signature(spec: ToolSpec) -> str:
+    """A tool's signature and, below it, what it does and what its parameters mean."""
+    parameters = resolved(spec.parameters) if is_too_deep(spec.parameters) else spec.parameters
+    writer = _Writer(parameters)
+    lines = [f"{spec.name}({writer.properties(parameters)})"]
+    lines += [line.rstrip() for line in spec.description.splitlines() if line.strip()]
+    known = as_mapping(parameters.get("properties"))
+    notes = [note for name, schema in known.items() for note in writer.notes(name, schema)]
+    others = parameters.get("additionalProperties")
+    if as_mapping(others):
+        notes += [f"any other argument: {writer.type(others)}", *writer.notes("any other argument", others)]
+    rest = {key: value for key, value in parameters.items() if key in _CHOICES or key not in _TOLD}
+    if rest:  # what holds of all arguments together
+        notes += [f"all arguments: {writer.type(rest)}", *writer.notes("all arguments", rest)]
+    return "\n".join([*lines, *writer.named_types(), *(f"- {note}" for note in notes)])
+
+
+class _Writer:
+    """Writes the types of one tool; `_names` are those of the references that it met, each to be told once."""
+
+    def __init__(self, root: Mapping[str, JSON]) -> None:
+        self._root = root
+        self._names = Names()
+        self._depth = 0
+
+    def properties(self, schema: JSON) -> str:
+        mapping = as_mapping(schema)
+        required, known = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
+        told = [
+            f"{_key(name)}{'' if name in required else '?'}: {self.type(each)}{_default(each)}"
+            for name, each in known.items()
+        ]
+        return ", ".join([*told, *(f"{_key(str(name))}: any" for name in required if name not in known)])
+
+    def type(self, schema: JSON) -> str:
+        if schema is False:
+            return "never"
+        mapping = as_mapping(schema)
+        if self._depth > _DEEPEST and any(True for _ in subschemas(mapping)):
+            return f"JSON Schema {self._json(mapping)}"
+        self._depth += 1
+        written = self._type(mapping)
+        self._depth -= 1
+        return written
+
+    def _type(self, mapping: Mapping[str, JSON]) -> str:
+        if isinstance(mapping.get("$ref"), str):
+            return self._names.of(mapping["$ref"]) + self._bounds(mapping)
+        if "const" in mapping:
+            return json_text(mapping["const"]) + self._bounds(mapping)
+        if as_list(mapping.get("enum")):
+            return "|".join(map(json_text, mapping["enum"])) + self._bounds(mapping)
+        parts: list[str] = []
+        for key, joint in (("anyOf", "|"), ("oneOf", "|"), ("allOf", " & ")):
+            if as_list(mapping.get(key)):
+                parts.append(joint.join(dict.fromkeys(self._operand(branch, joint) for branch in mapping[key])))
+        if not parts:
+            return self._plain(mapping)
+        if "type" in mapping or "properties" in mapping:
+            parts.insert(0, self._plain(mapping))
+        elif bounds := self._bounds(mapping):
+            parts.append(f"any{bounds}")
+        return parts[0] if len(parts) == 1 else " & ".join(f"({part})" if "|" in part else part for part in parts)
+
+    def _plain(self, mapping: Mapping[str, JSON]) -> str:
+        """The type that stands in the schema itself."""
+        kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied(mapping)]
+        kinds = [*kinds, "null"] if mapping.get("nullable") is True and "null" not in kinds else kinds
+        return "|".join(dict.fromkeys(self._kind(str(kind), mapping) for kind in kinds)) + self._bounds(mapping)
+
+    def _operand(self, schema: JSON, joint: str) -> str:
+        written = self.type(schema)
+        return f"({written})" if joint != "|" and "|" in written else written
+
+    def _kind(self, kind: str, mapping: Mapping[str, JSON]) -> str:
+        if kind == "array":
+            items = as_list(mapping.get("prefixItems"))
+            if items:
+                return f"[{', '.join(map(self.type, items))}]"
+            item = self.type(mapping["items"]) if "items" in mapping else "any"
+            return f"({item})[]" if "|" in item or (" " in item and not item.startswith("{")) else f"{item}[]"
+        if kind == "object":
+            inner = self.properties(mapping)
+            other = mapping.get("additionalProperties")
+            if isinstance(other, Mapping):
+                inner += f"{', ' if inner else ''}[key]: {self.type(other)}"
+            return f"{{{inner}}}" if inner else "object"
+        return _SHORT.get(kind, kind)
+
+    def _bounds(self, mapping: Mapping[str, JSON]) -> str:
+        told: list[str] = []
+        for low, high in _RANGES:
+            least, most = mapping.get(low), mapping.get(high)
+            if least is not None or most is not None:
+                told.append(f"{'' if least is None else least}..{'' if most is None else most}{_UNITS.get(low, '')}")
+        told += [f"{key}={self._json(value)}" for key, value in mapping.items() if key not in _TOLD]
+        return f"({', '.join(told)})" if told else ""
+
+    def _json(self, value: JSON) -> str:
+        """A part of a schema as it is. The types that it names are told too."""
+        for reference in references(value):
+            self._names.of(reference)
+        return json_text(value)
+
+    def named_types(self) -> Iterator[str]:
+        """`Name = type` of every reference, also of those that are met on the way."""
+        for reference, name in self._names.each():
+            schema = resolve(reference, self._root)
+            yield f"{name} = {self.type(schema)}"
+            yield from (f"- {note}" for note in self.notes(name, schema))
+
+    def notes(self, path: str, schema: JSON, depth: int = 0) -> Iterator[str]:
+        """What is said of a value and of what it holds: `path: description`."""
+        mapping = as_mapping(schema)
+        if depth > _DEEPEST and any(True for _ in subschemas(mapping)):
+            return
+        said = " ".join(str(mapping.get("description") or "").split())
+        if said:
+            yield f"{path}: {said}"
+        inner = [(path, branch) for key in ("anyOf", "oneOf", "allOf") for branch in as_list(mapping.get(key))]
+        inner += [(f"{path}[{i}]", each) for i, each in enumerate(as_list(mapping.get("prefixItems")))]
+        inner += [(f"{path}[]", mapping["items"])] if "items" in mapping else []
+        inner += [(f"{path}.{name}", each) for name, each in as_mapping(mapping.get("properties")).items()]
+        if as_mapping(mapping.get("additionalProperties")):
+            inner.append((f"{path}[key]", mapping["additionalProperties"]))
+        for where, each in inner:
+            yield from self.notes(where, each, depth + 1)
+
+
+def _implied(mapping: Mapping[str, JSON]) -> str:
+    return "object" if "properties" in mapping or "required" in mapping else "array" if "items" in mapping else "any"
+
+
+def _default(schema: JSON) -> str:
+    value = as_mapping(schema).get("default")
+    return "" if value is None else f" = {json_text(value)}"
+
+
+def _key(name: str) -> str:
+    return name if name.isidentifier() else json_text(name)

@@ -1,0 +1,186 @@
+"""The `<tool_call>` protocol: one JSON object, at most one block that counts (the last), results as `tool` messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Listing
+from toolspeak.dialects.grammar.build import WithGrammar
+from toolspeak.dialects.grammar.json_frames import json_call
+from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.parser.attempts import sample_call
+from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.parser.open_block import BlockFormat
+from toolspeak.dialects.prompt import Prompt, joined
+from toolspeak.dialects.prompts.argument_order import in_schema_order
+from toolspeak.dialects.prompts.rendering import (
+    ERROR,
+    append_message,
+    dump_json,
+    join_block,
+    marker_prefix,
+    outside_text,
+    render_all,
+    result_text,
+    unescape_text,
+)
+from toolspeak.dialects.prompts.schema_text import choice_text, example_tools, list_tools, sample_arguments
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.text.markers import Marker, MarkerTable
+from toolspeak.dialects.text.openings import Starts
+from toolspeak.dialects.text.scan import Caps
+from toolspeak.dialects.turn_rules import BatchRule, Section
+
+CALL, RESULT, THINK = "tool_call", "tool_result", "think"
+_LIVE = marker_prefix((CALL, RESULT, THINK))
+_TABLE = MarkerTable(
+    [
+        Marker("calls", f"<{CALL}>", f"</{CALL}>", Starts("{[<")),
+        Marker("results", f"<{RESULT}>", f"</{RESULT}>", Starts('\n[{"'), plain=True),
+        Marker("reasoning", f"<{THINK}>", f"</{THINK}>"),
+    ]
+)
+_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
+_BATCH = BatchRule("last_call", max_calls=1)
+
+_INTRODUCTION = """\
+## Tools
+
+You can use tools. To use one, write a <tool_call> block with one JSON object inside:
+
+{example}
+
+- "name" is the tool, "arguments" an object with the tool's own argument names and JSON types.
+- It is strict JSON: double quotes, no comments, no trailing comma; in a string write a line break as \\n, a
+  quote as \\" and a backslash as \\\\. Anything else, tags included, may stand in a string as it is.
+- At most one block in a response: of several only the last one is executed.
+- No block inside <think> tags: nothing in there is executed.
+- The result appears in the conversation as the next message. Read it, then answer in plain language or, if the
+  work is not done, call another tool. Never repeat a call you already made: its result is in the conversation.
+- A result that starts with "ERROR:" says what went wrong; acknowledge it and try an alternative. If an operation
+  fails repeatedly, explain the issue to the user.
+- A response without a block is your answer, and the work is over."""
+
+
+def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Mapping[str, ToolSpec]) -> JsonCalls:
+    return JsonCalls(_SHAPE, first_index, caps)
+
+
+class ToolCallDialect(WithGrammar):
+    """Implements `Dialect`."""
+
+    name = "tool-call"
+    info = DialectInfo(
+        "tool-call",
+        '<tool_call>{"name": …, "arguments": {…}}</tool_call>, the last one counts; results as tool messages',
+        "AstraCodex, tool_protocol.md (branch openai-format)",
+        "sequential",
+        results="a tool turn, or <tool_result> in a user turn",
+    )
+    batch: BatchRule = _BATCH
+    tool_turns = True
+
+    def instructions(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
+    ) -> str:
+        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)[:1]]
+        example = "\n".join(_render_call(call) for call in shown)
+        parts = [_INTRODUCTION.replace("{example}", example), choice_text(choice, tools)]
+        return joined(*parts, "## The tools you have", list_tools(tools, listing))
+
+    def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
+        return Prompt((joined(system, self.instructions(tools, listing=listing) if tools else ""),))
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+        known = {spec.name: spec for spec in tools}
+        format = BlockFormat(_TABLE, _BATCH, _new_body, known, thoughts_hide=True, writes=_example)  # noqa: A001
+        return BlockParser(format, starts_in)
+
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        return _FRAME, _TABLE.markers, _BATCH
+
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> ToolCallHistory:
+        return ToolCallHistory({spec.name: spec for spec in tools}, tool_role)
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
+    ) -> list[TextMessage]:
+        history = self.history(tools, tool_role=tool_role)
+        render_all(history, messages)
+        history.flush()
+        return history.messages
+
+    def render_results(self, results: Sequence[ToolResult]) -> str:
+        """Each result as the content of its `tool` message: text as it is, other values as JSON, failures
+        behind `ERROR: `. The '<' of a live marker is written `&lt;` in text (`read_result` reverses it) and
+        `\\u003c` in JSON."""
+        return "\n".join(result_text(result, _LIVE) for result in results)
+
+
+class ToolCallHistory:
+    """Implements `History`. With `tool_role` results are `tool` messages, else user messages that hold a
+    <tool_result> block. A turn of several calls, from a session in another dialect, becomes as many pairs of
+    call and result."""
+
+    def __init__(self, tools: Mapping[str, ToolSpec], tool_role: bool) -> None:
+        self._tools = tools
+        self._tool_role = tool_role
+        self._untold: list[ToolCall | MalformedCall] = []  # calls of the last turn behind its first
+        self.messages: list[TextMessage] = []
+
+    def add(self, message: Message) -> None:
+        if message.role == "tool":
+            results = {result.call_id: result for result in message.results}
+            told = {call.id for call in self._untold}
+            for result in message.results:
+                if result.call_id not in told:
+                    append_message(self.messages, _result_message(result, self._tool_role))
+            for call in self._untold:
+                append_message(self.messages, TextMessage("assistant", _render_call(call)))
+                if call.id in results:
+                    append_message(self.messages, _result_message(results[call.id], self._tool_role))
+            self._untold = []
+            return
+        self.flush()
+        calls = in_schema_order(outside_text(message.calls), self._tools)
+        self._untold = list(calls[1:])
+        text = join_block(message.text, _render_call(calls[0])) if calls else message.text
+        append_message(self.messages, TextMessage(message.role, text))
+
+    def flush(self) -> None:
+        """Writes the calls that wait for their results: there are none, the turn was interrupted."""
+        for call in self._untold:
+            append_message(self.messages, TextMessage("assistant", _render_call(call)))
+        self._untold = []
+
+
+_FRAME = Frame(
+    call=json_call(_LIVE, name_key="name", arguments_key="arguments", before=f"<{CALL}>\n", after=f"\n</{CALL}>"),
+    triggers=lambda _: [f"<{CALL}>"],
+)
+
+
+def _example(tools: Sequence[ToolSpec]) -> str:
+    return _render_call(sample_call(tools)[0])
+
+
+def _render_call(call: ToolCall | MalformedCall) -> str:
+    if isinstance(call, MalformedCall):
+        return f"<{CALL}>{call.raw}</{CALL}>"
+    return f"<{CALL}>\n{dump_json({'name': call.name, 'arguments': call.arguments}, _LIVE)}\n</{CALL}>"
+
+
+def read_result(text: str) -> str:
+    """The text result that `render_results` wrote, without its escapes and its `ERROR: `."""
+    return unescape_text(text.removeprefix(ERROR), _LIVE)
+
+
+def _result_message(result: ToolResult, tool_role: bool) -> TextMessage:
+    text = result_text(result, _LIVE)
+    return TextMessage("tool", text) if tool_role else TextMessage("user", f"<{RESULT}>\n{text}\n</{RESULT}>")
+
+
+TOOL_CALL = ToolCallDialect()

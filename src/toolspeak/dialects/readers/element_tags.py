@@ -1,0 +1,208 @@
+"""The tags of element dialects: `<parameter=name>` or `<parameter name="name" …>`, read and written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from toolspeak.data.values import quick
+from toolspeak.dialects.readers.element_values import CDATA, Explicit, escape_name, unescape_name
+from toolspeak.dialects.readers.reader_states import without
+from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
+from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
+
+_EQUALS = r'([^<>]*?)(\s+type="json")?>'
+# Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
+_NAMED = (
+    r"""(?:[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)"""
+    r"""|\s+([\w.-]+)\s*)(/?)>"""
+)
+_INSIDE = r"\s*<name>([^<>]*)</name>"
+_INSIDE_START = re.compile(r"\s*(?:<(?:n(?:a(?:m(?:e(?:>[^<>]*(?:<(?:/(?:n(?:a(?:me?)?)?)?)?)?)?)?)?)?)?)?")
+_PLAIN_NAME = r"[^<>&\s\"']{1,100}"
+_PLAIN_TYPE = '(?P<said>(?: string="(?:true|false)")?+)'
+_LAST_END = re.compile(r"</([^<>\s]+)[^<>]*>\Z")
+_STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
+_JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
+
+
+@quick()
+class Tag:
+    """A start tag: whose it is, what the model said about the value, `<…/>` or not, and how long it is."""
+
+    name: str
+    explicit: Explicit
+    empty: bool
+    length: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # each is one of its own, and the key of a cache that every block asks
+class ElementSyntax:
+    """`call` and `argument` are the beginnings of start tags: with a final `=` the name follows, else `name="…"`.
+
+    `trims`: one line break on each side of a value is no part of it (CRLF, where the value begins so). `skipped`: texts
+    that mean nothing between calls.
+    `wrappers`: names under which a model may put all arguments as one JSON object. `typed`: the tag says whether the
+    value is text (`string="true"`). `guesses`: without a schema a value that is JSON is that JSON. `doubled`: a tool
+    may be called by its name behind a name space of the same name (`f.f`). `named_inside`: behind the start tag of a
+    call, which is whole then, its name stands in an element `<name>`. `tight`: no white space stands between its tags.
+    """
+
+    call: str
+    argument: str
+    trims: bool = False
+    typed: bool = False
+    guesses: bool = False
+    doubled: bool = False
+    named_inside: bool = False
+    tight: bool = False
+    skipped: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    call_end: str = field(init=False)
+    argument_end: str = field(init=False)
+    ends: re.Pattern[str] = field(init=False)
+    _patterns: dict[str, re.Pattern[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        patterns = {
+            opener: re.compile(re.escape(opener) + (_EQUALS if opener.endswith("=") else _NAMED))
+            for opener in (self.call, self.argument)
+        }
+        if self.named_inside:
+            patterns[self.call] = re.compile(re.escape(self.call) + _INSIDE)
+        set_ = object.__setattr__
+        set_(self, "call_end", f"</{self.call[1:].rstrip('=>')}>")
+        set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
+        texts = (self.argument_end, self.call_end, self.argument)
+        set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
+        set_(self, "_patterns", patterns)
+
+    def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
+        """The start tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none."""
+        if not text.startswith(opener, position):
+            return "undecided" if begins(text, position, opener) else None
+        found = self._patterns[opener].match(text, position, position + MAX_CANDIDATE)
+        if found is None:
+            rest = text[position : position + MAX_CANDIDATE]
+            if opener == self.call and self.named_inside:
+                begun = _INSIDE_START.fullmatch(rest, len(opener)) and len(rest) < MAX_CANDIDATE
+                return "undecided" if begun else None
+            return None if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:] else "undecided"
+        if opener == self.call and self.named_inside:
+            return Tag(_name(found[1]), "", False, len(found[0]))
+        if opener.endswith("="):
+            return Tag(_name(_unquoted(found[1].strip())), "json" if found[2] else "", False, len(found[0]))
+        name = next(group for group in found.group(1, 2, 3, 5) if group is not None)
+        return Tag(_name(name), explicit_type(found[4] or ""), bool(found[6]), len(found[0]))
+
+    def open(self, opener: str, name: str, attribute: str = "") -> str:
+        name = escape_name(name)
+        return f"{opener}{name}{attribute}>" if opener.endswith("=") else f'{opener} name="{name}"{attribute}>'
+
+    def lacks_start(self, value: str) -> bool:
+        """Whether a value holds more ends of arguments than begin in it."""
+        return value.count(self.argument_end) > value.count(self.argument.rstrip("="))
+
+    def cut_end(self, text: str) -> bool:
+        """Whether a text ends in what is left of an argument's end tag: its beginning, or all but two characters."""
+        said, end = text[-2 * len(self.argument_end) :].rstrip().lower(), self.argument_end.lower()
+        if any(said.endswith(end[:length]) for length in range(2, len(end))):
+            return True
+        return any(_nearly(said[-length:], end) for length in range(len(end) - 2, len(end) + 3))
+
+    def ends_unread(self, value: str) -> bool:
+        """Whether nobody can tell where a value whose end tag is missing ends: it ends in half of a tag, in an end tag
+        that nothing in it opened, or in a line break, which may be the one between tags."""
+        said = value.rstrip()
+        ended = _LAST_END.search(said)
+        unopened = ended is not None and f"<{ended[1]}" not in said
+        return value.endswith("\n") or said.endswith("<") or self.cut_end(said) or unopened
+
+    def line_break(self, text: str, start: int, stop: int, crlf: bool) -> int:
+        """Where the line break begins that stands behind the value in text[start:stop]; `stop` if there is none."""
+        mark = "\r\n" if crlf else "\n"
+        return stop - len(mark) if self.trims and text.endswith(mark, start, stop) else stop
+
+
+@quick()
+class Landmarks:
+    """The tags that a value may hold and that may end it: those of a syntax, and a block's markers. `flow` says whether
+    a chunk of a value holds none, `whole` is a call that has none in its values."""
+
+    tags: re.Pattern[str]
+    flow: Callable[[str], object]
+    whole: WholeCall
+    _syntax: ElementSyntax
+    _texts: tuple[str, ...]
+    _seconds: str  # their second characters
+
+    def hold_from(self, text: str, start: int, crlf: bool) -> int:
+        """Where the end of this text may turn out to be the beginning of what ends a value."""
+        end = len(text)
+        at = text.rfind("<", max(start, end - 32), end)
+        if at >= 0 and text[at + 1 : at + 2] in self._seconds:
+            rest = text[at:]
+            if any(each.startswith(rest) for each in self._texts):
+                end = at
+        cut = self._syntax.line_break(text, start, end, crlf)
+        return cut - (crlf and cut == end and text.endswith("\r", start, end))
+
+
+@cache
+def landmarks(syntax: ElementSyntax, block: tuple[str, ...]) -> Landmarks:
+    texts = (syntax.argument_end, syntax.call_end, syntax.argument, syntax.call, *block)
+    seconds = "".join(dict.fromkeys(text[1] for text in texts))
+    flow = without("<", seconds, r"[\r\n]" if syntax.trims else "")
+    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, _whole(syntax, texts), syntax, texts, seconds)
+
+
+def _whole(syntax: ElementSyntax, texts: tuple[str, ...]) -> WholeCall:
+    """A call with plain names and none of these texts in its values."""
+    key = _plain_tag(syntax.argument, f"(?P<key>{_PLAIN_NAME})", _PLAIN_TYPE)
+    line_break = r"\n?+" if syntax.trims else ""
+    value = rf"(?!\s*+{re.escape(CDATA)}|\r){line_break}(?P<value>{text_without(*texts)})"
+    start = GAP + _plain_tag(syntax.call, f"({_PLAIN_NAME})", "")
+    return whole_call(start, key + value + re.escape(syntax.argument_end), re.escape(syntax.call_end))
+
+
+def _plain_tag(opener: str, name: str, said: str) -> str:
+    """The pattern of a start tag around that of the name; `said` is that of what may stand behind a quoted one."""
+    opener = re.escape(opener)
+    if opener.endswith(">"):
+        return f"{opener}<name>{name}</name>"
+    return f"{opener}{name}{said and '(?P<said>)'}>" if opener.endswith("=") else f'{opener} name="{name}"{said}>'
+
+
+def _nearly(text: str, tag: str) -> bool:
+    """Whether a text is a tag but for two characters that stand together."""
+    length = max(len(text), len(tag))
+    front = _common(text, tag)
+    return front + min(_common(text[::-1], tag[::-1]), length - front) >= length - 2
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (left, right) in pairs if left != right), min(len(one), len(other)))
+
+
+def _unquoted(name: str) -> str:
+    """A name that stands in quotes as an attribute's value would; in a name that we write they are escaped."""
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] and name[0] in "\"'" else name
+
+
+def _name(text: str) -> str:
+    return unescape_name(text.strip())
+
+
+def explicit_type(attributes: str) -> Explicit:
+    if not attributes:
+        return ""
+    said = _STRING.search(attributes)
+    if said:
+        return "string" if said[1] == "true" else "json"
+    return "json" if _JSON.search(attributes) else ""

@@ -1,0 +1,116 @@
+"""Argument values of element dialects: text to JSON by the tool's schema, and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Literal
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.readers.loose_values import read_other
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, decode_json
+from toolspeak.dialects.text.typed_text import Types, argument_types, json_type, read_typed, schema_types
+
+CDATA, CDATA_END = "<![CDATA[", "]]>"
+TEXT = Types({"string"})
+UNTYPED = schema_types({}, {})
+ANY = Types(UNTYPED | {"any"})
+
+Explicit = Literal["", "string", "json"]
+"""What the model itself said about a value: nothing, that it is text, that it is JSON."""
+
+_WORDS = {"null": "null", "true": "boolean", "false": "boolean"}
+_NUMBER_START = re.compile(r"-?[0-9][0-9.eE+-]*\s*|-")
+_UNSAFE = re.compile("[<>\"'=\x00-\x1f\x7f\ud800-\udfff]|&(?=#)|^\\s|\\s$")
+_CHARACTER = re.compile(r"&#(\d{1,7});")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def value_types(spec: ToolSpec | None, name: str, guesses: bool = False) -> Types:
+    """The JSON Schema types of an argument; `UNTYPED`, or `ANY` in a dialect that guesses, where nothing is said."""
+    types = argument_types(spec, name)
+    return ANY if guesses and types == UNTYPED else types
+
+
+def is_text(types: frozenset[str]) -> bool:
+    """Whether a value is text unless the model says otherwise: where the schema says so, or nothing."""
+    return types in (TEXT, UNTYPED)
+
+
+def leaning(head: str, types: frozenset[str]) -> Literal["text", "other", "undecided"]:
+    """Whether a value that begins with `head` is text for certain, where text is one of several types."""
+    if not head[:MAX_CANDIDATE].strip():
+        return "undecided" if len(head) <= MAX_CANDIDATE else "text"
+    long, head = len(head) > MAX_CANDIDATE, head.lstrip()
+    if head[0] in "{[":
+        return "other" if ("object" if head[0] == "{" else "array") in types else "text"
+    if long:
+        return "text"
+    if any(kind in types and word.startswith(head.rstrip()) for word, kind in _WORDS.items()):
+        return "undecided"
+    return "undecided" if "integer" in types and _NUMBER_START.fullmatch(head) else "text"
+
+
+def read_value(text: str, types: Types, explicit: Explicit, caps: Caps) -> JSON | Problem:
+    """The value of a text. Where the schema admits text and another type, the other type is tried first."""
+    if explicit == "string" and "string" in types:
+        return text
+    if explicit == "json":
+        return _read_json(text, types, caps)
+    if "string" not in types:
+        return read_other(text, types, caps)
+    if is_text(types) or text.strip() in types.literals or leaning(text, types) == "text":
+        return text
+    value = read_typed(text, types - TEXT, False, caps)
+    return text if isinstance(value, Problem) else value
+
+
+def _read_json(text: str, types: Types, caps: Caps) -> JSON | Problem:
+    read = decode_json(text.strip(), caps)
+    if (
+        isinstance(read, Problem)
+        and "string" not in types
+        and not isinstance(other := read_other(text, types, caps), str)
+    ):
+        return other
+    if types == TEXT and not isinstance(read, str | Problem):
+        return text  # the schema knows better: `null` for a text is the text "null"
+    if isinstance(read, Problem) and read.code == "invalid_json" and "string" in types and types not in (UNTYPED, ANY):
+        return text
+    return read
+
+
+def write_text(value: str, ends: re.Pattern[str], types: Types, caps: Caps = Caps()) -> str:
+    """A string as the text of a value: as it is, or as CDATA where it would be read as something else.
+
+    `ends` finds what might end a value, or a live marker.
+    """
+    plain = not ends.search(value) and not value.lstrip().startswith(CDATA)
+    return value if plain and read_value(value, types, "", caps) == value else as_cdata(value)
+
+
+def as_cdata(value: str) -> str:
+    return CDATA + value.replace(CDATA_END, f"]]{CDATA_END}{CDATA}>") + CDATA_END
+
+
+def write_json(value: JSON) -> str:
+    r"""JSON without `<`, so that no marker stands in it (`\u003c`)."""
+    text = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def needs_mark(value: JSON, types: Types) -> bool:
+    """Whether the JSON of a value that is no string would be read as something else."""
+    read = read_value(write_json(value), types, "", Caps())
+    return isinstance(read, str | Problem) or json_type(read) != json_type(value)
+
+
+def escape_name(name: str) -> str:
+    return _UNSAFE.sub(lambda found: f"&#{ord(found[0])};", name)
+
+
+def unescape_name(text: str) -> str:
+    if "&#" not in text:
+        return text
+    return _CHARACTER.sub(lambda found: chr(int(found[1])) if int(found[1]) < 0x110000 else found[0], text)

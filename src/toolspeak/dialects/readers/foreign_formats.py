@@ -1,0 +1,86 @@
+"""Other ways in which a model fills its dialect's block: it has seen more than one format. JSON in `<tool_call>` is
+Hermes's, and models of Qwen's and GLM's families write it too; so they do with each other's elements and with Python's
+notation. What stands in the block is read by the reader that knows it; the block's markers stay the dialect's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
+from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.element_tags import ElementSyntax
+from toolspeak.dialects.readers.elements import ElementCalls
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.readers.pair_calls import PairCalls
+from toolspeak.dialects.readers.pair_tags import PairTags
+from toolspeak.dialects.readers.python_calls import PythonCalls
+from toolspeak.dialects.text.markers import Marker
+from toolspeak.dialects.text.openings import Follows, Matches, Opening, Texts
+from toolspeak.dialects.text.scan import Caps
+
+Tools = Mapping[str, ToolSpec]
+
+_SHAPE = CallShape("arguments", array=False, arguments_required=False, arguments_text=True)
+_PAIRS = PairTags()
+_FUNCTION, _NAMED_FUNCTION, _INVOKE = (
+    ElementSyntax("<function=", "<parameter=", trims=True),
+    ElementSyntax("<function", "<parameter", trims=True),
+    ElementSyntax("<invoke", "<parameter"),
+)
+_NAME = r"[^\W\d][\w.-]{0,63}"
+
+
+@quick()
+class _Form:
+    """How such a body begins, and what reads it."""
+
+    opening: Opening
+    new_body: Callable[[Marker, Tools, int, Caps], Body]
+
+
+def _elements(syntax: ElementSyntax) -> Callable[[Marker, Tools, int, Caps], Body]:
+    return lambda marker, tools, first_index, caps: ElementCalls(
+        syntax, (marker.text, marker.end or ""), tools, first_index, caps
+    )
+
+
+_FORMS: Mapping[str, _Form] = {
+    "json": _Form(
+        Matches(re.compile(r"\{\s*+\"|\[\s*+\{"), re.compile(r"[{\[]\s*+")),
+        lambda _marker, _tools, first_index, caps: JsonCalls(_SHAPE, first_index, caps),
+    ),
+    "python": _Form(
+        Matches(
+            re.compile(rf"{_NAME}\(\s*+(?:[^\W\d]\w*+\s*+=(?!=)|\)\s*+</)"),
+            re.compile(rf"{_NAME}(?:\(\s*+(?:[^\W\d]\w*+\s*+=?|\)\s*+<?)?)?"),
+        ),
+        lambda _marker, _tools, first_index, caps: PythonCalls(False, first_index, caps),
+    ),
+    "pairs": _Form(
+        Follows(_PAIRS.call_follows),
+        lambda _marker, tools, first_index, caps: PairCalls(_PAIRS, False, tools, first_index, caps),
+    ),
+    "function": _Form(Texts(("<function=",)), _elements(_FUNCTION)),
+    "named_function": _Form(
+        Matches(
+            re.compile(r"<function\s+(?:name\s*=|[\w.-]+\s*>)"),
+            re.compile(r"<(?:f(?:u(?:n(?:c(?:t(?:i(?:o(?:n(?:\s[\w.\s-]*)?)?)?)?)?)?)?)?)?"),
+        ),
+        _elements(_NAMED_FUNCTION),
+    ),
+    "invoke": _Form(Texts(("<invoke ",)), _elements(_INVOKE)),
+}
+
+
+def with_forms(marker: Marker, names: Sequence[str]) -> Marker:
+    """The marker of a block that may also be filled in these ways, asked in this order."""
+    return replace(marker, forms=tuple(replace(marker, opening=_FORMS[name].opening, form=name) for name in names))
+
+
+def form_body(marker: Marker, tools: Tools, first_index: int, caps: Caps) -> Body:
+    """The reader of a block that is filled in another way, which its marker names."""
+    return _FORMS[marker.form].new_body(marker, tools, first_index, caps)

@@ -1,0 +1,70 @@
+"""Values that models write in other ways than JSON, where the schema leaves one thing they can mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from toolspeak.data.deltas import CallCompleted
+from toolspeak.data.messages import JSON
+from toolspeak.dialects.readers.python_calls import PythonCalls
+from toolspeak.dialects.text.scan import Caps, Problem, decode_json
+from toolspeak.dialects.text.typed_text import json_type, read_typed
+
+_WORDS: Mapping[str, tuple[str, JSON]] = {
+    "true": ("boolean", True),
+    "false": ("boolean", False),
+    "1": ("boolean", True),
+    "0": ("boolean", False),
+    "null": ("null", None),
+    "none": ("null", None),
+    "nil": ("null", None),
+}
+_NUMBER = re.compile(r"\+?(-?)0*([0-9][0-9.eE+-]*)", re.ASCII)
+
+
+def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
+    """The value of a text that is meant as one of `types`, of which none is a string; the text where it is no such
+    value. Models write a value as Python does (`True`, `{'a': None}`), in quotes (`"5"`), or with its quotes escaped
+    (`[\\"a\\"]`), with a plus sign or zeros in front (`007`), or `null` where the schema has no null; vLLM and SGLang
+    read all of these."""
+    value = read_typed(text, types, False, caps)
+    if not isinstance(value, str):
+        return value
+    bare = text.strip()
+    kind, word = _WORDS.get(bare.lower(), ("", None))
+    if kind in types or bare == "null":  # none of these types has another value that is written so
+        return word
+    for other in (_unquoted(bare, types, caps), _python(bare, caps), _number(bare, caps)):
+        if other is not None and json_type(other) in types:
+            return other
+    return text
+
+
+def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
+    """The value behind one layer of quotes or escapes; None for none."""
+    quoted = text if text[:1] == '"' else f'"{text}"' if '\\"' in text else ""
+    inner = decode_json(quoted, caps) if quoted else None
+    if not isinstance(inner, str):
+        return None
+    inner = inner if quoted is text else inner.strip('"')
+    value = read_typed(inner, types, False, caps)
+    return _python(inner, caps) if isinstance(value, str | Problem) else value
+
+
+def _number(text: str, caps: Caps) -> JSON:
+    """The number behind a plus sign or zeros, which JSON has none of; None for none."""
+    found = _NUMBER.fullmatch(text)
+    value = decode_json(f"{found[1]}{found[2]}", caps) if found else None
+    return None if isinstance(value, Problem) else value
+
+
+def _python(text: str, caps: Caps) -> JSON:
+    """The value of a Python list or dict; None for none."""
+    if text[:1] not in ("{", "["):
+        return None
+    body = PythonCalls(True, 0, caps)
+    body.feed(f"[f(v={text})]", 0, [])
+    call = body.calls[0] if body.done and len(body.calls) == 1 else None
+    arguments: Mapping[str, JSON] = call.arguments if isinstance(call, CallCompleted) else {}
+    return arguments["v"] if list(arguments) == ["v"] else None

@@ -1,0 +1,398 @@
+"""The body of a block whose calls have their name outside of the JSON: a header, then the arguments as one object.
+
+One call: `begin` header separator `{…}` `end`. A block holds several of them, or (a shape without `begin`) is one
+call: its `begin` was the block's own marker, and the frame reads its end marker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
+from toolspeak.dialects.readers.body import Run
+from toolspeak.dialects.readers.reader_states import Steps, known_name, skip_space
+from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
+from toolspeak.dialects.text.scan import (
+    MAX_CANDIDATE,
+    Buffer,
+    Caps,
+    JsonScanner,
+    Problem,
+    decode_json,
+    shorten,
+    string_content,
+    whole_object,
+)
+from toolspeak.dialects.text.typed_text import says_types
+
+_NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON object: {…}")
+
+
+def plain_name(text: str) -> str:
+    """A name or id as one word in which no marker stands, for a place where the format knows no escape."""
+    return re.sub(r"[^\w.:/-]", "_", text)[:128]
+
+
+@quick()
+class Header:
+    """What a call's header says. `notes`: what was accepted leniently in it."""
+
+    name: str
+    id: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedShape:
+    """How a dialect writes a call whose name stands outside of its JSON.
+
+    `begin` opens each call of a block; without it the block is one call, which its marker opened. `separator` ends the
+    header; where it is empty, a code fence or the '{' of the arguments does. `others` are the markers that may follow a
+    header by mistake. `read_header` reads what stands between `begin` and the arguments (`example` tells the model what
+    that should be). `fenced`: the arguments stand in a code fence by rule. `bare`: a turn may end with a name alone,
+    which is a call without arguments. `unended`: nothing ends a block, so that a bracket too many may follow.
+
+    `follows` are the markers after which a call is over, `header_ends` what ends a header, the longest first.
+    """
+
+    read_header: Callable[[str], Header | None]
+    example: str
+    begin: str = ""
+    separator: str = ""
+    end: str = ""
+    block_ends: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    fenced: bool = False
+    bare: bool = False
+    unended: bool = False
+    follows: tuple[str, ...] = field(init=False)
+    header_ends: tuple[str, ...] = field(init=False)
+    header_end: re.Pattern[str] = field(init=False)
+    call_end: re.Pattern[str] = field(init=False)
+    longest_end: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        follows = tuple(each for each in (self.end, self.begin, *self.block_ends, *self.others) if each)
+        ends = sorted((*((self.separator,) if self.separator else ("{", "```")), *follows), key=len, reverse=True)
+        object.__setattr__(self, "follows", follows)
+        object.__setattr__(self, "header_ends", tuple(ends))
+        object.__setattr__(self, "header_end", re.compile("|".join(map(re.escape, ends))))
+        object.__setattr__(self, "call_end", re.compile("|".join(map(re.escape, sorted(follows, reverse=True)))))
+        object.__setattr__(self, "longest_end", max(map(len, follows), default=0))
+
+
+@quick(frozen=False)
+class _Call:
+    """The call being read; `header` is what was read of it, `value` the arguments."""
+
+    value: Buffer
+    offset: int
+    header: str = ""
+    name: str | None = None
+    id: str | None = None
+    arguments: Mapping[str, JSON] | None = None
+    problem: Problem | None = None
+    notes: tuple[str, ...] = ()
+    null: bool = False
+
+
+class NamedCalls(Steps):
+    """Implements `Body`; argument text leaves as it comes. A call that cannot be read fails alone: its end marker, or
+    what else may follow a call, ends it."""
+
+    _scanner = JsonScanner(Caps())  # of the arguments; each begins one of its own
+
+    def __init__(
+        self, shape: NamedShape, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec] | None = None
+    ) -> None:
+        super().__init__(first_index, caps)
+        self._shape = shape
+        self._tools = tools or {}
+        self._call = _Call(Buffer(caps.characters), 0)
+        self._state = self._between if shape.begin else self._header
+        self._fenced = False  # a fence ended right here
+
+    def resume(self) -> bool:
+        return self._scanner.problem is None and super().resume()
+
+    def recover(self) -> bool:
+        if not self._shape.begin:
+            return False
+        if self._state == self._between:
+            if not self.calls:
+                return False
+            self._call = _Call(Buffer(0), self.problem_offset)
+        self._call.problem = self._call.problem or self.problem
+        self.problem, self._state = None, self._lost
+        return True
+
+    def run(self) -> Run | None:
+        if self._state != self._arguments or not self._scanner.in_string:
+            return None
+        room = self.caps.characters - self._call.value.length
+        return Run(self, string_content, self._index, room, shown=self._call.problem is None)
+
+    def book(self, taken: str) -> None:
+        self.raw.add(taken)
+        self._call.value.add(taken)
+
+    def end(self, out: list[Delta]) -> None:
+        call = self._call
+        if self._state in (self._after_arguments, self._behind):
+            self._end_call("", 0, out)
+            self.done = True
+        elif self._state in (self._between, self._prose):
+            self.done = bool(self.calls)
+        elif self._state == self._header and self._shape.bare:
+            self._announce(call.header, out)
+            self._no_arguments("", 0, out)
+            self.done = True
+
+    # States: each takes what it can from text[position:], and returns where the next begins; one that needs
+    # more characters sets `_wait` and returns where they begin.
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = skip_space(text, position)
+        if stop == len(text):
+            return stop
+        shape = self._shape
+        if text.startswith(shape.begin, stop):
+            self._call = _Call(Buffer(self.caps.characters), self._base + stop)
+            self._state = self._header
+            return stop + len(shape.begin)
+        if text.startswith(shape.block_ends, stop):
+            self.done = bool(self.calls)
+            if not self.calls:
+                self._fail("empty_batch", f"the block holds no call; write {shape.example}", stop)
+        elif begins(text, stop, shape.begin, *shape.block_ends, shape.end):
+            self._wait = True
+        elif self.calls and shape.end and text.startswith(shape.end, stop):
+            return stop + len(shape.end)  # of the call before, once more
+        elif self.calls and text[stop] != "<":
+            self._state = self._prose
+        else:  # some other tag, a marker misspelt, or a special token, which the block's parser drops
+            self._fail("not_a_call", f"expected {shape.example}, found {text[stop]!r}", stop)
+        return stop
+
+    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
+        """Text between calls is none of the answer."""
+        stop = self._set_aside(text, position, out)
+        if stop < len(text):
+            self._state = self._between
+        return stop
+
+    def _header(self, text: str, position: int, out: list[Delta]) -> int:
+        """Taken as it comes, so that what is left at the turn's end may be a call without arguments (`bare`)."""
+        call = self._call
+        longest = len(self._shape.header_ends[0])
+        found = self._shape.header_end.search(text, position, position + MAX_CANDIDATE + longest)
+        stop = found.start() if found else self._possible_end(text, position)
+        room = MAX_CANDIDATE - len(call.header)
+        if stop - position > room:
+            read = (call.header + text[position : position + room]).strip()
+            reason = f"expected {self._shape.example}, found {shorten(read)!r}"
+            self._fail("no_name", reason, position - len(call.header))
+            return position + room
+        call.header += text[position:stop]
+        if found is None:
+            self._wait = stop < len(text)
+            return stop
+        return self._end_header(text, stop, found[0], out)
+
+    def _possible_end(self, text: str, position: int) -> int:
+        """Where a marker begins that the text's end cuts short; else the text's end."""
+        markers = self._shape.header_ends
+        first = max(position, len(text) - len(markers[0]))
+        return next((at for at in range(first, len(text)) if begins(text, at, *markers)), len(text))
+
+    def _end_header(self, text: str, stop: int, ended_by: str, out: list[Delta]) -> int:
+        call, shape = self._call, self._shape
+        self._announce(call.header, out)
+        if ended_by in shape.follows:
+            if shape.bare:
+                self._no_arguments(text, stop, out)
+                self.done = True
+            else:
+                call.problem = call.problem or Problem("no_arguments", f"the arguments are missing; {shape.example}")
+                self._close_arguments(text, stop, out)
+            return stop
+        self._state = self._before_arguments
+        return stop + len(shape.separator)
+
+    def _announce(self, header: str, out: list[Delta]) -> None:
+        call = self._call
+        read = self._shape.read_header(header)
+        if read is None:
+            reason = f"{shorten(header.strip())!r} names no tool; write {self._shape.example}"
+            call.problem = Problem("no_name", reason)
+        else:
+            call.name, call.id, call.notes = known_name(read.name, self._tools), read.id, read.notes
+            out.append(CallStarted(self._index, call.name, read.id))
+
+    def _no_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
+        if self._call.problem is None:
+            out.append(ArgumentsDelta(self._index, "{}"))
+            self._call.arguments = {}
+        self._end_call(text, stop, out)
+
+    def _before_arguments(self, text: str, position: int, out: list[Delta]) -> int:
+        """White space and a code fence, then the first character of the value."""
+        call, shape = self._call, self._shape
+        stop = skip_space(text, position)
+        if stop == len(text):
+            return stop
+        if text.startswith("n", stop) and self._may_be_null():
+            call.null = True
+            return self._start_arguments(stop)
+        if text[stop] == "{":
+            if call.problem is None and (whole := whole_object(text, stop, self.caps)) is not None:
+                call.arguments, end = whole
+                out.append(ArgumentsDelta(self._index, text[stop:end]))
+                self._close_arguments(text, end, out)
+                return end
+            return self._start_arguments(stop)
+        if text[stop] == "`":
+            rest = text[stop : stop + MAX_CANDIDATE]
+            fence = FENCE.match(rest)
+            if fence is not None and fence.end() < len(rest):
+                if not shape.fenced:
+                    call.notes = (*call.notes, "code_fence")
+                return stop + fence.end()
+            if FENCE_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE:
+                self._wait = True
+                return stop
+        follows = shape.follows
+        if text.startswith(follows, stop):
+            call.problem = call.problem or Problem("no_arguments", f"the arguments are missing; {shape.example}")
+            self._close_arguments(text, stop, out)
+            return stop
+        if begins(text, stop, *follows):
+            self._wait = True
+            return stop
+        call.problem = call.problem or _NOT_AN_OBJECT
+        return self._start_arguments(stop)
+
+    def _start_arguments(self, position: int) -> int:
+        self._scanner, self._state = JsonScanner(self.caps, depth=2), self._arguments
+        return position
+
+    def _arguments(self, text: str, position: int, out: list[Delta]) -> int:
+        call, scanner = self._call, self._scanner
+        stop = scanner.feed(text, position)
+        fault, back, left_out = scanner.problem, scanner.back, 0
+        if fault is not None:
+            passed = scanner.pass_over(text[stop : stop + 1])
+            if passed is None:
+                self.problem, self.problem_offset = fault, self._base + stop - back
+            left_out = passed or 0
+        room = self.caps.characters - call.value.length
+        if stop - position > room:
+            stop = position + room
+            self._fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
+        piece = text[position:stop]
+        call.value.add(piece)
+        if call.problem is None and piece and not call.null:
+            out.append(ArgumentsDelta(self._index, piece))
+        if fault is not None and self.problem is None:
+            call.problem = call.problem or fault
+            call.value.add(text[stop : stop + left_out])
+            stop += left_out
+        if scanner.done and self.problem is None:
+            value = None if call.problem else decode_json(call.value.value())
+            if isinstance(value, Problem):
+                call.problem = value
+            elif call.null:
+                self._take_null(out)
+            else:
+                call.arguments = value
+            self._close_arguments(text, stop, out)
+        return stop
+
+    def _close_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
+        """What follows is the call's end, which the frame reads if the call is a block of its own."""
+        self._state = self._behind if self._shape.unended else self._after_arguments
+        if not self._shape.begin and not self._shape.unended:
+            self._end_call(text, stop, out)
+            self.done = True
+
+    def _behind(self, text: str, position: int, out: list[Delta]) -> int:
+        """Behind the arguments of a call that has no end: a bracket or a comma says that they were meant to go on."""
+        stop = skip_space(text, position)
+        self._fenced = self._fenced and stop == position
+        if stop == len(text):
+            return stop
+        if text[stop] == "`":
+            if self._fenced or text.startswith("```", stop):
+                self._fenced = True  # the rest of a longer fence may follow
+                return run_end(text, stop)
+            if begins(text, stop, "```"):
+                self._wait = True
+                return stop
+        if text[stop] in "}],":
+            return self._fail("trailing_text", f"{text[stop]!r} behind the arguments, which are over", stop)
+        self._end_call(text, stop, out)
+        self.done = True
+        return stop
+
+    def _after_arguments(self, text: str, position: int, out: list[Delta]) -> int:
+        """The call's end marker, a code fence before it; or what follows a call whose end marker is missing."""
+        call, shape = self._call, self._shape
+        stop = skip_space(text, position)
+        if stop == len(text):
+            return stop
+        if text.startswith("```", stop):
+            return stop + 3
+        if text.startswith(shape.end, stop):
+            self._end_call(text, stop + len(shape.end), out)
+            return stop + len(shape.end)
+        if text.startswith(shape.follows, stop):
+            call.notes = (*call.notes, "missing_closer")
+            self._end_call(text, stop, out)
+        elif begins(text, stop, *shape.follows, "```"):
+            self._wait = True
+        else:
+            self._fail("trailing_text", f"text after the arguments; close the call with {shape.end}", stop)
+        return stop
+
+    def _may_be_null(self) -> bool:
+        """Whether `null` is as good as no arguments: for a tool that needs none. For another one it may be all that is
+        left of them."""
+        spec = self._tools.get(self._call.name or "")
+        return self._call.problem is None and spec is not None and not spec.parameters.get("required")
+
+    def _take_null(self, out: list[Delta]) -> None:
+        out.append(ArgumentsDelta(self._index, "{}"))
+        self._call.arguments, self._call.notes = {}, (*self._call.notes, "arguments_null")
+
+    def _lost(self, text: str, position: int, out: list[Delta]) -> int:
+        """In a call that cannot be read: to its end marker, or to what else may follow a call."""
+        found = self._shape.call_end.search(text, position)
+        if found is None:
+            at = max(position, len(text) - self._shape.longest_end)
+            stop = next((at for at in range(at, len(text)) if begins(text, at, *self._shape.follows)), len(text))
+            self._wait = stop < len(text)
+            return stop
+        stop = found.end() if found[0] == self._shape.end else found.start()
+        self._end_call(text, stop, out)
+        return stop
+
+    def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
+        call = self._call
+        if "type" in (call.arguments or ()):
+            call.problem = call.problem or says_types(call.arguments or {}, self._tools.get(call.name or ""))
+        if call.problem is None and call.name is not None and call.arguments is not None:
+            delta: CallCompleted | CallMalformed = CallCompleted(
+                self._index, call.name, call.arguments, call.id, call.notes
+            )
+        else:
+            problem, raw = call.problem or _NOT_AN_OBJECT, self._since(call.offset, text, stop)
+            at = self.start + call.offset
+            delta = CallMalformed(self._index, raw, problem.code, problem.reason, at, call.name)
+        self._add_call(delta, out)
+        self._state = self._between

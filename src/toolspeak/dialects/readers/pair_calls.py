@@ -1,0 +1,360 @@
+"""The body of a block whose calls are a name, then elements for key and value: GLM and what learned from it.
+
+`<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>`, with white space around the tags or without;
+some models put all calls into an outer element, or a separator behind the name. What a value is, `raw_values` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.readers.pair_tags import BREAK, KINDS, LOST_KEY, NAME, PairTags, written_tags
+from toolspeak.dialects.readers.raw_values import TEXT, Answer, Landmark, OpenValue, RawValues, read_value
+from toolspeak.dialects.readers.reader_states import skip_space
+from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
+from toolspeak.dialects.text.typed_text import admits_argument, argument_schemas, has_argument
+
+_GAP = re.compile(r"(?:\s|\\n)*")
+# The beginning of a key and a value, behind the first tag.
+_PAIR_START = re.compile(r"[^<]*+(?:<[^<>]*+(?:>(?:\s|\\n)*+(?:\\|<[^<>]*+)?)?)?")
+_JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
+
+
+def has_known(spec: ToolSpec | None, name: str) -> bool:
+    return spec is not None and has_argument(spec, name)
+
+
+def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
+    tag = stands(text, position, tags)
+    return "undecided" if tag is None else "yes" if tag else "no"
+
+
+def _skip_gap(text: str, position: int) -> int:
+    """White space between tags; a backslash at the end of the text is left, and `stands` waits for what follows."""
+    found = _GAP.match(text, position)
+    return found.end() if found else position
+
+
+class PairCalls(RawValues):
+    """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
+
+    tears = True
+    _tag_text = Buffer(0)  # of a key or type whose end is not there yet; each begins one of its own
+    _key = ""
+    _json: JsonCalls | None = None
+    _breaks: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        tags: PairTags,
+        wrapped: bool,
+        tools: Mapping[str, ToolSpec],
+        first_index: int,
+        caps: Caps,
+        *,
+        nameless: bool = False,
+    ) -> None:
+        """`nameless`: the body begins in the first key, as what stood before it was lost."""
+        super().__init__(tools, first_index, caps)
+        self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
+        self._wrapped = wrapped
+        self._gap = skip_space
+        self._tags = written_tags(tags, wrapped)
+        if wrapped:
+            self.signs = (self._tags.key, self._tags.call, self._tags.call_end, self._tags.block_end)
+        else:
+            self._state = self._name
+        if nameless:
+            self._start_call("", 0, [])
+            self._tag_text, self._state = Buffer(caps.characters), self._in_key
+
+    def _may_follow(self, text: str, position: int) -> Answer:
+        # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
+        # and two calls must not be run as one.
+        if self._breaks:
+            window = text[position : position + MAX_CANDIDATE]
+            answer = _answer(window, self._gap(window, 0), (*self._tags.follow, self._tags.call, *self._breaks))
+            return "no" if answer == "undecided" and len(window) == MAX_CANDIDATE else answer
+        return _answer(text, position, (*self._tags.follow, self._tags.call))
+
+    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+        tags, rest = self._tags, text[at : at + MAX_CANDIDATE]
+        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        if rest.startswith(tags.call_end):
+            return "call_end"
+        if rest.startswith(tags.call):
+            follows = self._call_follows(rest[len(tags.call) :])
+            return more if follows is None else "call" if follows else "content"
+        if rest.startswith(tags.value):
+            return "argument" if value.rejected or value.calls else "content"
+        if rest.startswith(tags.key):
+            pair = tags.pair.match(rest)
+            if pair is None:
+                return more if _PAIR_START.fullmatch(rest, len(tags.key)) else "content"
+            call, key = self._open_call(), self._known(pair[1])
+            missing = key not in call.arguments and key != value.name
+            missing = missing and (call.spec is None or admits_argument(call.spec, key))
+            return "argument" if value.rejected or value.calls or missing else "content"
+        return more if begins(rest, 0, tags.call, tags.call_end, tags.key, tags.value) else "content"
+
+    def _gives_up(self, text: str, position: int) -> Answer:
+        rest = text[position : position + MAX_CANDIDATE]
+        stop, tags = self._gap(rest, len(self._tags.call_end)), self._tags
+        answer = _answer(rest, stop, tags.between)
+        if answer == "yes" and rest.startswith(tags.call, stop):
+            follows = self._call_follows(rest[stop + len(tags.call) :])
+            answer = "undecided" if follows is None else "yes" if follows else "no"
+        return "no" if answer == "undecided" and len(rest) == MAX_CANDIDATE else answer
+
+    def _in_vain(self, value: OpenValue) -> Problem:
+        reason = f"the value of {shorten(value.name)!r} did not end at its {value.end.text}, because text follows it"
+        return Problem("invalid_value", reason)
+
+    # States, as in `blocks`; `wait` asks for the same text again with more behind it.
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._gap(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (*self._tags.between, *self._breaks))
+        if tag is None:
+            self._wait = True
+        elif tag == self._tags.call:
+            self._state = self._name
+            return stop + len(tag)
+        elif tag and self.calls:
+            self.done = True
+        elif tag:
+            example = f"{self._tags.call}name…{self._tags.call_end}"
+            self._fail("empty_batch", f"the block holds no call; write {example}", stop)
+        elif text[stop] != "<" and self.calls:
+            self._state = self._prose
+        else:
+            self._fail("invalid_call", f"expected {self._tags.call} or {self._tags.block_end}", stop)
+        return stop
+
+    def _name(self, text: str, position: int, out: list[Delta]) -> int:
+        """The name ends at the first tag; it is short, so it may wait for it."""
+        if (stop := self._take_whole(self._tags.whole, text, position, out)) > position:
+            self._gap, self._breaks, self._state, self.done = skip_space, (), self._between, not self._wrapped
+            return stop
+        found = NAME.match(text, position, position + MAX_CANDIDATE)
+        stop = found.end() if found else position
+        if stop == len(text) or begins(text, stop, BREAK):
+            self._wait = True
+            return position
+        name = found[1] if found else ""
+        escaped = found is not None and BREAK in text[found.end(1) : stop]
+        self._gap, self._breaks = (_skip_gap, (BREAK,)) if escaped else (skip_space, ())
+        if self._json_calls and not name and text[stop] == "{":
+            self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)
+            self._json.start = self.start + self._base + stop
+            self._state = self._json_object
+            return stop
+        lost = self._lost_tags(name, text, position, stop, out)
+        if lost is not None:
+            return lost
+        if text[stop] != "<":
+            self._fail("invalid_call", f"expected the tool's name, then its arguments, found {text[stop]!r}", stop)
+            return stop
+        if self._tags.name_end:
+            tag = stands(text, stop, (self._tags.name_end,))
+            if tag is None:
+                self._wait = True
+                return position
+            stop += len(tag)
+        self._start_call(name, position, out)
+        self._state = self._in_call
+        return stop
+
+    def _lost_tags(self, name: str, text: str, position: int, stop: int, out: list[Delta]) -> int | None:
+        """A call whose tags behind the name are gone, if it is one: `fkey</arg_key>`, `f key</arg_key>`, or
+        `f</arg_value>` for one without arguments. With the tools that there are it says one thing, or nothing."""
+        tags, key = self._tags, LOST_KEY.match(text, stop)
+        at = key.end() if key else stop
+        if not name or at == len(text):
+            self._wait = self._wait or (bool(name) and key is not None)
+            return position if self._wait else None
+        tag = stands(text, at, (tags.key_end, tags.value_end.text, *((tags.key,) if not key else ())))
+        if tag is None:
+            self._wait = True
+            return position
+        if tag == "" or tag == tags.key or (key and tag != tags.key_end):
+            return None
+        told = f"expected {tags.key} or {tags.call_end} behind the name in {shorten(name)!r}"
+        if tag == tags.key_end:
+            splits = [(name, key[0])] if key else [(name[:i], name[i:]) for i in range(1, len(name))]
+            splits = [] if name in self._tools and not key else splits
+            known = [(tool, each) for tool, each in splits if has_known(self._tools.get(tool), each)]
+            call, self._key = self._start_call(known[0][0] if len(known) == 1 else "", position, out), name
+            if len(known) == 1:
+                self._key = known[0][1]
+                call.notes.append("missing_opener")
+            else:
+                call.problem = Problem("invalid_call", told)
+            self._state = self._after_key
+            return at + len(tag)
+        spec = self._tools.get(name)
+        call = self._start_call(name, position, out)
+        if spec is None or argument_schemas(spec):
+            call.problem = Problem("invalid_call", told)
+        call.notes.append("missing_opener")
+        self._state = self._in_call
+        return at + len(tag)
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        types = (KINDS.get(said) if said else None) or self._types(spec, name)
+        return text if types == TEXT else read_value(text, types, self.caps)
+
+    def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._gap(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (*self._tags.follow, self._tags.call, *self._breaks))
+        if tag is None:
+            self._wait = True
+        elif tag == self._tags.call_end:
+            self._end_call(text, stop, out)
+            if self._wrapped:
+                return stop + len(tag)
+            self.done = True
+        elif tag == self._tags.call:
+            # What of it would be missing nobody can say: it never runs, and the call that begins here does.
+            call, end = self._open_call(), self._tags.call_end
+            reason = f"the call of {shorten(call.name)!r} has no end; write {end} before the next one"
+            call.problem = call.problem or Problem("unclosed", reason)
+            self._end_call(text, stop, out)
+            self.done = not self._wrapped
+        elif tag == self._tags.block_end and tag:
+            self._open_call().notes.append("missing_closer")
+            self._end_call(text, stop, out)
+        elif tag:
+            self._tag_text, self._state = Buffer(self.caps.characters), self._in_key
+            return stop + len(tag)
+        else:
+            name, tags = shorten(self._open_call().name), self._tags
+            self._fail("invalid_call", f"expected {tags.key} or {tags.call_end} in the call of {name!r}", stop)
+        return stop
+
+    def _in_key(self, text: str, position: int, out: list[Delta]) -> int:
+        """No key holds a tag: one whose own end is missing would swallow what follows, and be run with that."""
+        stop, tag = self._until(self._tags.in_key, text, position)
+        if not tag:
+            return stop
+        if tag == self._tags.key and not self._tag_text.value().strip():
+            self._tag_text = Buffer(self.caps.characters)
+            return stop  # the key's start tag stands there twice
+        self._key, self._state = self._known(self._tag_text.value()), self._after_key
+        if tag == self._tags.key_end:
+            return stop
+        call = self._open_call()
+        reason = f"the key {shorten(self._key)!r} does not end; write {self._tags.key_end} behind it"
+        call.problem = call.problem or Problem("unclosed", reason)
+        return stop if tag == self._tags.value_end.text else stop - len(tag)
+
+    def _known(self, key: str) -> str:
+        """The key as the schema has it: a model may put white space around it."""
+        spec = self._open_call().spec
+        return key if spec is not None and key in spec.properties else key.strip()
+
+    def _after_key(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._gap(text, position)
+        if stop == len(text):
+            return stop
+        tags = self._tags
+        tag = stands(text, stop, (tags.value, tags.key_end, *((tags.kind,) if tags.kind else ()), *self._breaks))
+        if tag is None:
+            self._wait = True
+        elif tag == tags.key_end:
+            return stop + len(tag)  # twice
+        elif tag == tags.value:
+            self._start_value(self._key, self._tags.value_end, self._types(self._open_call().spec, self._key))
+            return stop + len(tag)
+        elif tag:
+            self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
+            return stop + len(tag)
+        else:
+            # Never `{}` in place of what the model meant: the call fails, the others run.
+            answer = self._may_follow(text, stop)
+            if answer == "undecided":
+                self._wait = True
+            elif answer == "yes":
+                self._no_value()
+            else:
+                self._fail("invalid_call", f"expected {tags.value} behind the key {shorten(self._key)!r}", stop)
+        return stop
+
+    def _no_value(self) -> None:
+        call = self._open_call()
+        reason = f"the argument {shorten(self._key)!r} has no value; write {self._tags.value}"
+        call.problem = call.problem or Problem("no_value", reason)
+        self._state = self._in_call
+
+    def _in_kind(self, text: str, position: int, out: list[Delta]) -> int:
+        stop, tag = self._until((self._tags.kind_end,), text, position)
+        if tag:
+            self._state = self._after_kind
+        return stop
+
+    def _after_kind(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._gap(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (self._tags.value, *self._breaks))
+        if tag is None:
+            self._wait = True
+        elif tag:
+            kinds = KINDS.get(self._tag_text.value().strip()) or self._types(self._open_call().spec, self._key)
+            self._start_value(self._key, self._tags.value_end, kinds)
+            return stop + len(tag)
+        else:
+            self._fail("invalid_call", f"expected {self._tags.value} behind the type", stop)
+        return stop
+
+    def _json_object(self, text: str, position: int, out: list[Delta]) -> int:
+        assert self._json is not None, "a JSON state without its reader is our bug"
+        stop = self._json.feed(text, position, out)
+        if self._json.problem is not None:
+            self.problem = self._json.problem
+            self.problem_offset = self._json.start - self.start + self._json.problem_offset
+        elif self._json.done:
+            self.calls += self._json.calls
+            self._index += len(self._json.calls)
+            self._json, self._state = None, self._after_json
+        return stop
+
+    def _after_json(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._gap(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (self._tags.call_end, *self._breaks))
+        if tag is None:
+            self._wait = True
+        elif not tag:
+            self._fail("invalid_call", f"expected {self._tags.call_end} behind the JSON object", stop)
+        elif self._wrapped:
+            self._state = self._between
+            return stop + len(tag)
+        else:
+            self.done = True
+        return stop
+
+    def _until(self, tags: tuple[str, ...], text: str, position: int) -> tuple[int, str]:
+        """Collects text up to the first of some tags; returns where to go on, and the tag if it was there."""
+        at = text.find("<", position)
+        while at >= 0:
+            tag = stands(text, at, tags)
+            if tag != "":
+                self._tag_text.add(text[position:at])
+                self._wait = tag is None
+                return (at, "") if tag is None else (at + len(tag), tag)
+            at = text.find("<", at + 1)
+        self._tag_text.add(text[position:])
+        return len(text), ""

@@ -1,0 +1,188 @@
+"""The tags of calls that are a name, then elements for key and value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
+from toolspeak.dialects.readers.raw_values import CDATA, TEXT, EndTag
+from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
+from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.typed_text import Types, admits_argument, argument_types
+
+BREAK = "\\n"
+"""What a model that escapes the whole call once too often writes for a line break between its tags."""
+NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
+_KEY = re.compile(r"[^<>]{1,64}")
+LOST_KEY = re.compile(r"[^\W\d][\w-]{0,63}")
+_PLAIN_NAME = r"[\w.:/-]{1,100}+"
+
+KINDS: Mapping[str, Types] = {
+    "string": Types({"string"}),
+    "integer": Types({"integer"}),
+    "number": Types({"number", "integer"}),
+    "boolean": Types({"boolean"}),
+    "array": Types({"array"}),
+    "object": Types({"object"}),
+    "null": Types({"null"}),
+}
+"""The types a value may have whose type stands in the text."""
+
+
+@quick()
+class PairTags:
+    """The tags of one dialect. `block` holds several calls, or is empty: then a call is a block of its own.
+
+    `name_end` may stand behind the name. `json`: a call may be a JSON object instead. `prefix` is what all tags begin
+    with behind `<` or `</`, `suffix` what they end with in front of `>`. `guesses`: a value of which the schema says
+    nothing is the JSON that it is, else text.
+    """
+
+    block: str = ""
+    name_end: str = ""
+    kind: str = ""
+    json: bool = False
+    prefix: str = ""
+    suffix: str = ""
+    guesses: bool = True
+
+    def start(self, name: str) -> str:
+        return f"<{self.prefix}{name}{self.suffix}>"
+
+    def end(self, name: str) -> str:
+        return f"</{self.prefix}{name}{self.suffix}>"
+
+    @property
+    def value_end(self) -> EndTag:
+        return _value_end(self)
+
+    def types(self, spec: ToolSpec | None, name: str) -> Types:
+        """The types of an argument."""
+        said = self.guesses or (spec is not None and admits_argument(spec, name))
+        return argument_types(spec, name) if said else TEXT
+
+    def usual(self, name: str = _PLAIN_NAME) -> str:
+        """The pattern of how a call begins as most do, around that of its name."""
+        gap = r"[ \t\r\n]{0,9}+"
+        name_end = rf"(?:{re.escape(self.start(self.name_end))})?+" if self.name_end else ""
+        return f"{gap}{name}{gap}{name_end}(?={gap}{re.escape(self.start('arg_key'))})"
+
+    def key_follows(self, rest: str) -> bool | None:
+        """Whether a key and a value's beginning follow its start tag."""
+        key = _KEY.match(rest)
+        behind = f"{self.end('arg_key')}{self.start('arg_value')}"
+        if key is None or key.end() == len(rest):
+            return None if len(rest) <= 64 and "<" not in rest else False
+        tag = stands("".join(rest[key.end() :].split()), 0, (behind,))
+        return None if tag is None else tag != ""
+
+    def call_follows(self, rest: str) -> bool | None:
+        """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
+        found = NAME.match(rest)
+        if found is None or found.end() == len(rest):
+            return None
+        stop, named = found.end(), found[1] != ""
+        if self.json and not named and rest[stop] == "{":
+            return True
+        # The last two where the tags in front of a key, or of the end, were lost: of known tools that can be made out.
+        tags = [self.start("arg_key")]
+        if named:
+            tags += [self.end("arg_key"), self.end("arg_value")]
+            key = LOST_KEY.match(rest, stop)
+            if key is not None and key.end() == len(rest):
+                return None
+            if key is not None and rest.startswith(self.end("arg_key"), key.end()):
+                return True
+            if key is not None and begins(rest, key.end(), self.end("arg_key")):
+                return None
+        if named and self.name_end:
+            tags.append(self.start(self.name_end))
+        # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
+        if named and rest[0] not in " \t" and rest[found.end(1)] not in " \t":
+            tags.append(self.end("tool_call"))
+        tag = stands(rest, stop, (*tags, BREAK))
+        return None if tag is None else tag != ""
+
+
+@quick()
+class WrittenTags:
+    """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call; `in_key`: what ends a
+    key, the first of them alone as it should be. `pair`: a key and the beginning of its value."""
+
+    call: str
+    call_end: str
+    key: str
+    key_end: str
+    value: str
+    value_end: EndTag
+    kind: str
+    kind_end: str
+    name_end: str
+    block_end: str
+    follow: tuple[str, ...]
+    between: tuple[str, ...]
+    in_key: tuple[str, ...]
+    pair: re.Pattern[str]
+    whole: WholeCall
+
+
+@cache
+def written_tags(tags: PairTags, wrapped: bool) -> WrittenTags:
+    def start(name: str) -> str:
+        return tags.start(name) if name else ""
+
+    call, call_end, key = tags.start("tool_call"), tags.end("tool_call"), tags.start("arg_key")
+    block_end = tags.end(tags.block) if wrapped else ""
+    in_key = (
+        tags.end("arg_key"),
+        tags.start("arg_value"),
+        tags.end("arg_value"),
+        start(tags.kind),
+        key,
+        call,
+        call_end,
+    )
+    in_key = tuple(tag for tag in (*in_key, block_end) if tag)
+    return WrittenTags(
+        call=call,
+        call_end=call_end,
+        key=key,
+        key_end=tags.end("arg_key"),
+        value=tags.start("arg_value"),
+        value_end=tags.value_end,
+        kind=start(tags.kind),
+        kind_end=tags.end(tags.kind),
+        name_end=start(tags.name_end),
+        block_end=block_end,
+        follow=(key, call_end, block_end) if wrapped else (key, call_end),
+        between=(call, block_end) if wrapped else (call,),
+        pair=re.compile(
+            rf"{re.escape(key)}([^<]*+){re.escape(tags.end('arg_key'))}(?:\s|\\n)*+"
+            rf"(?:{re.escape(start(tags.kind) or tags.start('arg_value'))}|{re.escape(tags.start('arg_value'))})"
+        ),
+        in_key=in_key,
+        whole=_whole(tags, wrapped, text_without(*in_key)),
+    )
+
+
+def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
+    """A call with a plain name and plain keys, whose values are `text`."""
+
+    def literal(tag: str) -> str:
+        return re.escape(tag)
+
+    key = rf"{literal(tags.start('arg_key'))}(?P<key>[^<>\s]++){literal(tags.end('arg_key'))}{GAP}"
+    said = rf"(?:{literal(tags.start(tags.kind))}(?P<said>[a-z]++){literal(tags.end(tags.kind))}{GAP})?+"
+    value = rf"(?!{literal(CDATA)})(?P<value>{text}){literal(tags.end('arg_value'))}"
+    argument = key + (said if tags.kind else "(?P<said>)") + literal(tags.start("arg_value")) + value
+    end = literal(tags.end("tool_call"))
+    return whole_call(tags.usual(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
+
+
+@cache
+def _value_end(tags: PairTags) -> EndTag:
+    call, key, value = (tags.start(name) for name in ("tool_call", "arg_key", "arg_value"))
+    return EndTag(tags.end("arg_value"), (call, tags.end("tool_call"), key, value))

@@ -1,0 +1,123 @@
+"""The body of a block whose calls are Python calls with literal arguments: `[f(a='x', n=2), g()]`, or one a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.readers.python_arguments import PythonArguments
+from toolspeak.dialects.readers.python_literals import RUNS, WORDS
+from toolspeak.dialects.readers.reader_states import json_string, known_name, skip_space
+from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
+from toolspeak.dialects.text.scan import Caps, shorten
+
+NAME = r"[^\W\d][\w.:/-]*"
+KEY = r"[^\W\d][\w-]*"
+VALUE_START = r"['\"\w+.\-\[{(]"
+
+_WORD_RUN = re.compile(r"[\w.:/-]*")
+
+
+def _whole(end: str) -> WholeCall:
+    """A call whose values are strings in plain quotes, whole numbers and words."""
+    # A quote behind one backslash is content. A pattern of quotes and backslashes would take six times as long.
+    strings = (rf"{quote}[^{quote}]*+(?:(?<=[^\\]\\){quote}[^{quote}]*+)*+(?<!\\){quote}" for quote in RUNS)
+    values = "|".join((*strings, "-?(?:0|[1-9][0-9]{0,15}+)", "True", "False", "None"))
+    argument = f"(?P<key>[A-Za-z_][A-Za-z0-9_-]{{0,99}}+)=(?P<value>{values})"
+    name = r"([A-Za-z_][A-Za-z0-9_.:/-]{0,99}+)\("
+    return whole_call(name, argument, end, rf"{GAP}(?:,{GAP}|(?=\)))")
+
+
+_IN_LIST, _ON_LINES = _whole(rf"\)(?={GAP}[,\]])"), _whole(r"\)")
+
+
+class PythonCalls(PythonArguments):
+    """Implements `Body`. `brackets`: the calls stand in a list (else one a line); the other way is read leniently."""
+
+    def __init__(
+        self, brackets: bool, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec] | None = None
+    ) -> None:
+        super().__init__(brackets, first_index, caps)
+        self._expected = brackets
+        self._tools = tools or {}
+
+    def end(self, out: list[Delta]) -> None:
+        between = self._state in (self._between, self._after_call)
+        self.done = between and not self._brackets and bool(self.calls)
+
+    def _start(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        self._brackets = text[position] == "["
+        if self._brackets != self._expected:
+            self.notes = ("array" if self._brackets else "single_object",)
+        self._state = self._between
+        return position + 1 if self._brackets else position
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        """Before a call."""
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        char = text[position]
+        if char == "<" and not self._brackets and self.calls:
+            self.done = True
+        elif char == "]" and self._brackets and self.calls:
+            self.done = True
+            return position + 1
+        elif char == "_" or char.isalpha():
+            stop = self._take_whole(_IN_LIST if self._brackets else _ON_LINES, text, position, out)
+            if stop > position:
+                self._state = self._after_call
+                return stop
+            self._begin_raw(position)
+            self._state = self._call_name
+        elif char in "<]" and not self.calls:
+            return self._fail("empty_batch", "there is no call here; write name(argument=value)", position)
+        else:
+            return self._unexpected("a call such as name(argument=value)", text, position)
+        return position
+
+    def _tool_name(self, written: str) -> str:
+        """Llama 3 writes the tools that it was trained on as methods: `brave_search.call(query="…")`."""
+        called = written.removesuffix(".call")
+        return called if written not in self._tools and called in self._tools else known_name(written, self._tools)
+
+    def _whole_value(self, text: str) -> str | None:
+        quote, content = text[0], text[1:-1]
+        if quote not in RUNS:
+            return WORDS.get(text, text)
+        if "\\" not in content:
+            return json_string(content)
+        # With escapes it is a string of JSON as it stands, or none; `\/` alone means something else there.
+        return None if "\\/" in content or (quote == "'" and '"' in content) else f'"{content}"'
+
+    def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._take_word(_WORD_RUN, text, position, "the name of a tool")
+        if stop < len(text):
+            self._state = self._call_open
+        return stop
+
+    def _call_open(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        if text[position] != "(":
+            return self._unexpected(f"'(' after the name {shorten(self._word)}", text, position)
+        self._begin_arguments(out)
+        return position + 1
+
+    def _after_call(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        if text[position] in ",;":
+            self._state = self._between
+            return position + 1
+        if self._brackets and text[position] != "]":
+            return self._unexpected("',' or ']' after a call", text, position)
+        self._state = self._between
+        return position

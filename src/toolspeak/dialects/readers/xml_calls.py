@@ -1,0 +1,223 @@
+"""The body of a block whose calls are XML-like elements: `<tool><argument>value</argument></tool>`.
+
+Values are text, byte for byte: nothing in them is markup but their own end tag, and that counts only if
+white space and a known sibling, the tool's end tag or the block's end tag follow. A value that starts
+with `<![CDATA[` is the content of its CDATA sections. What type a value has, the tool's schema says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.readers.raw_values import CDATA, TEXT, Answer, EndTag, Landmark, OpenValue, RawValues
+from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
+from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
+from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
+from toolspeak.dialects.text.typed_text import (
+    admits_argument,
+    argument_schemas,
+    argument_types,
+    has_argument,
+    read_typed,
+)
+
+_PLAIN_NAME = r"[A-Za-z_][\w.-]{0,99}+"
+_WHOLE = whole_call(
+    rf"{GAP}<({_PLAIN_NAME})>",
+    rf"<(?P<key>{_PLAIN_NAME})(?P<said>)>(?!\s*+{re.escape(CDATA)})"
+    r"(?P<value>[^<]*+(?:<(?![A-Za-z_/])[^<]*+)*+)</(?P=key)>",
+    r"</\1>",
+)
+
+
+@lru_cache(256)
+def _end_tag(argument: str, call: str) -> EndTag:
+    return EndTag(f"</{argument}>", (f"<{argument}", f"<{call}", f"</{call}"), loose=True)
+
+
+class XmlCalls(RawValues):
+    """Implements `Body` for XML-like calls; string values leave as they come."""
+
+    spaced = True
+    whole: WholeCall | None = _WHOLE
+    example = "<tool><argument>value</argument></tool>"
+
+    def __init__(self, block: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
+        super().__init__(tools, first_index, caps)
+        self._block = block.lower()
+        self._element = ""  # of the open call
+
+    def hint(self) -> str:
+        """Why an unclosed value did not end where the model thought it would."""
+        return self._in_vain(self._value).reason if self._value is not None and self._value.rejected else ""
+
+    def _in_vain(self, value: OpenValue) -> Problem:
+        call, end = self._open_call(), value.end.text
+        known = ", ".join(argument_schemas(call.spec)) if call.spec else ""
+        reason = (
+            f"the value of {end.replace('/', '', 1)} did not end at its {end}, because {value.rejected} follows, "
+            f"which is no argument of {call.name} (known: {known})"
+        )
+        return Problem("unknown_argument", reason)
+
+    # States, as in `Steps`.
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        if self.whole is not None:
+            position = self._take_whole(self.whole, text, position, out)
+        position = skip_space(text, position)
+        tag = self._read_tag(text, position, NAMED_CALL)
+        if tag is None:
+            return position
+        if not tag.closing:
+            self._open_element(tag, text, position, out)
+            return position + tag.length
+        if tag.element.lower() != self._block:
+            self._fail("invalid_xml", f"</{shorten(tag.element)}> closes nothing here", position)
+        elif self.calls:
+            self.done = True
+        else:
+            self._fail("empty_batch", f"<{self._block}> holds no call", position)
+        return position
+
+    def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
+        call = self._start_call(tag.name, position, out)
+        self._element = tag.element
+        self._note_attributes(call, tag)
+        self._state = self._in_call
+        if tag.empty:
+            self._close(call, text, position + tag.length, out)
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        if spec is None:
+            return text
+        if not has_argument(spec, name):
+            problem = Problem("unknown_argument", "it may be a part of the value before it")
+            return text if admits_argument(spec, name) else problem
+        types = argument_types(spec, name)
+        return text if "string" in types else read_typed(text, types, False, self.caps)
+
+    def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
+        call = self._open_call()
+        position = skip_space(text, position)
+        tag = self._read_tag(text, position, NAMED_ARGUMENT)
+        if tag is None:
+            return position
+        if not tag.closing:
+            self._open_argument(call, tag)
+            return position + tag.length
+        if tag.element == self._element:
+            self._close(call, text, position + tag.length, out)
+            return position + tag.length
+        if tag.element.lower() == self._block:
+            call.notes.append("missing_closer")
+            self._close(call, text, position, out)
+            return position
+        self._fail("invalid_xml", f"</{shorten(tag.element)}> closes nothing; <{self._element}> is open", position)
+        return position
+
+    def _open_argument(self, call: OpenCall, tag: Tag) -> None:
+        types, explicit = TEXT, tag.kind == "json"
+        if call.spec is not None:
+            types = argument_types(call.spec, tag.name) if has_argument(call.spec, tag.name) else TEXT
+        self._note_attributes(call, tag)
+        # Text wherever it is admitted: another value says so itself, by `type="json"`.
+        types = TEXT if "string" in types and not explicit else types
+        self._start_value(tag.name, _end_tag(tag.element, self._element), types, explicit=explicit)
+        if tag.empty:
+            self._end_value()
+
+    def _note_attributes(self, call: OpenCall, tag: Tag) -> None:
+        """Attributes are let pass, but one that an argument of the tool is called: nobody may lose that."""
+        if tag.attributes:
+            call.notes.append("attributes")
+        meant = next((key for key in tag.attributes if call.spec is not None and has_argument(call.spec, key)), None)
+        if meant is not None and call.problem is None:
+            reason = f"arguments are elements, not attributes; write <{meant}>…</{meant}>"
+            call.problem = Problem("no_arguments", reason)
+
+    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+        """Of calls in the value only those of the open element matter: all others end otherwise."""
+        rest = text[at : at + MAX_CANDIDATE]
+        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        tag = match_tag(rest, 0, NAMED_ARGUMENT)
+        if tag is None:
+            return more if TAG_START.fullmatch(rest) else "content"
+        argument = value.end.text[2:-1]
+        if tag.closing:
+            return "call_end" if tag.element == self._element else "content"
+        if tag.element == argument and value.calls and not tag.empty:
+            return "argument"
+        if tag.element != self._element or tag.empty:
+            return "content"
+        stop, spec = skip_space(rest, tag.length), self._open_call().spec
+        inner = match_tag(rest, stop, NAMED_ARGUMENT)
+        if inner is None:
+            return more if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "content"
+        if inner.closing:
+            return "call" if inner.element == self._element else "content"
+        return "call" if spec is None or admits_argument(spec, inner.name) else "content"
+
+    def _gives_up(self, text: str, position: int) -> Answer:
+        """The value was most likely closed in vain because an unknown argument follows it, or not at all."""
+        rest = text[position : position + MAX_CANDIDATE]
+        more: Answer = "undecided" if len(rest) < MAX_CANDIDATE else "no"
+        stop = _end_tag(self._element, self._element).match(rest, 0)
+        if stop <= 0:
+            return "no" if stop < 0 else more
+        stop = skip_space(rest, stop)
+        tag = match_tag(rest, stop, NAMED_CALL)
+        if tag is None:
+            return more if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "no"
+        return "yes" if self._follows_call(tag) else "no"
+
+    def _follows_call(self, tag: Tag) -> bool:
+        """Whether this tag can only stand behind a call's end tag."""
+        return tag.element.lower() == self._block if tag.closing else tag.name in self._tools
+
+    def _may_follow(self, text: str, position: int) -> Answer:
+        tag = match_tag(text, position, NAMED_ARGUMENT)
+        if tag is None:
+            rest = text[position : position + MAX_CANDIDATE]
+            return "undecided" if TAG_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE else "no"
+        if tag.closing:
+            return "yes" if tag.element == self._element or tag.element.lower() == self._block else "no"
+        spec = self._open_call().spec
+        return "yes" if spec is None or admits_argument(spec, tag.name) else "no"
+
+    def _rejected(self, text: str, position: int) -> str:
+        tag = match_tag(text, position, NAMED_ARGUMENT)
+        return f"<{'/' if tag.closing else ''}{tag.element}>" if tag else "text"
+
+    def _read(self, value: OpenValue, text: str) -> JSON | Problem:
+        """Plain JSON or nothing: the protocol is strict."""
+        return read_typed(text, value.types, value.explicit, self.caps)
+
+    def _close(self, call: OpenCall, text: str, stop: int, out: list[Delta]) -> None:
+        if not call.arguments and "attributes" in call.notes and call.problem is None:
+            # Never an executable {} in place of arguments that stand elsewhere.
+            element = self._element
+            reason = f"arguments are elements, not attributes: <{element}><argument>value</argument></{element}>"
+            call.problem = Problem("no_arguments", reason)
+        self._end_call(text, stop, out)
+
+    def _read_tag(self, text: str, position: int, named: str) -> Tag | None:
+        """The tag at `position`; None after asking for more or failing."""
+        if position == len(text):
+            return None
+        tag = match_tag(text, position, named)
+        rest = text[position : position + MAX_CANDIDATE]
+        if tag is None and TAG_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE:
+            self._wait = True
+        elif tag is None:
+            inside = f"<{self._element}>" if self._call else f"<{self._block}>"
+            what = "<argument>value</argument>" if self._call else self.example
+            found = "a tag that cannot be read" if rest[0] == "<" else repr(rest[0])
+            self._fail("invalid_xml", f"expected {what} inside {inside}, found {found}", position)
+        return tag

@@ -1,0 +1,68 @@
+"""Tags of XML-like calls: read, and written."""
+
+from __future__ import annotations
+
+import re
+
+from toolspeak.data.values import quick
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
+
+NAMED_CALL, NAMED_ARGUMENT = "call", "argument"
+"""`<call name="…">` and `<argument name="…">` stand for names that cannot be element names."""
+
+TAG_START = re.compile(r"<[^<>]*")
+_TAG = re.compile(r"""<(/?)\s*([^\s<>/"'=]+)((?:\s+[^\s=/"'<>]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
+_ATTRIBUTE = re.compile(r"""([^\s=/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ELEMENT_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_UNSAFE = re.compile(r"[^\w .:/-]")
+
+
+@quick()
+class Tag:
+    """`name` is the tool or argument the element stands for; `kind` its `type` attribute; `attributes` are the names
+    of others, which mean nothing to us; `length` in characters."""
+
+    closing: bool
+    element: str
+    name: str
+    empty: bool
+    kind: str | None
+    attributes: tuple[str, ...]
+    length: int
+
+
+def match_tag(text: str, position: int, named: str) -> Tag | None:
+    """The whole tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none (yet).
+
+    `named` is the element whose `name` attribute is the real name.
+    """
+    found = _TAG.match(text, position, position + MAX_CANDIDATE)
+    if found is None:
+        return None
+    name = found[2]
+    if not found[3]:
+        return Tag(found[1] == "/", name, name, found[4] == "/", None, (), found.end() - position)
+    attributes = {
+        match[1]: _unescape(match[2] if match[2] is not None else match[3]) for match in _ATTRIBUTE.finditer(found[3])
+    }
+    said = {key.lower(): key for key in attributes}
+    if name == named and "name" in said:
+        name = attributes.pop(said["name"])
+    kind = attributes.pop(said["type"], None) if "type" in said else None
+    return Tag(bool(found[1]), found[2], name, bool(found[4]), kind, tuple(attributes), len(found[0]))
+
+
+def open_tag(name: str, named: str, kind: str = "") -> tuple[str, str]:
+    """The start tag for a name, and the element name for its end tag."""
+    suffix = f' type="{kind}"' if kind else ""
+    if _ELEMENT_NAME.fullmatch(name) and name != named:
+        return f"<{name}{suffix}>", name
+    return f'<{named} name="{_escape(name)}"{suffix}>', named
+
+
+def _escape(text: str) -> str:
+    return _UNSAFE.sub(lambda found: f"&#{ord(found[0])};", text)
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"&#(\d{1,7});", lambda found: chr(int(found[1])) if int(found[1]) < 0x110000 else found[0], text)

@@ -1,0 +1,1 @@
+"""Scanning text: markers, JSON values, Markdown, values typed by a schema."""

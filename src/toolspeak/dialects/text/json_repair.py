@@ -1,0 +1,145 @@
+"""Text that is almost JSON made JSON: quotes, comments, commas and final brackets change, nothing else.
+
+The library `json-repair` does it, and it guesses a lot. So its result counts only where both texts, read token by
+token, say the same: what else was wrong (a string without its end, a missing value, a key given twice) stays wrong.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Callable
+from typing import cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.dialects.text.scan import Caps, Problem, decode_json
+from toolspeak.errors import ConfigurationError
+
+MAX_MENDED = 256 * 1024
+"""Characters of a text that are looked at: a longer one stays as it is."""
+
+_TOKEN = re.compile(
+    r"""(?P<gap>\s++ | //[^\n]*+ | /\*(?s:.*?)\*/ | \#[^\n]*+ )
+      | (?P<string>"(?:[^"\\]|\\(?s:.))*+" | '(?:[^'\\]|\\(?s:.))*+')
+      | (?P<number>-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.]))
+      | (?P<key>[A-Za-z_$][\w$-]*+)(?=\s*+:)
+      | (?P<word>[A-Za-z]++)(?![\w$-])
+      | (?P<mark>[{}\[\]:,])""",
+    re.VERBOSE | re.ASCII,
+)
+_WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_CLOSERS = {"{": "}", "[": "]"}
+_OPENERS = (("mark", "{"), ("mark", "["))
+_IN_SINGLE_QUOTES = re.compile(r"\\.|\"", re.DOTALL)
+
+_END = re.compile(r"\Z|<[|｜]|```")
+"""What may stand where a final bracket is missing: nothing, or the format's next token. Anything else, a string
+without its end among it, is text of which nobody knows what it was meant to be."""
+
+_Token = tuple[str, JSON]
+
+
+def load_repair() -> Callable[[str], str]:
+    """`json-repair` as a function from text to text. Raises ConfigurationError saying how to get it."""
+    try:
+        library = importlib.import_module("json_repair")  # not at the top: it is an extra, and slow to import
+    except ImportError:
+        raise ConfigurationError("repair needs the package json-repair: pip install 'toolspeak[repair]'") from None
+    repair = library.repair_json
+    return lambda text: cast("str", repair(text, skip_json_loads=True, ensure_ascii=False))
+
+
+def mend(text: str, repair: Callable[[str], str], caps: Caps = Caps()) -> str | None:
+    """The text with every JSON value in it mended, where that can be done; None if nothing changed.
+
+    `text` is the body of a block: JSON, or headers with a JSON object behind each.
+    """
+    if len(text) > MAX_MENDED:
+        return None
+    bare = text.lstrip().startswith("[")
+    parts: list[str] = []
+    position = 0
+    changed = False
+    while (start := text.find("[" if bare else "{", position)) >= 0:
+        tokens, stop = _read(text, start, caps)
+        if not tokens:
+            break
+        value = text[start:stop]
+        mended = _mended(value, tokens, repair, caps)
+        changed = changed or mended is not None
+        parts += [text[position:start], value if mended is None else mended]
+        position, bare = stop, False
+    return "".join([*parts, text[position:]]) if changed else None
+
+
+def _mended(value: str, tokens: list[_Token], repair: Callable[[str], str], caps: Caps) -> str | None:
+    if not isinstance(decode_json(value, caps), Problem):
+        return None
+    try:
+        repaired = repair(value)
+    except (RecursionError, ValueError):
+        return None
+    again, stop = _read(repaired, 0, caps)
+    said = again[: len(tokens)]
+    added = again[len(tokens) :]
+    whole = stop == len(repaired) and said == tokens and all(token[1] in ("}", "]") for token in added)
+    return repaired if whole else None
+
+
+def _read(text: str, start: int, caps: Caps) -> tuple[list[_Token], int]:
+    """The tokens of the value that begins at `start`, and where it ends: with its bracket, or before what is no JSON.
+
+    No tokens at all for a value that must not be mended.
+    """
+    tokens: list[_Token] = []
+    open_brackets: list[str] = []
+    position = start
+    while found := _TOKEN.match(text, position):
+        kind = cast("str", found.lastgroup)
+        if kind != "gap":
+            token = _token(kind, found[kind])
+            if token is None:
+                return [], start
+            if kind == "mark" and token[1] in ("}", "]"):
+                if not open_brackets or open_brackets.pop() != token[1]:
+                    return [], start
+                _drop_comma(tokens)
+            elif kind == "mark" and token[1] in _CLOSERS:
+                open_brackets.append(_CLOSERS[token[1]])
+            tokens.append(token)
+        position = found.end()
+        if not open_brackets or len(open_brackets) > caps.depth:
+            break
+    if open_brackets and (not _END.match(text, position) or len(open_brackets) > caps.depth):
+        return [], start
+    if open_brackets:
+        _drop_comma(tokens)
+    return tokens, position
+
+
+def _drop_comma(tokens: list[_Token]) -> None:
+    """The one behind the last entry, if there is an entry."""
+    if tokens[-1] == ("mark", ",") and tokens[-2] not in _OPENERS:
+        tokens.pop()
+
+
+def _token(kind: str, text: str) -> _Token | None:
+    """What a token says, whatever its spelling; None for one that says nothing certain."""
+    if kind == "key":
+        return "value", ("str", text)
+    if kind == "word":
+        return ("value", ("word", _WORDS[text])) if text in _WORDS else None
+    if kind == "mark":
+        return "mark", text
+    if text[0] == "'":
+        text = f'"{_IN_SINGLE_QUOTES.sub(_requote, text[1:-1])}"'
+    try:
+        value: JSON = json.loads(text, strict=False)  # line breaks in strings are plain enough
+    except ValueError:
+        return None
+    return "value", (type(value).__name__, value)
+
+
+def _requote(found: re.Match[str]) -> str:
+    return "'" if found[0] == "\\'" else '\\"' if found[0] == '"' else found[0]

@@ -1,0 +1,410 @@
+"""Recognising a block's start in running text, and telling it from prose that merely mentions it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal, Protocol
+
+from toolspeak.data.values import changed, quick
+from toolspeak.dialects.text.candidates import Beginnings, candidate_pattern
+from toolspeak.dialects.text.end_marker import EndMarker, beginning_of_ends, beginnings
+from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
+from toolspeak.dialects.text.openings import Alone, Answer, AtEnd, Matches, Opening, Signature, Tag
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
+
+LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
+"""What Llama's template writes before a turn, and a model now and then once more."""
+
+MarkerKind = Literal["calls", "reasoning", "results", "noise"]
+"""`noise` opens nothing: a special token around the text, dropped from it."""
+
+
+@quick()
+class Marker:
+    """One start marker and what it opens, up to `end` (None: the body knows its own end).
+
+    `opening` is how that must begin, which tells a marker from its mention in prose. An element (`<name>`) is also
+    known in another case and with attributes; any other marker is taken literally.
+    `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
+    `also_ends` are other texts that end reasoning. `tails`: texts that are dropped right behind the block, such as the
+    end marker of a wrapper that was never opened. `label` is dropped where reasoning begins. Reasoning that is not
+    `nested` holds its own marker as text. `forms` are the same marker where a model fills the block in another way than
+    its dialect's; `form` names it on them. `place`: a marker that is no token of
+    its own, such as a tool's name, is one where a word begins, or where the turn's text does. Behind a marker that
+    `ends_turn` nothing is part of the answer; behind one that `ends_message` no code block goes on that has no end. One
+    that is `spare` is a special token, which is dropped where it opens nothing.
+    """
+
+    kind: MarkerKind
+    text: str
+    end: str | None
+    opening: Opening = Alone()
+    plain: bool = False
+    ends_reasoning: bool = False
+    also_ends: tuple[str, ...] = ()
+    tails: tuple[str, ...] = ()
+    label: str = ""
+    nested: bool = True
+    form: str = ""
+    forms: tuple[Marker, ...] = ()
+    place: Literal["anywhere", "word", "start"] = "anywhere"
+    ends_turn: bool = False
+    ends_message: bool = False
+    spare: bool = False
+
+    def __hash__(self) -> int:
+        return hash(self.text)  # asked for at each block, where the hash of all fields would cost more than the rest
+
+    @property
+    def begins_tag(self) -> bool:
+        """Whether it is the beginning of a tag, which holds a name behind it."""
+        return self.text[-1] == "=" or self.text[-1].isalnum()
+
+    @property
+    def element(self) -> str:
+        """The name of an element marker, else empty."""
+        found = None if isinstance(self.opening, Signature) or self.kind == "noise" else _ELEMENT.fullmatch(self.text)
+        return found[1] if found else ""
+
+
+@quick()
+class Found:
+    """A start marker of `length` characters; for a block the body's first character follows it. `fence` stands before
+    it and opens a code block. `reader` is who reads what it opens, where there are several. With a `problem` that is a
+    call which nobody can read."""
+
+    marker: Marker
+    length: int
+    fence: str = ""
+    notes: tuple[str, ...] = ()
+    reader: object = None
+    problem: Problem | None = None
+
+
+Verdict = Found | Answer
+
+_ELEMENT = re.compile(r"<([A-Za-z_][\w:.-]*)>")
+_ATTRIBUTES_START = re.compile(r"\s[^<>]*")
+NO_REASONING = Marker("reasoning", "", None)
+
+
+@quick()
+class Markup:
+    """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
+    any reasoning ends, `thought_end_starts` matches where that may begin, `inside` finds what may be a marker in it.
+    `call_ends` are how calls end, `call_end_starts` matches where that may begin. `frames` are the special tokens
+    around turns. `severed` is how all markers begin where they are several tokens each: half of one at a turn's end is
+    no text. `fenced`: a code fence is how calls end."""
+
+    ends: Mapping[Marker, EndMarker]
+    thought: Marker
+    thought_ends: tuple[EndMarker, ...]
+    inside: re.Pattern[str]
+    thought_end_starts: re.Pattern[str]
+    call_ends: Mapping[str, EndMarker]
+    call_end_starts: re.Pattern[str]
+    frames: tuple[str, ...]
+    severed: str = ""
+    fenced: bool = False
+
+    @property
+    def lone_beginning(self) -> str:
+        """A pattern of how the ends begin that may stand where nothing opened them; empty for none."""
+        return beginning_of_ends((*self.thought_ends, *self.call_ends.values()))
+
+    def is_cut(self, held: str) -> bool:
+        """Whether what may become a marker is half of one, and can be nothing else."""
+        return self.severed != "" and held.startswith(self.severed)
+
+
+def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: str = "") -> Markup:
+    """Put together once for all the turns that a table reads."""
+    every = (each for marker in markers for each in (marker, *marker.forms))
+    ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in every if marker.end}
+    thought = next((marker for marker in markers if marker.kind == "reasoning"), NO_REASONING)
+    thought_ends = tuple(end for marker, end in ends.items() if marker.kind == "reasoning")
+    ended = (marker for marker in markers if marker.kind == "calls" and marker.end not in (None, "```"))
+    call_ends = {end.text: end for end in map(ends.__getitem__, ended)}
+    first = {marker.text[0] for marker in markers if marker.place == "anywhere"} | {(thought.end or " ")[0]}
+    first |= {end[0] for marker in markers for end in marker.also_ends}
+    inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
+    fenced = any(marker.kind == "calls" and marker.end == "```" for marker in markers)
+    starts, call_starts = beginnings(thought_ends), beginnings(call_ends.values())
+    return Markup(ends, thought, thought_ends, inside, starts, call_ends, call_starts, frames, severed, fenced)
+
+
+class Table(Protocol):
+    """What tells where blocks start."""
+
+    @property
+    def markers(self) -> Sequence[Marker]: ...
+
+    @property
+    def markup(self) -> Markup: ...
+
+    @property
+    def candidate(self) -> re.Pattern[str]: ...
+
+    def behind(self, text: bool) -> Table:
+        """What tells it where the turn has text already, or where it begins: there more markers may stand."""
+        ...
+
+    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict: ...
+
+    def tried(self, text: str, at: int) -> Found | None:
+        """The marker of calls that stands at text[at], whatever follows it."""
+        ...
+
+
+class MarkerTable:
+    """Decides candidates: texts that begin with a marker's first character or a fence's and may grow into a marker.
+
+    A block may stand in a code fence, and a code fence may stand in a block. `specials` are the model's special
+    tokens that frame a turn: an engine drops them, so they are noise. `severed`: see `Markup`. `stops` are
+    markers that are dropped at the end of a turn, which they ended.
+    """
+
+    def __init__(
+        self, markers: Sequence[Marker], specials: Iterable[str] = (), severed: str = "", stops: Sequence[str] = ()
+    ) -> None:
+        self._specials = tuple(specials)
+        self._given, self._stops = markers, stops
+        self.markers = (*markers, *(Marker("noise", text, None, _end_token(text)) for text in self._specials))
+        self._frames = (*self._specials, *(each.text for each in markers if isinstance(each.opening, AtEnd)), *stops)
+        self._severed = severed
+        self._elements = {marker.element.lower(): marker for marker in self.markers if marker.element}
+        self._signed = [(each, each.opening) for each in self.markers if isinstance(each.opening, Signature)]
+        literal = [each for each in self.markers if not each.element and not isinstance(each.opening, Signature)]
+        self._literals = sorted(literal, key=lambda marker: len(marker.text), reverse=True)
+        self.starts = {"`", "~"}
+        for marker in self.markers:
+            self.starts |= set(marker.opening.starts if isinstance(marker.opening, Signature) else (marker.text,))
+
+    # Compiled when asked for: of all dialects a program reads one, or those that its models write.
+
+    @property
+    def candidate(self) -> re.Pattern[str]:
+        return self._candidate
+
+    @property
+    def markup(self) -> Markup:
+        return self._markup
+
+    def behind(self, text: bool) -> MarkerTable:
+        return self._behind_text if text else self
+
+    @cached_property
+    def _behind_text(self) -> MarkerTable:
+        """Without the markers that only begin a turn, which are brackets everywhere else."""
+        given = [marker for marker in self._given if marker.place != "start"]
+        if len(given) == len(self._given):
+            return self
+        return MarkerTable(given, self._specials, self._severed, self._stops)
+
+    @cached_property
+    def _candidate(self) -> re.Pattern[str]:
+        return candidate_pattern([self.beginnings], self.markup.lone_beginning)
+
+    @cached_property
+    def beginnings(self) -> Beginnings:
+        """How markers begin."""
+        texts, words, patterns = {"``", "~~"}, set[str](), set[str]()  # a fence takes three
+        for marker in self.markers:
+            opening = marker.opening
+            if isinstance(opening, Matches) and opening.within and len(marker.text) == 1:
+                patterns.add(re.escape(marker.text) + opening.beginning_within)
+            elif marker.element:
+                texts |= {marker.text[:2].lower(), marker.text[:2].upper()}
+            elif not isinstance(opening, Signature):
+                texts.add(marker.text)
+            elif marker.place == "word":
+                words |= set(opening.starts)
+            elif len(opening.first) == len(opening.starts[0]) == 1:
+                patterns.add(opening.beginning)
+            else:
+                texts |= set(opening.starts)
+        return Beginnings(texts, words, patterns)
+
+    @cached_property
+    def _markup(self) -> Markup:
+        return markup_of(self.markers, self._frames, self._severed)
+
+    @cached_property
+    def _marker(self) -> re.Pattern[str] | None:
+        names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
+        # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
+        return re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
+
+    @cached_property
+    def _tried(self) -> re.Pattern[str]:
+        marked = [each for each in self.markers if each.kind == "calls" and not isinstance(each.opening, Signature)]
+        elements = [rf"<(?ai:{re.escape(each.element)})(?:\s[^<>]*)?>" for each in marked if each.element]
+        literal = [
+            re.escape(each.text) + (r"(?!\w)" if each.text[-1].isalnum() else "")
+            for each in marked
+            if not each.element and not each.text[0].isalpha() and (each.end or len(each.text) > 1)
+        ]
+        return re.compile("|".join([*elements, *literal]) or "(?!)")
+
+    @cached_property
+    def _twos(self) -> Container[str]:
+        """How candidates of two characters and more begin that may be markers, but for those in `_ones`."""
+        return {text[:2].lower() for text in self.starts} | {"``", "~~"}
+
+    @cached_property
+    def _ones(self) -> Container[str]:
+        """The first characters of candidates that may be markers whatever follows."""
+        return {text for text in self.starts if len(text) == 1} - {"`", "~"}
+
+    @cached_property
+    def _beginning(self) -> Mapping[str, Sequence[Marker]]:
+        """The markers that are taken literally, by their first characters, one and two."""
+        found: dict[str, list[Marker]] = {}
+        for marker in self._literals:
+            for start in {marker.text[:1], marker.text[:2]}:
+                found.setdefault(start, []).append(marker)
+        return {
+            start: [*each, *(m for m in found[start[0]] if len(m.text) < len(start))] for start, each in found.items()
+        }
+
+    @cached_property
+    def _signature(self) -> re.Pattern[str]:
+        """Matches where one of the signatures may begin."""
+        return re.compile("|".join(dict.fromkeys(each.beginning for _, each in self._signed)) or "(?!)")
+
+    @cached_property
+    def _usual_markers(self) -> Sequence[Marker]:
+        return [each for each in self.markers if self._is_usual(each)]
+
+    @cached_property
+    def _usual(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(self._usual_start, self._usual_markers)) or "(?!)")
+
+    def _is_usual(self, marker: Marker) -> bool:
+        """Whether `decide` says the same of this marker, as it should be written, wherever what must follow follows."""
+        if marker.opening.usual == "":
+            return False
+        if isinstance(marker.opening, Signature):
+            return marker is self._signed[0][0]  # the others have to wait for what this one says
+        others = [each.text for each in self.markers if each is not marker and not isinstance(each.opening, Signature)]
+        return not self._signature.match(marker.text) and not any(text.startswith(marker.text) for text in others)
+
+    def _usual_start(self, marker: Marker) -> str:
+        if isinstance(marker.opening, Signature):
+            return f"(){marker.opening.usual}"
+        return f"({re.escape(marker.text)}){marker.opening.usual}"
+
+    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict:
+        """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows.
+        `forms`: also where a block begins as another dialect's."""
+        if held[:2].lower() not in self._twos and held[0] not in self._ones and len(held) > 1:
+            return "text"  # most candidates
+        usual = None if in_code else self._usual.match(held)
+        if usual is not None and usual.lastindex is not None:
+            return Found(self._usual_markers[usual.lastindex - 1], usual.end())
+        whole = len(held) >= MAX_CANDIDATE
+        verdict = self._decide(held, in_code, final or whole, forms)
+        return "text" if whole and verdict in ("undecided", "opened") else verdict
+
+    def _decide(self, held: str, in_code: bool, final: bool, forms: bool) -> Verdict:
+        start, run = 0, ""
+        if held[0] in "`~":
+            fence = FENCE.match(held)
+            if fence is None or fence.end() == len(held):
+                return "undecided" if FENCE_START.fullmatch(held) else "text"
+            start, run = fence.end(), held[: run_end(held, 0)]
+        elif in_code:
+            return "text"
+        for marker, signature in self._signed if self._signed and self._signature.match(held, start) else ():
+            body = signature.decide(held, start, start)
+            if isinstance(body, int):
+                return Found(marker, body, run, ("code_fence",) if start else ())
+            if body == "undecided" and not final:
+                return "undecided"
+        marker, stop, notes = self._match(held, start)
+        if marker is None:
+            return "undecided" if self._may_become_marker(held[start:]) else "text"
+        body = marker.opening.decide(held, start, stop)
+        for form in marker.forms if forms and body == "text" else ():
+            marker, body = form, form.opening.decide(held, start, stop)
+            if body != "text":
+                break
+        if marker.spare and not start and (body == "text" or (final and body == "opened")):
+            return Found(changed(marker, kind="noise"), stop)
+        if not isinstance(body, int):
+            return "undecided" if body == "opened" and marker.kind != "calls" else body
+        fenced = start > 0 or "`" in held[stop:body]
+        return Found(marker, body, run, (*notes, *(("code_fence",) if fenced else ())))
+
+    def tried(self, text: str, at: int) -> Found | None:
+        if self._tried.match(text, at, at + MAX_CANDIDATE) is None:
+            return None
+        window = text[at : at + MAX_CANDIDATE]
+        marker, stop, notes = self._match(window, 0)
+        if marker is not None and marker.begins_tag:
+            closed = window.find(">", stop) + 1 or len(window)
+            if "<" in window[stop:closed]:
+                return None
+            stop = closed
+        calls = marker is not None and marker.kind == "calls" and stop > 0
+        return Found(marker, stop, "", tuple(notes)) if marker is not None and calls else None
+
+    def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
+        """The whole marker at `start`, where it ends, and what was accepted leniently."""
+        beginning = self._beginning
+        for marker in beginning.get(held[start : start + 2]) or beginning.get(held[start : start + 1], ()):
+            if held.startswith(marker.text, start) and not _in_longer_name(marker, held, start + len(marker.text)):
+                return marker, start + len(marker.text), []
+        found = self._marker.match(held, start) if self._marker else None
+        if found is None:
+            return None, start, []
+        marker = self._elements[found[1].lower()]
+        notes = ["marker_attributes"] if found[2] and found[2].strip() else []
+        if not marker.text.startswith(found[1], 1):
+            notes.append("marker_case")
+        return marker, found.end(), notes
+
+    def _may_become_marker(self, text: str) -> bool:
+        for marker in self._beginning.get(text[:2], ()):
+            if marker.text.startswith(text):
+                return True
+        lowered = text.lower()
+        for name in self._elements:
+            start = f"<{name}"
+            if start.startswith(lowered) or (
+                lowered.startswith(start) and _ATTRIBUTES_START.fullmatch(lowered, len(start))
+            ):
+                return True
+        return False
+
+
+def _in_longer_name(marker: Marker, held: str, stop: int) -> bool:
+    """Whether the beginning of a tag stands in one of a longer name: `<function` in `<function_calls>`."""
+    return isinstance(marker.opening, Tag) and marker.text[-1].isalnum() and held.startswith("_", stop)
+
+
+def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
+    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
+
+    `quoting` says the same of text[start].
+    """
+    if start == stop:
+        return quoting
+    line = text.rfind("\n", start, stop)
+    if line >= 0:
+        return text.count("`", line, stop) % 2 == 1
+    return quoting ^ (text.count("`", start, stop) % 2 == 1)
+
+
+def without_frames(text: str, frames: Sequence[str]) -> str:
+    """Text that ends where a marker opened nothing, without the special tokens behind that."""
+    while ending := next((frame for frame in frames if text.rstrip().endswith(frame)), ""):
+        text = text.rstrip().removesuffix(ending)
+    return text
+
+
+def _end_token(text: str) -> Opening:
+    """`</s>` is an end tag of HTML too: only at the end of a turn is it a special token."""
+    return AtEnd() if text == "</s>" else Alone()

@@ -1,0 +1,229 @@
+"""Values written as text, typed by the tool's JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import unquote
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.text.scan import Caps, Problem, decode_json
+
+
+class Types(frozenset[str]):
+    """The JSON Schema types that a schema admits. `literals` are strings that it lists one by one (`enum`, `const`)
+    and that mean nothing else in it: such a text is that string, though it may look like a number."""
+
+    literals: frozenset[str] = frozenset()
+
+
+_ALL = Types({"string", "integer", "number", "boolean", "null", "array", "object"})
+_ITSELF = Types()
+"""Of a reference inside of the very schema that it names: it says nothing more about that."""
+# What tool definitions say that were written by hand in Python or another language; an unknown name says nothing.
+_NAMES: Mapping[str, frozenset[str]] = {
+    name: frozenset(kinds.split())
+    for kinds, names in {
+        "string": "string str text char varchar enum",
+        "integer": "integer int int32 int64 uint uint32 uint64 long short unsigned",
+        "number integer": "number float float32 float64 double",
+        "boolean": "boolean bool",
+        "null": "null none",
+        "array": "array arr list tuple sequence",
+        "object": "object dict map",
+    }.items()
+    for name in names.split()
+}
+_ONE_TYPE = {name: Types(kinds) for name, kinds in _NAMES.items()}
+_COMBINED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+_NARROWED = _COMBINED | {"enum", "const"}
+
+
+def as_mapping(value: JSON) -> Mapping[str, Any]:
+    """A JSON object, or an empty one in place of any other value."""
+    # A dict is known at once: whether it is a Mapping takes longer to tell than most of what follows (and so does `|`).
+    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
+
+
+def properties_of(spec: ToolSpec | None) -> Mapping[str, Any]:
+    """A tool's arguments and their schemas; empty for a tool that nobody knows."""
+    return as_mapping(spec.parameters.get("properties")) if spec else {}
+
+
+def says_types(arguments: Mapping[str, JSON], spec: ToolSpec | None) -> Problem | None:
+    """Arguments that are the JSON Schema of an object, as in a listing of tools, call nothing."""
+    if arguments.get("type") != "object" or not isinstance(arguments.get("properties", {}), Mapping):
+        return None
+    reason = "these are the types of the arguments; a call gives their values"
+    return None if "type" in properties_of(spec) else Problem("arguments_not_values", reason)
+
+
+def json_type(value: JSON) -> str:
+    """The JSON Schema type of a value; `integer` for an int."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case Mapping():
+            return "object"
+        case _:
+            return "array"
+
+
+def schema_types(
+    schema: JSON, root: Mapping[str, JSON], depth: int = 0, known: dict[str, Types] | None = None
+) -> Types:
+    """The types a JSON Schema admits; all of them where it says nothing. `$ref` is looked up in `root`.
+
+    `known` are the types of the references that were met; each is looked at once, or a few that name each other twice
+    would take for ever.
+    """
+    mapping = as_mapping(schema)
+    kinds = mapping.get("type")
+    if isinstance(kinds, str) and _NARROWED.isdisjoint(mapping):
+        return _ONE_TYPE.get(kinds) or _ONE_TYPE.get(kinds.lower(), _ALL)
+    if not mapping or depth > 32:
+        return _ALL
+    known = {} if known is None else known
+    reference = mapping.get("$ref")
+    if isinstance(reference, str):
+        if reference not in known:
+            known[reference] = _ITSELF
+            known[reference] = schema_types(resolve(reference, root), root, depth + 1, known)
+        return known[reference] if depth or known[reference] is not _ITSELF else _ALL
+    admitted: frozenset[str] = _ALL
+    literals: frozenset[str] = frozenset()
+    if kinds is not None:
+        names = [kinds] if isinstance(kinds, str) else as_list(kinds)
+        admitted &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
+    listed = [*as_list(mapping.get("enum")), *([mapping["const"]] if "const" in mapping else [])]
+    said = frozenset(json_type(value) for value in listed)
+    if not admitted.isdisjoint(said):  # by hand an array's elements are listed so at times: that says nothing of it
+        admitted &= said
+        others = {json.dumps(value) for value in listed if not isinstance(value, str)}
+        literals |= {value for value in listed if isinstance(value, str) and value not in others}
+    for key in ("anyOf", "oneOf"):
+        branches = [schema_types(branch, root, depth + 1, known) for branch in as_list(mapping.get(key))]
+        branches = [branch for branch in branches if branch is not _ITSELF]
+        if branches:
+            admitted &= frozenset[str]().union(*branches)
+            literals |= {text for branch in branches for text in branch.literals if not _is_other(text, branches)}
+    for branch in as_list(mapping.get("allOf")):
+        narrowed = schema_types(branch, root, depth + 1, known)
+        if narrowed is not _ITSELF:
+            admitted, literals = admitted & narrowed, literals | narrowed.literals
+    found = Types(admitted)
+    found.literals = literals if "string" in found else frozenset()
+    return found
+
+
+def _is_other(literal: str, branches: Sequence[Types]) -> bool:
+    """Whether one of these schemas may mean another value by this text."""
+    value = decode_json(literal)
+    kind = "string" if isinstance(value, Problem) else json_type(value)
+    return kind != "string" and any(kind in branch and literal not in branch.literals for branch in branches)
+
+
+def argument_schemas(spec: ToolSpec) -> Mapping[str, JSON]:
+    """The schema of each argument by name, also where the tool's schema refers to others or is a choice of several."""
+    parameters = spec.parameters
+    if _COMBINED.isdisjoint(parameters):
+        return as_mapping(parameters.get("properties"))
+    return _argument_schemas(parameters, parameters, 0, {})
+
+
+def _argument_schemas(
+    schema: JSON, root: Mapping[str, JSON], depth: int, known: dict[str, Mapping[str, JSON]]
+) -> Mapping[str, JSON]:
+    """`known` are those of the references that were met: each is looked at once."""
+    mapping = as_mapping(schema)
+    if depth > 32:
+        return {}
+    together: list[Mapping[str, JSON]] = [as_mapping(mapping.get("properties"))]
+    reference = mapping.get("$ref")
+    if isinstance(reference, str):
+        if reference not in known:
+            known[reference] = {}
+            known[reference] = _argument_schemas(resolve(reference, root), root, depth + 1, known)
+        together.append(known[reference])
+    together += [_argument_schemas(each, root, depth + 1, known) for each in as_list(mapping.get("allOf"))]
+    for key in ("anyOf", "oneOf"):
+        choices = [_argument_schemas(each, root, depth + 1, known) for each in as_list(mapping.get(key))]
+        together.append(_merged("anyOf", choices))
+    return _merged("allOf", together)
+
+
+def _merged(keyword: str, parts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
+    found: dict[str, list[JSON]] = {}
+    for part in parts:
+        for name, schema in part.items():
+            found.setdefault(name, []).append(schema)
+    return {name: schemas[0] if len(schemas) == 1 else {keyword: schemas} for name, schemas in found.items()}
+
+
+def has_argument(spec: ToolSpec, name: str) -> bool:
+    """Whether the tool has an argument of this name, or one with this alias."""
+    return name in argument_schemas(spec) or name in spec.aliases
+
+
+def admits_argument(spec: ToolSpec, name: str) -> bool:
+    """Whether the tool may have an argument of this name."""
+    # Others must be admitted explicitly: JSON Schema's default would make every tag in a value a sibling.
+    return has_argument(spec, name) or spec.parameters.get("additionalProperties") not in (None, False)
+
+
+def argument_types(spec: ToolSpec | None, name: str) -> Types:
+    """The types of an argument, by its name or an alias; all of them where nothing is said."""
+    if spec is None:
+        return _ALL
+    return schema_types(argument_schemas(spec).get(spec.aliases.get(name, name)), spec.parameters)
+
+
+def as_list(value: JSON) -> list[Any]:
+    return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else []
+
+
+def resolve(reference: str, root: Mapping[str, JSON]) -> JSON:
+    """What `#/$defs/name` stands for in a schema; None if nothing, or if it leads out of the schema."""
+    if reference in ("#", ""):
+        return root
+    if not reference.startswith("#/"):
+        return None
+    found: Any = root
+    for step in reference[2:].split("/"):
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list | tuple):
+            entries = as_list(found)
+            found = entries[int(key)] if key.isdecimal() and len(key) < 9 and int(key) < len(entries) else None
+        else:
+            found = as_mapping(found).get(key)
+    return found
+
+
+def read_typed(text: str, types: frozenset[str], is_json: bool, caps: Caps) -> JSON | Problem:
+    """The value of a text: itself where a string is admitted, else the JSON it holds if that fits the types.
+
+    What is no JSON or does not fit stays text, so that the tool's validation can say what was expected and what
+    came; JSON that nobody may read (past a cap, a key twice) is a problem. `is_json`: the model said so itself.
+    """
+    if "string" in types and not is_json:
+        return text
+    value = decode_json(text.strip(), caps)
+    if isinstance(value, Problem):
+        return value if is_json or value.code != "invalid_json" else text
+    return value if is_json or _fits(value, types) else text
+
+
+def _fits(value: JSON, types: frozenset[str]) -> bool:
+    # JSON Schema takes 1.0 for an integer.
+    whole = isinstance(value, float) and value.is_integer() and "integer" in types
+    return whole or json_type(value) in types

@@ -1,0 +1,121 @@
+"""Hermes and those that write as it does: a line of JSON for each tool in `<tools>`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.prompt import Prompt
+from toolspeak.dialects.text.typed_text import as_list, as_mapping
+from toolspeak.dialects.trained.template import Template, dump, in_system, tool_lines
+
+_FORMAT = """\
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call>"""
+
+
+def qwen_tools(tools: Sequence[ToolSpec]) -> str:
+    return f"""\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tool_lines(tools)}
+</tools>
+
+{_FORMAT}"""
+
+
+def _behind(text: str, _calls: object, written: str) -> str:
+    return f"{text}\n{written}" if text else written
+
+
+def _qwen(source: str, *models: str, default: str = "", lead: str = "") -> Template:
+    return Template(
+        source=source,
+        models=models,
+        place=in_system(qwen_tools, default=default, lead=lead),
+        turn=_behind,
+        tool_turns=True,
+    )
+
+
+QWEN3 = _qwen("Qwen/Qwen3-0.6B", "qwen3")
+QWEN25 = _qwen(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "qwen2.5",
+    default="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+)
+QWQ = _qwen("Qwen/QwQ-32B", "qwq", lead="\n\n")
+MIMO_VL = _qwen("XiaomiMiMo/MiMo-VL", "mimo-vl", default="You are MiMo, an AI assistant developed by Xiaomi.")
+
+
+_PYTHON = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"}
+
+
+def _python_type(schema: JSON) -> str:
+    mapping = as_mapping(schema)
+    kind = mapping.get("type")
+    if isinstance(kind, str) and kind in _PYTHON:
+        return _PYTHON[kind]
+    if kind == "array":
+        return "list[Union[]]"  # the template looks for the items' type in the wrong place
+    if kind == "object":
+        other = mapping.get("additionalProperties")
+        return "dict" if "additionalProperties" not in mapping else f"dict[str, {_python_type(other)}]"
+    if isinstance(kind, str):
+        return "Any"
+    kinds = [_python_type({"type": each}) for each in as_list(kind)]
+    return f"Union[{','.join(kinds)}]"
+
+
+def _hermes_tool(spec: ToolSpec) -> str:
+    """Not quite JSON: nothing is escaped in the description."""
+    properties: Mapping[str, JSON] = spec.properties
+    signature = ", ".join(f"{name}: {_python_type(schema)}" for name, schema in properties.items())
+    told = "".join(
+        f"        {name}({_python_type(schema)}): {str(as_mapping(schema).get('description') or '').strip()}"
+        for name, schema in properties.items()
+    )
+    arguments = f"    Args:\n{told}" if properties else ""
+    parameters = dump(spec.parameters) if properties else "{}"
+    return (
+        f'{{"type": "function", "function": {{"name": "{spec.name}", "description": "{spec.name}({signature})'
+        f' - {spec.description}\n\n{arguments}", "parameters": {parameters}}}'
+    )
+
+
+def _hermes_tools(tools: Sequence[ToolSpec]) -> str:
+    listed = "\n".join(map(_hermes_tool, tools))
+    return (
+        "You are a function calling AI model. You are provided with function signatures within <tools></tools> XML "
+        "tags. You may call one or more functions to assist with the user query. Don't make assumptions about what "
+        f"values to plug into functions. Here are the available tools: <tools> {listed} </tools>Use the following "
+        'pydantic model json schema for each tool call you will make: {"properties": {"name": {"title": "Name", '
+        '"type": "string"}, "arguments": {"title": "Arguments", "type": "object"}}, "required": ["name", '
+        '"arguments"], "title": "FunctionCall", "type": "object"}}\n'
+        "For each function call return a json object with function name and arguments within <tool_call></tool_call> "
+        'XML tags as follows:\n<tool_call>\n{"name": <function-name>, "arguments": <args-dict>}\n</tool_call>'
+    )
+
+
+def first_message(write: Callable[[Sequence[ToolSpec]], str]) -> Callable[[str, Sequence[ToolSpec]], Prompt]:
+    """The tools in a system message of their own, in front of the system text."""
+
+    def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
+        return Prompt((write(tools), system) if system else (write(tools),))
+
+    return place
+
+
+HERMES2 = Template(
+    source="NousResearch/Hermes-2-Pro-Llama-3-8B (tool_use)",
+    models=("hermes",),
+    place=first_message(_hermes_tools),
+    tool_turns=True,
+)

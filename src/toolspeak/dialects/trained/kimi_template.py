@@ -1,0 +1,38 @@
+"""Kimi: the tools in a message of their own, ahead of the system text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.prompt import Prompt
+from toolspeak.dialects.text.typed_text import as_list, as_mapping
+from toolspeak.dialects.trained.hermes_template import first_message
+from toolspeak.dialects.trained.template import Template, tool_array, tool_of
+
+
+def _declared(default: str) -> Callable[[str, Sequence[ToolSpec]], Prompt]:
+    """The template writes the name of a message where others have its role."""
+    return lambda system, tools: Prompt((tool_array(tools), system or default), name="tool_declare")
+
+
+def _sorted(value: JSON) -> JSON:
+    """With the keys of every object in order, whatever their case, as jinja's `dictsort` has them."""
+    if isinstance(value, Mapping):
+        mapping = as_mapping(value)
+        return {key: _sorted(mapping[key]) for key in sorted(mapping, key=str.lower)}
+    return [_sorted(each) for each in as_list(value)] if isinstance(value, list | tuple) else value
+
+
+def _k3(tools: Sequence[ToolSpec]) -> str:
+    listed = json.dumps([_sorted(tool_of(spec)) for spec in tools], ensure_ascii=False, separators=(",", ":"))
+    return f"# Tools\nHere are the available tools, described in JSONSchema.\n\n```json\n{listed}\n```"
+
+
+K2 = Template(
+    source="moonshotai/Kimi-K2-Instruct-0905, of K2 Thinking too",
+    place=_declared("You are Kimi, an AI assistant created by Moonshot AI."),
+)
+K3 = Template(source="moonshotai/Kimi-K3", place=first_message(_k3))

@@ -1,0 +1,247 @@
+"""Models whose templates list the tools behind the system text, each as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.prompts.rendering import join_block
+from toolspeak.dialects.trained.template import (
+    Template,
+    WriteTools,
+    directly,
+    dump,
+    function_of,
+    in_system,
+    tool_lines,
+    tool_of,
+)
+
+# --- Bielik -----------------------------------------------------------------------------------------
+
+
+def _bielik_tools(tools: Sequence[ToolSpec]) -> str:
+    listed = ",\n".join(dump(tool_of(spec)) for spec in tools)
+    return (
+        "Masz dostęp do następujących narzędzi. Definicje narzędzi znajdują się poniżej wewnątrz znaczników "
+        f"<|function_list|>:\n<|function_list|>\n[{listed}]\n<|function_list|>\n\nAby wywołać narzędzie, użyj formatu "
+        '<tool_call>{"name": "nazwa_narzędzia", "arguments": {"argument": "wartość"}}</tool_call>. Wyniki działania '
+        "narzędzi zostaną przekazane z markerem <|function_output|>.\n"
+    )
+
+
+def _bielik_results(_results: Sequence[ToolResult], texts: Sequence[str]) -> str:
+    return "".join(f"<|function_output|>{text}" for text in texts)
+
+
+BIELIK = Template(
+    source="speakleash/Bielik-11B-v3.0-Instruct",
+    models=("bielik",),
+    place=in_system(_bielik_tools, lead="\n\n"),
+    results=_bielik_results,
+    tool_turns=True,
+)
+
+# --- Step, MiniCPM ------------------------------------------------------------------------------------
+
+
+def _step_tools(tools: Sequence[ToolSpec]) -> str:
+    return f"""\
+# Tools
+
+You have access to the following functions in JSONSchema format:
+
+<tools>
+{tool_lines(tools)}
+</tools>
+
+If you choose to call a function ONLY reply in the following format with NO suffix:
+
+<tool_call>
+<function=example_function_name>
+<parameter=example_parameter_1>
+value_1
+</parameter>
+<parameter=example_parameter_2>
+This is the value for the second parameter
+that can span
+multiple lines
+</parameter>
+</function>
+</tool_call>
+
+<IMPORTANT>
+Reminder:
+- Function calls MUST follow the specified format: an inner <function=...>
+...
+</function> block must be nested within <tool_call>
+...
+</tool_call> XML tags
+- Required parameters MUST be specified
+</IMPORTANT>"""
+
+
+def _minicpm_tools(tools: Sequence[ToolSpec]) -> str:
+    return f"""\
+# Tools
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tool_lines(tools)}
+</tools>
+
+Tool usage guidelines:
+- You may call zero or more functions. If no function calls are needed, just answer normally and do not include any \
+<function ... </function>.
+- When calling a function, return an XML object within <function ... </function> using:
+<function name="function-name"><param name="param-name">param-value</param></function>
+- param-value may be multi-line. If it contains <, & or newline characters, wrap it in a CDATA block: \
+<param name="param-name"><![CDATA[...multi-line value...]]></param>"""
+
+
+STEP35 = Template(source="stepfun-ai/Step-3.5-Flash", place=in_system(_step_tools), turn=directly, tool_turns=True)
+MINICPM5 = Template(source="openbmb/MiniCPM5-1B", place=in_system(_minicpm_tools), tool_turns=True)
+
+# --- Reka -----------------------------------------------------------------------------------------------
+
+
+def _reka_tools(tools: Sequence[ToolSpec]) -> str:
+    listed = "\n".join(json.dumps(tool_of(spec)) for spec in tools)
+    return (
+        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function "
+        f"signatures within <tools></tools> XML tags:\n<tools>\n{listed}\n</tools>\n\nFor each function call, return a "
+        "json object with function name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+        '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
+    )
+
+
+def _reka_turn(text: str, calls: Sequence[ToolCall | MalformedCall], written: str) -> str:
+    # No line break can stand in the JSON of a call: between calls the template writes none.
+    written = written.replace("</tool_call>\n<tool_call>", "</tool_call><tool_call>") if len(calls) > 1 else written
+    return join_block(text, written)
+
+
+REKA = Template(
+    source="RekaAI/reka-edge", models=("reka",), place=in_system(_reka_tools), turn=_reka_turn, tool_turns=True
+)
+
+# --- LFM2 -------------------------------------------------------------------------------------------------
+
+
+def _lfm_tools(start: str, end: str) -> WriteTools:
+    def write(tools: Sequence[ToolSpec]) -> str:
+        return f"List of tools: {start}[{', '.join(dump(tool_of(spec)) for spec in tools)}]{end}"
+
+    return write
+
+
+LFM2 = Template(
+    source="LiquidAI/LFM2-8B-A1B",
+    place=in_system(_lfm_tools("<|tool_list_start|>", "<|tool_list_end|>"), joint="\n"),
+    tool_turns=True,
+)
+LFM25 = Template(
+    source="LiquidAI/LFM2.5-8B-A1B and LFM2.5-Instruct",
+    place=in_system(_lfm_tools("", ""), joint="\n"),
+    turn=directly,
+    tool_turns=True,
+)
+
+# --- MiniMax ------------------------------------------------------------------------------------------------
+
+_MINIMAX_DEFAULT = "You are a helpful assistant."
+_NS = "]<]minimax[>["
+
+
+def _minimax_list(tools: Sequence[ToolSpec]) -> str:
+    listed = "".join(f"<tool>{dump(function_of(spec))}</tool>\n" for spec in tools)
+    return (
+        "# Tools\nYou may call one or more tools to assist with the user query.\nHere are the tools available in "
+        f"JSONSchema format:\n\n<tools>\n{listed}</tools>\n\n"
+    )
+
+
+def _m2_tools(tools: Sequence[ToolSpec]) -> str:
+    return f"""\
+{_minimax_list(tools)}When making tool calls, use XML format to invoke tools and pass parameters:
+
+<minimax:tool_call>
+<invoke name="tool-name-1">
+<parameter name="param-key-1">param-value-1</parameter>
+<parameter name="param-key-2">param-value-2</parameter>
+...
+</invoke>
+</minimax:tool_call>"""
+
+
+def _m1_tools(tools: Sequence[ToolSpec]) -> str:
+    return f"""\
+You are provided with these tools:
+<tools>
+{tool_lines(tools)}
+</tools>
+
+If you need to call tools, please respond with <tool_calls></tool_calls> XML tags, and provide tool-name and \
+json-object of arguments, following the format below:
+<tool_calls>
+{{"name": <tool-name>, "arguments": <args-json-object>}}
+...
+</tool_calls>"""
+
+
+def _m1_results(_results: Sequence[ToolResult], texts: Sequence[str]) -> str:
+    return "".join(f"tool result: {text}\n\n" for text in texts)
+
+
+def _m3_tools(tools: Sequence[ToolSpec]) -> str:
+    example = (
+        '<invoke name="tool-name-1">|<param-1>value-1|</param-1>|<param-2>|<item>|<key-a>val-a|</key-a>|<key-b>val-b'
+        '|</key-b>|</item>|</param-2>|</invoke>\n|<invoke name="tool-name-2">|<param-1>value-1|</param-1>|</invoke>\n'
+    ).replace("|", _NS)
+    return (
+        f"{_minimax_list(tools)}To call tools, wrap all invocations in a single {_NS}<tool_call>{_NS}</tool_call> "
+        "block. Parameter values containing nested objects or arrays are recursively expanded into XML elements. "
+        f"Example:\n\n{_NS}<tool_call>\n{_NS}{example}{_NS}</tool_call>"
+    )
+
+
+MINIMAX_M1 = Template(
+    source="MiniMaxAI/MiniMax-M1-80k",
+    # A system turn of their own, which one message can say as long as the server reads the tokens in its text.
+    place=in_system(
+        _m1_tools,
+        joint="<end_of_sentence>\n<beginning_of_sentence>system tool_setting=tools\n",
+        default="You are a helpful assistant created by Minimax based on MiniMax-M1 model.",
+    ),
+    results=_m1_results,
+    tool_turns=True,
+)
+MINIMAX_M2 = Template(source="MiniMaxAI/MiniMax-M2", place=in_system(_m2_tools, default=_MINIMAX_DEFAULT))
+MINIMAX_M3 = Template(
+    source="MiniMaxAI/MiniMax-M3", place=in_system(_m3_tools, default=_MINIMAX_DEFAULT), turn=directly
+)
+
+# --- Solar ----------------------------------------------------------------------------------------------------
+
+
+def _solar_tools(tools: Sequence[ToolSpec]) -> str:
+    listed = "".join(f"<|tool:begin|>{dump(function_of(spec))}<|tool:end|>" for spec in tools)
+    return (
+        "## Tools\n\n### Tool Call Instruction\nYou may invoke one or more tools to assist with the user's query. "
+        "Available tools are provided in JSON Schema format: <|tools:begin|><|tool:begin|><tools-json-object>"
+        "<|tool:end|>...<|tools:end|>\n\n### Available Tools\n"
+        f"<|tools:begin|>{listed}<|tools:end|>\n\n### Tool Call Format\n"
+        "For each tool call, return a JSON object with the following structure, enclosed within <|tool_call:begin|> "
+        "and <|tool_call:end|> tags: \n<|tool_call:begin|><tool-call-id><|tool_call:name|><tool-name>"
+        "<|tool_call:args|><args-json-object><|tool_call:end|>\n"
+        "- The <tool-call-id> must be a randomly generated string consisting of 10 lowercase letters (a-z) and/or "
+        "digits (0-9) (e.g., a1b2c3d4e5)\n\n### Tool Response Format\n"
+        "Each tool is responded by `tool` with the following structure:\n<|tool_response:id|><tool-call-id>"
+        "<|tool_response:name|><tool-name><|tool_response:result|><results><|tool_response:end|>\n"
+        "- Ensure the <tool-call-id> matches the corresponding tool call"
+    )
+
+
+SOLAR = Template(source="upstage/Solar-Open-100B", place=in_system(_solar_tools), turn=directly)
