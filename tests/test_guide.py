@@ -18,8 +18,8 @@ def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
     declaration = next(block for block in blocks if "NEBULA = " in block)
     copied = tmp_path / "toolspeak"
     shutil.copytree(DIALECTS.parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    (copied / "dialects" / "nebula.py").write_text(declaration, "utf-8")
-    table = copied / "dialects" / "table.py"
+    (copied / "dialects" / "models" / "nebula.py").write_text(declaration, "utf-8")
+    table = copied / "dialects" / "registry.py"
     hermes, nebula = '"hermes": "hermes:HERMES",', '"nebula": "nebula:NEBULA",'
     table.write_text(table.read_text("utf-8").replace(hermes, f"{hermes} {nebula}", 1), "utf-8")
     found = 'from toolspeak.dialects import known_dialect\nassert known_dialect("Nebula-2.1-7B").name == "nebula"'
@@ -29,7 +29,7 @@ def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
 
 def test_the_files_it_names_are_there():
     table = re.findall(r"^\|.*\|$", (DOCS / "adding-a-dialect.md").read_text("utf-8"), re.MULTILINE)
-    named = [name for row in table for name in re.findall(r"`(\w+\.py)`", row)]
+    named = [name for row in table for name in re.findall(r"`([\w/]+\.py)`", row)]
     assert named
     assert [name for name in named if not (DIALECTS / name).exists()] == []
 
