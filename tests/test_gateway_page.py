@@ -122,7 +122,8 @@ async def started(command: Sequence[str], environ: Mapping[str, str], cwd: Path)
     assert process.stderr is not None
     try:
         async with asyncio.timeout(SECONDS):
-            said = (await process.stderr.readline()).decode()
+            while (said := (await process.stderr.readline()).decode()).startswith("{"):
+                pass  # its log, before the address is printed
         assert said.startswith("toolspeak serves at "), said
         yield said.split()[-1]
     finally:

@@ -61,9 +61,11 @@ async def started(*arguments: str) -> AsyncGenerator[Process]:
     assert process.stderr is not None
     follower = None
     try:
-        line = (await process.stderr.readline()).decode()
-        assert line.startswith("toolspeak serves at http://"), line
-        made = Process(process, line.split()[-1])
+        logged: list[dict[str, Any]] = []
+        while (line := (await process.stderr.readline()).decode()).startswith("{"):  # before the address is printed
+            logged.append(json.loads(line))
+        assert line.startswith("toolspeak serves at http://"), (line, logged)
+        made = Process(process, line.split()[-1], logged)
         follower = asyncio.create_task(made.follow())
         workers = int(arguments[arguments.index("--workers") + 1]) if "--workers" in arguments else 1
         await made.logged("serving", workers)

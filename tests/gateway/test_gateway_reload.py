@@ -70,7 +70,7 @@ def test_sighup_loses_none_of_a_hundred_open_streams(workers: int, tmp_path: Pat
                 os.kill(process.process.pid, signal.SIGHUP)
                 assert len(await process.logged("reloaded", workers, why="signal")) == workers
                 written(config, row("other", server))
-                await process.logged("reloaded", workers, why="file")
+                await process.logged("reloaded", workers, why="file", keys=["model.m", "model.other"])
                 model.go_on.set()
                 for text in await streams.ended():
                     assert "two." in text
@@ -151,6 +151,7 @@ def test_what_needs_a_restart_is_told_and_stays(tmp_path: Path):
             written(config, changed + row("m", server))
             (told,) = await process.logged("reloaded")
             assert told["needs_restart"] == ["host", "workers", "header_bytes"]
+            assert told["keys"] == ["server.body_bytes"]
             assert (await client.post(CHAT, json=BODY)).status_code == 413
 
     asyncio.run(run())

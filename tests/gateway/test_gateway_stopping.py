@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -106,7 +107,9 @@ def test_a_gateway_that_does_not_start_says_so_by_its_exit_code(workers: int, tm
     command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", "--config", str(config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == NOT_STARTED, done.stderr
-    assert "it is a folder" in done.stderr
+    assert "toolspeak serves at" not in done.stderr
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert "it is a folder" in next(line["problem"] for line in lines if line["event"] == "start_failed")
 
 
 def test_a_worker_that_cannot_start_anew_leaves_the_others_at_work(tmp_path: Path):

@@ -32,8 +32,7 @@ from toolspeak.gateway.http.event_encoding import with_notes
 from toolspeak.gateway.http.multipart_forms import FORM
 from toolspeak.gateway.model_list import answer_models
 from toolspeak.gateway.observability.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
-from toolspeak.gateway.observability.request_log import REQUEST_ID, log
-from toolspeak.gateway.observability.trace_context import carry_trace
+from toolspeak.gateway.observability.request_log import REQUEST_ID, carry_trace, log
 from toolspeak.gateway.readiness import OPEN, Readiness
 from toolspeak.gateway.requests.request_mapping import read_fields, read_request
 from toolspeak.gateway.requests.tool_interning import KnownTools

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ class Request:
         client = self.scope.get("client")
         return {
             "id": self.id,
+            "pid": os.getpid(),
             "endpoint": self.path,
             "model": self.model or None,
             "stream": self.stream,

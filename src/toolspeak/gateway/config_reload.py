@@ -16,7 +16,7 @@ from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.generation import kept_fixed
 from toolspeak.gateway.observability.request_log import log
-from toolspeak.gateway.settings.gateway_settings import Settings
+from toolspeak.gateway.settings.gateway_settings import Settings, changed_keys
 from toolspeak.gateway.settings.settings_sources import Sources, Stamp, stamp
 
 POLL_SECONDS = 0.25
@@ -73,7 +73,7 @@ class Reloader:
     async def reload(self, gateway: Gateway, why: str) -> None:
         """Has the gateway go by the settings as the files are now. If they cannot be, the log says so and nothing
         changes."""
-        before = self.loaded.stamps
+        before = self.loaded
         try:
             loaded, fixed = await asyncio.to_thread(self.read)
             gateway.reload(loaded.settings)
@@ -84,9 +84,10 @@ class Reloader:
             return
         gateway.metrics.count_reload(succeeded=True)
         self.loaded = loaded
-        files = [path for path, found in loaded.stamps.items() if before.get(path) != found]
-        told = {"why": why, "pid": os.getpid(), "changed": files or None, "needs_restart": [*fixed] or None}
-        log("reloaded", told)
+        files = [path for path, found in loaded.stamps.items() if before.stamps.get(path) != found]
+        keys = changed_keys(before.settings, loaded.settings)
+        fields = {"why": why, "pid": os.getpid(), "changed": files or None, "keys": keys or None}
+        log("reloaded", {**fields, "needs_restart": [*fixed] or None})
 
 
 @asynccontextmanager

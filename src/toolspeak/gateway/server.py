@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any, cast
 
@@ -116,7 +117,8 @@ class _WithLifespan:
         try:
             await self._gateway.open()
         except ToolspeakError as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            log("start_failed", {"pid": os.getpid(), "problem": str(error)}, level=logging.ERROR)
+            await send({"type": "lifespan.startup.failed", "message": ""})
             return
         follows = nullcontext() if self._loaded is None else reloading(self._gateway, self._loaded)
         async with _drained(self._gateway), follows:
@@ -177,9 +179,23 @@ def server_config(application: Application) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        date_header=False,  # uvicorn's is the time of the request
         timeout_keep_alive=75,  # longer than the 60 seconds that load balancers keep idle connections
         timeout_graceful_shutdown=2,  # draining comes before
     )
+
+
+class _Server(uvicorn.Server):
+    """Calls `ready` once the application has opened its stores and answers."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._ready()
 
 
 class _Workers(Multiprocess):
@@ -190,9 +206,12 @@ class _Workers(Multiprocess):
     the database is away while one of them is replaced.
     """
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], loaded: Loaded) -> None:
+    def __init__(
+        self, config: uvicorn.Config, sockets: list[socket.socket], loaded: Loaded, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config, sockets)
         self.has_served = False
+        self._ready = ready
         self._reloader = Reloader(loaded)
 
     def keep_subprocess_alive(self) -> None:
@@ -202,7 +221,9 @@ class _Workers(Multiprocess):
             self._reload()
         for number, process in enumerate(self.processes):
             if process.is_alive(self.config.timeout_worker_healthcheck):
-                self.has_served = self.has_served or process.is_ready()
+                if not self.has_served and process.is_ready():
+                    self.has_served = True
+                    self._ready()
                 continue
             process.kill()  # one that does not answer may live
             process.join()
@@ -233,23 +254,23 @@ class _Workers(Multiprocess):
 
 
 def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None) -> None:
-    """Serves until SIGTERM or SIGINT. `ready` is told the address once it is known. Raises ConfigurationError if the
-    settings cannot be, or the port is taken."""
+    """Serves until SIGTERM or SIGINT. `ready` gets the address once a worker has opened its stores and answers. Raises
+    ConfigurationError if the settings cannot be, or the port is taken."""
     loaded = load(sources)
     settings = loaded.settings
     config = server_config(Application(settings, loaded=loaded))
     check_settings(settings, os.environ)  # what is wrong with the settings is told here, and not by each worker
     sock = listen(settings)
     host, port = sock.getsockname()[:2]
-    ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    answers = partial(ready, f"http://{f'[{host}]' if ':' in host else host}:{port}")
     if settings.workers == 1:
-        uvicorn.Server(config).run(sockets=[sock])
+        _Server(config, answers).run(sockets=[sock])
         return
     folder = tempfile.mkdtemp(prefix="toolspeak-metrics-")
     os.environ[MULTIPROCESS] = folder
     try:
         log_to_stderr()
-        workers = _Workers(config, [sock], loaded)
+        workers = _Workers(config, [sock], loaded, answers)
         with on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
             workers.run()
         if not workers.has_served and any(process.exitcode == STARTUP_FAILURE for process in workers.processes):

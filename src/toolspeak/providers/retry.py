@@ -86,7 +86,11 @@ class Attempts:
             if told := _why_not_again(error, self._failed, self._longest):
                 raise error.retold(f"{error} {told}") from error
             raise error
-        _LOG.info("asking again in %.1f s (%s of %s): %s", delay, self._failed, self._retries, error)
+        fields = {"seconds": round(delay, 3), "retry": self._failed, "retries": self._retries, "problem": str(error)}
+        message = "asking again in %.1f s (%s of %s): %s"
+        _LOG.info(
+            message, delay, self._failed, self._retries, error, extra={"event": "upstream_retry", "fields": fields}
+        )
         await self._clock.sleep(delay)
 
 

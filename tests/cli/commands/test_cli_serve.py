@@ -43,7 +43,8 @@ async def served(*arguments: str) -> AsyncGenerator[Served]:
     )
     assert process.stderr is not None
     try:
-        line = (await process.stderr.readline()).decode()
+        while (line := (await process.stderr.readline()).decode()).startswith("{"):
+            pass  # its log, before the address is printed
         assert line.startswith("toolspeak serves at http://"), line
         yield Served(process, line.split()[-1], [])
     finally:

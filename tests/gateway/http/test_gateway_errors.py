@@ -138,5 +138,7 @@ def test_what_a_provider_logs_of_a_request_has_its_id(caplog: pytest.LogCaptureF
             asyncio.run(run())
     finally:
         logger.removeHandler(handler)
-    assert any(line["event"].startswith("asking again") for line in lines)
+    (retried,) = [line for line in lines if line["event"] == "upstream_retry"]
+    assert (retried["retry"], retried["retries"]) == (1, 1)
+    assert "503" in retried["problem"]
     assert {line["id"] for line in lines} == {"mine-7"}

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from contextlib import suppress
+from email.utils import formatdate
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json
@@ -128,8 +129,13 @@ def _no_constant(name: str) -> JSON:
     raise ValueError(f"{name} is no JSON")
 
 
+def date_header() -> tuple[bytes, bytes]:
+    """`Date` of an answer that begins now (RFC 9110, 6.6.1)."""
+    return b"date", formatdate(usegmt=True).encode()
+
+
 async def send_whole(send: Send, status: int, body: bytes, headers: Headers, content_type: bytes) -> None:
     """An answer in one piece."""
-    head = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
+    head = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), date_header(), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})

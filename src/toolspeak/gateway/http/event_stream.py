@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from toolspeak.gateway.http.asgi import ClientGone, Headers, Receive, Send
+from toolspeak.gateway.http.asgi import ClientGone, Headers, Receive, Send, date_header
 from toolspeak.gateway.http.event_encoding import PING
 
 MOST_WAITING = 64 * 1024
@@ -149,6 +149,7 @@ class EventStream:
         kind = "text/event-stream; charset=utf-8" if self.kind == EVENTS else self.kind or ""
         return [
             (b"content-type", kind.encode("latin-1")),
+            date_header(),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),  # nginx would hold events back
             *self._headers,

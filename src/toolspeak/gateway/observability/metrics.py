@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Collection, Iterable
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import (
@@ -15,6 +16,7 @@ from prometheus_client.multiprocess import (
 
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.turns.turn_attempts import Report
+from toolspeak.gateway.turns.turn_filter import NoteCode
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
@@ -25,17 +27,17 @@ OTHER_MODEL = "(other)"
 """The label of models that nobody configured by name: clients must not be able to make any number of time series."""
 
 
-_REJECTIONS = (
-    *("invalid_api_key", "expired_api_key", "origin", "host", "metrics", "request_timeout", "request_too_large"),
-    *("headers_too_large", "content_type", "gateway_busy", "gateway_draining", "rate_limit_exceeded"),
+REJECTION_CODES = frozenset(
+    (
+        *("invalid_api_key", "expired_api_key", "origin", "host", "metrics", "request_timeout", "request_too_large"),
+        *("headers_too_large", "content_type", "gateway_busy", "gateway_draining", "limits_unavailable"),
+        *("rate_limit_exceeded", "upstream_overloaded", "requests_per_minute_exceeded", "streams_exceeded"),
+        "tokens_per_day_exceeded",
+        "responses_unavailable",
+    )
 )
-_NOTES = (
-    *("malformed_call", "repaired_call", "leaked_call", "call_left_out", "reasoning_sent_as_text", "asked_again"),
-    *("tool_choice_not_followed", "usage_estimated", "tool_limit", "tools_not_carried", "tool_left_out"),
-    "response_not_stored",
-)
-"""Reasons that are known beforehand: their counters begin at 0, for `rate` and `increase` miss the first event of a
-series that begins with it."""
+"""The codes of requests that are refused. Their counters, like those of notes, begin at 0: Prometheus' `rate` and
+`increase` miss the first event of a series that begins with it."""
 
 
 def worker_gone(pid: int) -> None:
@@ -142,7 +144,7 @@ class Metrics:
             multiprocess_mode="livesum",
         )
 
-        for code in _REJECTIONS:
+        for code in REJECTION_CODES:
             self.rejected.labels(code)
         for outcome in ("succeeded", "failed"):
             self.reloads.labels(outcome)
@@ -194,7 +196,7 @@ class Metrics:
         self.calls.labels(model, dialect)
         self.malformed.labels(model, dialect)
         self.forged.labels(model, dialect)
-        for code in _NOTES:
+        for code in get_args(NoteCode):
             self.notes.labels(model, dialect, code)
 
     def show_upstream(self, model: str, upstream: str, codes: Iterable[str], *, is_up: bool) -> None:

@@ -1,14 +1,19 @@
-"""One line of JSON for each request, on standard error: never what was said, nor a key, unless asked for."""
+"""One line of JSON for each request, on standard error: never what was said, nor a key, unless asked for.
+
+A line has the id of its request and of the trace that the client names (https://www.w3.org/TR/trace-context/).
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 
 from toolspeak.data.messages import JSON
+from toolspeak.providers.http import TRACE
 from toolspeak.providers.relayed import json_bytes
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")
@@ -19,19 +24,26 @@ TRACE_ID: ContextVar[str] = ContextVar("TRACE_ID", default="")
 
 LOG = logging.getLogger("toolspeak.gateway")
 
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
+_MEMBER = re.compile(r"[a-z0-9][a-z0-9_\-*/@]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
+_MOST_MEMBERS = 32
+_MOST_CHARACTERS = 512
+
 
 class JsonLines(logging.Formatter):
-    """A record as one line: time (UTC), level, event, and the fields it was given."""
+    """A record as one line: time (UTC), level, event, and its fields. A record that names no event, as those of other
+    libraries, is a `message`."""
 
     def format(self, record: logging.LogRecord) -> str:
+        named: str | None = getattr(record, "event", None)
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, JSON] = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": named or "message",
             **({"id": REQUEST_ID.get()} if REQUEST_ID.get() else {}),
             **({"trace_id": TRACE_ID.get()} if TRACE_ID.get() else {}),
-            **getattr(record, "fields", {}),
+            **(getattr(record, "fields", {}) if named else {"logger": record.name, "problem": record.getMessage()}),
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
@@ -43,7 +55,7 @@ def log(
 ) -> None:
     """Writes a line; fields that are None are left out."""
     told = {name: value for name, value in fields.items() if value is not None}
-    LOG.log(level, event, extra={"fields": told}, exc_info=failed)
+    LOG.log(level, event, extra={"event": event, "fields": told}, exc_info=failed)
 
 
 def log_to_stderr() -> None:
@@ -55,3 +67,35 @@ def log_to_stderr() -> None:
         logger.handlers = [handler]
         logger.setLevel(level)
         logger.propagate = False
+
+
+# --- W3C Trace Context -------------------------------------------------------------------------------------------
+
+
+def carry_trace(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Has upstreams be sent what a request says of its trace, and the log name it, from here on in this task."""
+    found = trace_headers([*headers])
+    TRACE.set(found)
+    TRACE_ID.set(trace_id(found.get("traceparent", "")))
+
+
+def trace_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """`traceparent` and `tracestate` of a request as they are passed on: nothing for a trace that is not valid, and no
+    state without one."""
+    parents = [value.decode("latin-1").strip() for name, value in headers if name == b"traceparent"]
+    if len(parents) != 1 or not trace_id(parents[0]):
+        return {}
+    states = [value.decode("latin-1") for name, value in headers if name == b"tracestate"]
+    state = ",".join(states)
+    members = [member.strip(" \t") for member in state.split(",") if member.strip(" \t")]
+    keys = {member.partition("=")[0] for member in members}
+    valid = len(members) <= _MOST_MEMBERS and len(state) <= _MOST_CHARACTERS and len(keys) == len(members)
+    if not members or not valid or not all(map(_MEMBER.fullmatch, members)):
+        return {"traceparent": parents[0]}
+    return {"traceparent": parents[0], "tracestate": ",".join(members)}
+
+
+def trace_id(parent: str) -> str:
+    """The id of the trace that a `traceparent` names, empty if it is not valid."""
+    found = _PARENT.fullmatch(parent)
+    return "" if found is None or (found[2] is not None and parent.startswith("00")) else found[1]

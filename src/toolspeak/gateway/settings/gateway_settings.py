@@ -115,6 +115,30 @@ class Settings:
     usage: UsageSettings | None = None
 
 
+def changed_keys(old: Settings, new: Settings) -> list[str]:
+    """The keys of the configuration in which two settings differ: `server.cors`, `tools.approve`, or `model.NAME` and
+    `key.NAME` for whole tables."""
+    before, after = _by_key(old), _by_key(new)
+    return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+
+
+def _by_key(settings: Settings) -> dict[str, Any]:
+    """The settings by their keys in a configuration file."""
+    values = {f"server.{name}": _server_value(settings, name) for name in _SERVER_FIELDS}
+    for table in ("tools", "responses", "usage"):
+        section = getattr(settings, table)
+        if section is not None:
+            values |= {f"{table}.{each.name}": getattr(section, each.name) for each in fields(section)}
+    values |= {f"key.{key.name}": key for key in settings.keys}
+    for upstream in settings.upstreams:
+        values.setdefault(f"model.{upstream.names[0]}", []).append(upstream)
+    return values
+
+
+def _server_value(settings: Settings, name: str) -> Any:
+    return getattr(settings.bounds if hasattr(settings.bounds, name) else settings, name)
+
+
 _RANGES = (
     ("port", 0, 65535),
     ("workers", 1, math.inf),
@@ -137,7 +161,7 @@ def checked(settings: Settings) -> Settings:
             "of keys (--api-keys FILE), set TOOLSPEAK_API_KEYS, or listen on 127.0.0.1"
         )
     for name, least, most in _RANGES:
-        value: float = getattr(settings.bounds if hasattr(settings.bounds, name) else settings, name)
+        value: float = _server_value(settings, name)
         if not least <= value <= most:
             told = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
             raise ConfigurationError(f"{name}: {value} cannot be; write {told}")
