@@ -30,7 +30,7 @@ from pydantic import create_model
 from toolspeak.data.events import Event, Record, RunStarted
 from toolspeak.data.messages import ToolCall
 from toolspeak.execute import BatchContext, Executor, approve_all
-from toolspeak.journal.memory import MemoryJournal
+from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.tools import Toolset, tool
 
 NAP = 0.010  # seconds

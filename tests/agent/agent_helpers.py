@@ -9,7 +9,7 @@ from toolspeak.data.deltas import TextDelta
 from toolspeak.data.events import ToolFinished
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
-from toolspeak.journal.memory import MemoryJournal
+from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset

@@ -9,7 +9,7 @@ from agent_helpers import adding, an_agent, calling, play
 from toolspeak import Agent, AgentStop, Decision, Interceptor, Limits, ProviderError, ToolError, tool
 from toolspeak.errors import ToolFailed
 from toolspeak.execute import BatchContext, Executor, approve_all
-from toolspeak.journal.memory import MemoryJournal
+from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
 

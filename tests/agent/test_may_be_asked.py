@@ -11,7 +11,7 @@ from toolspeak.dialects import DIALECTS
 from toolspeak.execute import Decision
 from toolspeak.execute.approval.policy_rules import may_be_asked
 from toolspeak.providers.scripted import ScriptedProvider
-from toolspeak.testing import asked
+from toolspeak.testing import scripted_request
 
 
 @tool(read_only=True)
@@ -41,7 +41,7 @@ def told(*tools, dialect="hermes", **options):
     """What the prompt says of approval; a template may begin the tools on the same line."""
     provider = ScriptedProvider(["Done."])
     Agent(provider, tools or TOOLS, dialect=dialect, **options).run_sync("Go on.")
-    lines = [line for line in asked(provider).system.splitlines() if "approve" in line or "confirm" in line]
+    lines = [line for line in scripted_request(provider).system.splitlines() if "approve" in line or "confirm" in line]
     return [re.sub(r"(?<=approved it\.)<.*", "", line) for line in lines]
 
 
@@ -68,7 +68,7 @@ def test_one_tool_and_all_tools():
 def test_react_says_it_too():
     provider = ScriptedProvider(['{"thought": "", "type": "final_answer", "answer": "Done."}'])
     Agent(ReActDriver(provider), [look, write]).run_sync("Go on.")
-    assert "A call of write may wait until the user has approved it." in asked(provider).system
+    assert "A call of write may wait until the user has approved it." in scripted_request(provider).system
 
 
 @pytest.mark.parametrize(

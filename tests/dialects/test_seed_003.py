@@ -13,7 +13,7 @@ from toolspeak.agent import Agent
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.providers.scripted import ScriptedProvider
-from toolspeak.testing import asked
+from toolspeak.testing import scripted_request
 from toolspeak.tools.builtin import workspace_tools
 
 DIALECT = get_dialect("tool-call")
@@ -155,7 +155,7 @@ def test_write_capable_tools_say_that_they_need_confirmation():
     """`write`, `append`, and `line_edit` DO require explicit user confirmation · `list` and `read` do not"""
     provider = ScriptedProvider(["Done."])
     Agent(provider, workspace_tools("."), dialect="tool-call").run_sync("Go on.")
-    prompt = asked(provider).system
+    prompt = scripted_request(provider).system
     (told,) = (line for line in prompt.splitlines() if "approved" in line)
     assert told == "A call of write, append, edit, line_edit or shell may wait until the user has approved it."
 

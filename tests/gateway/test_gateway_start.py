@@ -11,7 +11,7 @@ from serving import at, gateway, texts
 
 from toolspeak.gateway.admission_queue import STARTING
 from toolspeak.gateway.settings.upstream_settings import Upstream
-from toolspeak.providers.http import Timeouts
+from toolspeak.providers.http_client import Timeouts
 
 MANY = 10 * STARTING
 

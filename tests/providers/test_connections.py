@@ -30,7 +30,7 @@ from loopback_server import (
 from openai_turns import CHUNKED_HEAD, EVENTS, SAID, turn
 
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.providers.http import Timeouts
+from toolspeak.providers.http_client import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
 
 TLS = Path(__file__).parent / "tls"

@@ -17,9 +17,9 @@ from loopback_server import Answer, Exchange, Server, chunked, dropped, event, s
 from openai_turns import CHUNKED_HEAD, EVENTS
 
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.providers.failures import wait_of
-from toolspeak.providers.http import Timeouts
+from toolspeak.providers.http_client import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
+from toolspeak.providers.provider_failures import wait_of
 from toolspeak.providers.retry import (
     BASE_SECONDS,
     CAP_SECONDS,

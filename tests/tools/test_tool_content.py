@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, field_serializer
 
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart
 from toolspeak.errors import ToolError
-from toolspeak.tools.content import Unserialisable, jsonable, to_content
+from toolspeak.tools.returned_values import Unserialisable, jsonable, to_content
 
 
 class Colour(Enum):

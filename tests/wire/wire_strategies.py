@@ -44,7 +44,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.providers.http import Reply
+from toolspeak.providers.http_client import Reply
 from toolspeak.wire.base import ModelRequest, OutputSchema
 
 # The first text that is made up waits a second or two for Unicode's tables.

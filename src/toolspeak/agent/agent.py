@@ -66,7 +66,7 @@ from toolspeak.execute.approval.decisions import read_decisions
 from toolspeak.execute.approval.policy_rules import may_be_asked
 from toolspeak.execute.calls.ids import new_id
 from toolspeak.journal.base import Journal
-from toolspeak.journal.memory import MemoryJournal
+from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 

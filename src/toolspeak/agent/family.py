@@ -20,7 +20,7 @@ from toolspeak.execute import ApprovalRequest, Decision
 from toolspeak.execute.approval.decisions import decision_of
 from toolspeak.execute.sub_runs import ENTERED, SubRun, SubRuns
 from toolspeak.journal.base import Journal
-from toolspeak.journal.memory import MemoryJournal
+from toolspeak.journal.memory_journal import MemoryJournal
 
 _GOING_ON: dict[str, Spending] = {}
 """The runs that go on in this process, by id: a sub-run knows no more of its parent than that (`parent_run_id`)."""

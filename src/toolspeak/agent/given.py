@@ -14,7 +14,7 @@ from toolspeak.data.prices import Price
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.execute import BatchExecutor, Concurrency, Executor, Secrets, StandingRules
 from toolspeak.tools import Tool, Toolset
-from toolspeak.tools.content import Unserialisable, jsonable
+from toolspeak.tools.returned_values import Unserialisable, jsonable
 
 _NO_SECRETS = Secrets()
 _USUAL_LIMITS = Limits()

@@ -10,7 +10,7 @@ from toolspeak.agent.storage.paused import load_run
 from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunConflict, RunError
 from toolspeak.journal.base import Journal
-from toolspeak.journal.memory import MemoryJournal
+from toolspeak.journal.memory_journal import MemoryJournal
 
 
 async def stored_run(text: str, journal: Journal | None) -> RunResult:

@@ -45,14 +45,15 @@ def read(text: str) -> Mapping[str, JSON]:
     """The arguments as they were edited. Raises ConfigurationError for anything but a JSON object, naming line and
     column."""
     try:
-        found = json.loads(text)
+        arguments = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"this is no JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"this JSON cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise ConfigurationError(f'the arguments are one JSON object ({{"name": value}}), not {type(found).__name__}')
-    return cast("dict[str, JSON]", found)
+    if not isinstance(arguments, dict):
+        kind = type(arguments).__name__
+        raise ConfigurationError(f'the arguments are one JSON object ({{"name": value}}), not {kind}')
+    return cast("dict[str, JSON]", arguments)
 
 
 def _pass_over(_number: int, _frame: object) -> None:

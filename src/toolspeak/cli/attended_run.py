@@ -112,7 +112,7 @@ def recording_of(setup: Setup) -> Cassette | None:
 
 
 @quick()
-class Shown:
+class Display:
     """How a run's work is shown: `as_json` prints the records; `timeline` is the file for its picture; `thoughts`: the
     model's are shown."""
 
@@ -151,7 +151,7 @@ async def work(
     setup: Setup,
     journal: Journal,
     begin: Callable[[Agent], Awaitable[Run]],
-    shown: Shown,
+    display: Display,
     *,
     in_doubt: InDoubt = "ask",
     cassette: Cassette | None = None,
@@ -160,26 +160,26 @@ async def work(
     played to it."""
     hide_environment()
     if not setup.mcp:
-        return await _work(setup, journal, begin, shown, in_doubt, cassette, ())
+        return await _work(setup, journal, begin, display, in_doubt, cassette, ())
     # What goes wrong is said in results and errors; the SDK would also write tracebacks between the lines.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
     async with mcp.McpServers.from_file(setup.mcp) as servers:
-        for left in servers.left_out:
-            click.echo(f"toolspeak: {printable(str(left))}", err=True)
-        return await _work(setup, journal, begin, shown, in_doubt, cassette, servers.tools)
+        for server_error in servers.left_out:
+            click.echo(f"toolspeak: {printable(str(server_error))}", err=True)
+        return await _work(setup, journal, begin, display, in_doubt, cassette, servers.tools)
 
 
 async def _work(
     setup: Setup,
     journal: Journal,
     begin: Callable[[Agent], Awaitable[Run]],
-    shown: Shown,
+    display: Display,
     in_doubt: InDoubt,
     cassette: Cassette | None,
     more_tools: Iterable[Tool],
 ) -> int:
-    live = make_console(sys.stdout if sys.stdout.isatty() and not shown.as_json else sys.stderr)
-    approver = _approver(setup, live, shown.as_json)
+    live = make_console(sys.stdout if sys.stdout.isatty() and not display.as_json else sys.stderr)
+    approver = _approver(setup, live, display.as_json)
     tools = workspace_tools(setup.workspace, active_file=setup.active_file or None, env=setup.env.split())
     agent = Agent(
         setup.model,
@@ -198,7 +198,7 @@ async def _work(
         # A yes to everything is nobody who has looked whether the call took effect.
         in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
     )
-    show = _print_record if shown.as_json else Renderer(live, thoughts=shown.thoughts).show
+    show = _print_record if display.as_json else Renderer(live, thoughts=display.thoughts).show
     try:
         run = await begin(agent)
         try:
@@ -210,10 +210,10 @@ async def _work(
             _say_how_to_go_on(run, journal)
             raise
         finally:
-            if shown.timeline is not None:
-                found = await journal.run(run.run_id)
-                title = "" if found is None else found.title
-                write_timeline(shown.timeline, batches(await journal.read(run.run_id)), title)
+            if display.timeline is not None:
+                info = await journal.run(run.run_id)
+                title = "" if info is None else info.title
+                write_timeline(display.timeline, batches(await journal.read(run.run_id)), title)
     finally:
         await agent.aclose()
     _say_how_it_ended(state)
@@ -225,7 +225,7 @@ async def _work(
     if cassette is not None and cassette.replays and result.status in PAUSED:
         click.echo("toolspeak: the recording ends here: the run was not resumed, or not with --record", err=True)
         return AWAITING_APPROVAL if result.status == "awaiting_approval" else SUSPENDED
-    return _finish(result, shown.as_json)
+    return _finish(result, display.as_json)
 
 
 def _written_in(dialect: str) -> str:

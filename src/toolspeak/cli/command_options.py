@@ -208,8 +208,8 @@ def read_json(path: str) -> Any:
 def tool_specs(listed: Any, where: str) -> tuple[ToolSpec, ...]:
     """Tools from JSON as `read_tools` takes it; `where` names the place for errors."""
     if isinstance(listed, dict):
-        found = cast("dict[str, Any]", listed)
-        listed = found.get("tools", [found] if found else found)
+        envelope = cast("dict[str, Any]", listed)
+        listed = envelope.get("tools", [envelope] if envelope else envelope)
     if not isinstance(listed, list):
         raise ConfigurationError(f"{where}: expected a JSON array of tools, found {json.dumps(listed)[:40]}")
     return tuple(_tool(entry, f"{where}[{i}]") for i, entry in enumerate(cast("list[Any]", listed)))

@@ -85,7 +85,7 @@ _ALL_PASS = r"{{find:Ran (\d+) tests in [^\"]*OK}}"
 
 
 @quick()
-class Step:
+class DemoStep:
     """What the model says and calls in a turn, in no dialect; `fenced` puts the calls into a code fence."""
 
     text: str
@@ -94,23 +94,23 @@ class Step:
 
 
 STEPS = (
-    Step(
+    DemoStep(
         "I look around and run the tests.",
         (("list", {"prefix": "", "recursive": True}), ("shell", {"command": TEST_COMMAND})),
     ),
-    Step(
+    DemoStep(
         f"One test fails: {_ASSERTION}. I look for the discount, and into the file.",
         (
             ("find", {"content": r"\* discount", "pattern": "*.py"}),
             ("read_file", {"path": "shop/prices.py"}),
         ),
     ),
-    Step(
+    DemoStep(
         f"There is no tool {_UNKNOWN}; `read` it is.",
         (("read", {ALIAS: "shop/prices.py"}),),
         fenced=True,
     ),
-    Step(
+    DemoStep(
         f"Line {_QUOTED[str(_LINE_FOUND)]} divides by 10, and a percentage is divided by 100. I fix that, note it, "
         "and run the tests again.",
         (
@@ -130,7 +130,7 @@ STEPS = (
             ("shell", {"command": TEST_COMMAND}),
         ),
     ),
-    Step(
+    DemoStep(
         "Fixed: `total` took the discount in tenths instead of percent "
         f"(line {_QUOTED[str(_LINE_FOUND)]} of shop/prices.py). All {_ALL_PASS} tests pass."
     ),
@@ -145,13 +145,13 @@ def playbook(dialect: Dialect, tools: Sequence[ToolSpec]) -> list[str]:
     return [_written(turn, dialect, tools) for step in STEPS for turn in _turns(step, dialect)]
 
 
-def _turns(step: Step, dialect: Dialect) -> list[Step]:
+def _turns(step: DemoStep, dialect: Dialect) -> list[DemoStep]:
     size = dialect.batch.max_calls or max(1, len(step.calls))
     batches = [step.calls[i : i + size] for i in range(0, len(step.calls), size)] or [()]
-    return [Step(step.text if i == 0 else "", calls, step.fenced) for i, calls in enumerate(batches)]
+    return [DemoStep(step.text if i == 0 else "", calls, step.fenced) for i, calls in enumerate(batches)]
 
 
-def _written(step: Step, dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
+def _written(step: DemoStep, dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
     calls = tuple(ToolCall(f"call_{i}", name, arguments) for i, (name, arguments) in enumerate(step.calls))
     if not step.fenced:
         parts = (TextPart(step.text), *calls) if step.text else calls
@@ -162,4 +162,4 @@ def _written(step: Step, dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
 
 def _with_quotations(text: str) -> str:
     numbers = re.compile("|".join(_QUOTED))
-    return numbers.sub(lambda found: _QUOTED[found[0]], text)
+    return numbers.sub(lambda match: _QUOTED[match[0]], text)

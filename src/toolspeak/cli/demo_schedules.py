@@ -86,7 +86,7 @@ class _Shop:
 
 
 @quick()
-class _Played:
+class _ScheduleOutcome:
     """What one schedule made of the batch."""
 
     values: Sequence[JSON]
@@ -94,7 +94,7 @@ class _Played:
     seconds: float
     lanes: BatchLanes
 
-    def same_as(self, other: _Played) -> bool:
+    def same_as(self, other: _ScheduleOutcome) -> bool:
         return (self.values, self.orders) == (other.values, other.orders)
 
 
@@ -103,13 +103,13 @@ async def compare_schedules(console: Console, timeline: str | None) -> int:
     write(console, "One batch of calls, as a model may write it:", "bold")
     for name, arguments in _CALLS:
         write(console, f"  {name}({', '.join(map(str, arguments.values()))})", "cyan")
-    played: dict[ScheduleName, _Played] = {name: await _play(name) for name in _SCHEDULES}
+    played: dict[ScheduleName, _ScheduleOutcome] = {name: await _play(name) for name in _SCHEDULES}
     right = played["sequential"]
     longest = max(each.lanes.seconds for each in played.values())
     write(console, "")
     console.print(_table(played, right), soft_wrap=False)
-    for name, told in _SCHEDULES.items():
-        write(console, f"\n{name}: {told}", "bold")
+    for name, description in _SCHEDULES.items():
+        write(console, f"\n{name}: {description}", "bold")
         for line in as_text(played[name].lanes, seconds=longest):
             write(console, f"  {line}")
     write(console, "\n█ runs  ░ waits for an earlier call", "dim")
@@ -118,7 +118,7 @@ async def compare_schedules(console: Console, timeline: str | None) -> int:
     return ANSWERED if played["serializable"].same_as(right) else NO_ANSWER
 
 
-async def _play(schedule: ScheduleName) -> _Played:
+async def _play(schedule: ScheduleName) -> _ScheduleOutcome:
     shop, records = _Shop(), list[Record]()
     calls = tuple(ToolCall(f"call_{i}", name, arguments) for i, (name, arguments) in enumerate(_CALLS))
     step = list(_SCHEDULES).index(schedule) + 1
@@ -133,10 +133,10 @@ async def _play(schedule: ScheduleName) -> _Played:
     seconds = time.perf_counter() - started
     (lanes,) = batches(records)
     named = replace(lanes, name=schedule)
-    return _Played([result.structured for result in batch.results], shop.orders, seconds, named)
+    return _ScheduleOutcome([result.structured for result in batch.results], shop.orders, seconds, named)
 
 
-def _table(played: Mapping[ScheduleName, _Played], right: _Played) -> Table:
+def _table(played: Mapping[ScheduleName, _ScheduleOutcome], right: _ScheduleOutcome) -> Table:
     table = Table("schedule", title="The same batch under three schedules")
     table.add_column("seconds", justify="right")
     for heading in ("results", "orders in the end", "outcome"):

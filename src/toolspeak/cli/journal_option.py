@@ -35,6 +35,6 @@ def resuming(run_id: str) -> str:
     context = click.get_current_context(silent=True)
     where = ""
     if context is not None and context.get_parameter_source("journal") is ParameterSource.COMMANDLINE:
-        given = str(context.params["journal"])
-        where = " --journal URL" if "://" in given else f" --journal {shlex.quote(given)}"  # a URL may hold a password
+        value = str(context.params["journal"])
+        where = " --journal URL" if "://" in value else f" --journal {shlex.quote(value)}"  # a URL may hold a password
     return f"`toolspeak resume {run_id[:SHORT]}{where}`"

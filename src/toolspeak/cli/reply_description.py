@@ -16,7 +16,7 @@ Finish = Literal["stop", "length"]
 
 
 @quick()
-class Reply:
+class ReplyToRead:
     """One reply to be read. `chunk` is the number of characters of each piece it arrives in; None: all at once.
 
     Where nothing says where it starts, neither `starts_in` nor `prompt_tail`, the reply itself does.
@@ -35,26 +35,26 @@ class Reply:
     repair: bool = False
 
 
-def read(reply: Reply) -> dict[str, Any]:
+def read(reply: ReplyToRead) -> dict[str, Any]:
     """What the runtime sees in a reply, as JSON. Raises UnknownDialect, and ConfigurationError where `repair` or
     `strict` cannot be."""
     chosen = chosen_dialect(reply.dialect, model=reply.model, strict=reply.strict, repair=reply.repair)
     collector = TurnCollector(_call_id)
-    begun: dict[str, _Begun] = {}
+    fragments: dict[str, _CallFragments] = {}
     for delta in _deltas(chosen, reply):
         collector.add(delta)
         match delta:
             case CallStarted(index, name, id):
-                begun[_call_id(index)] = _Begun(name, id, [])
+                fragments[_call_id(index)] = _CallFragments(name, id, [])
             case ArgumentsDelta(index, text):
-                begun[_call_id(index)].arguments.append(text)
+                fragments[_call_id(index)].arguments.append(text)
             case _:
                 pass
     turn = collector.turn()
-    return {**_describe(turn, begun), "dialect": turn.dialect or chosen.name}
+    return {**_describe(turn, fragments), "dialect": turn.dialect or chosen.name}
 
 
-def _deltas(dialect: Dialect, reply: Reply) -> Iterator[Delta]:
+def _deltas(dialect: Dialect, reply: ReplyToRead) -> Iterator[Delta]:
     starts_in = reply.starts_in or "text"
     if not reply.starts_in and not reply.prompt_tail:
         starts_in = section_of_reply(dialect, reply.text, reply.tools)
@@ -77,7 +77,7 @@ def _call_id(index: int) -> str:
 
 
 @quick()
-class _Begun:
+class _CallFragments:
     """How far a call came: its arguments are pieces of JSON text."""
 
     name: str
@@ -85,22 +85,22 @@ class _Begun:
     arguments: list[str]
 
 
-def _describe(turn: ParsedTurn, begun: Mapping[str, _Begun]) -> dict[str, Any]:
-    ignored = [{**_call(entry.call, begun), "ignored": entry.reason} for entry in turn.ignored]
+def _describe(turn: ParsedTurn, fragments: Mapping[str, _CallFragments]) -> dict[str, Any]:
+    ignored = [{**_call(entry.call, fragments), "ignored": entry.reason} for entry in turn.ignored]
     if turn.aside.strip():
         ignored.append({"text": turn.aside, "ignored": "text behind the calls"})
     return {
         "content": turn.text,
         "reasoning": turn.reasoning,
-        "calls": [_call(call, begun) for call in turn.calls if isinstance(call, ToolCall)],
-        "malformed": [_call(call, begun) for call in turn.calls if isinstance(call, MalformedCall)],
+        "calls": [_call(call, fragments) for call in turn.calls if isinstance(call, ToolCall)],
+        "malformed": [_call(call, fragments) for call in turn.calls if isinstance(call, MalformedCall)],
         "ignored": ignored,
         "forged": list(turn.forged),
         "notes": list(turn.notes),
     }
 
 
-def _call(call: ToolCall | MalformedCall, begun: Mapping[str, _Begun]) -> dict[str, Any]:
+def _call(call: ToolCall | MalformedCall, fragments: Mapping[str, _CallFragments]) -> dict[str, Any]:
     """A call, or what was meant as one: then its arguments are the JSON text as far as it came."""
     if isinstance(call, ToolCall):
         described: dict[str, Any] = {"name": call.name, "arguments": call.arguments, "id": call.provider_id or call.id}
@@ -108,7 +108,7 @@ def _call(call: ToolCall | MalformedCall, begun: Mapping[str, _Begun]) -> dict[s
             described["notes"] = list(call.notes)
         return described if call.repaired_from is None else {**described, "repaired_from": call.repaired_from}
     described = {"raw": call.raw, "code": call.code, "reason": call.reason, "name": call.name}
-    came = begun.get(call.id)
+    came = fragments.get(call.id)
     if came is None:
         return described
     return {**described, "name": came.name, "arguments": "".join(came.arguments), "id": came.id or call.id}

@@ -27,26 +27,26 @@ def open_rules(path: str) -> StandingRules:
         # What this process has added and revoked, to what another has written since: that must not come back, nor go.
         try:
             with Folder.top(os.path.realpath(file.parent)) as folder, folder.alone(_LOCK_SECONDS):
-                now, known = read(), [each.rule for each in seen]
+                now, known = read(), [each.rule for each in last_read]
                 mine = [each.rule for each in rules]
-                kept = [each for each in now if each.rule in mine or each.rule not in known]
-                there = [each.rule for each in kept]
+                merged = [each for each in now if each.rule in mine or each.rule not in known]
+                there = [each.rule for each in merged]
                 last = max((int(each.id) for each in now if each.id.isdigit()), default=0)
                 for each in rules:
                     if each.rule not in known and each.rule not in there:
                         last += 1
-                        kept.append(replace(each, id=str(last)))
+                        merged.append(replace(each, id=str(last)))
                 # Whoever reads the file finds the rules before or after, never half of them.
                 beside = file.with_name(f"{file.name}.{os.getpid()}.new")
-                beside.write_text(StandingRules(kept).dumps(), "utf-8")
+                beside.write_text(StandingRules(merged).dumps(), "utf-8")
                 beside.replace(file)
         except (OSError, FormatError) as error:
             raise ConfigurationError(f"--rules {path}: the change was not kept: {error}") from error
-        seen[:] = rules
+        last_read[:] = rules
 
-    seen: list[StandingRule] = []
+    last_read: list[StandingRule] = []
     try:
-        seen += read()
-        return StandingRules(seen, store)
+        last_read += read()
+        return StandingRules(last_read, store)
     except (OSError, ValueError, FormatError) as error:
         raise ConfigurationError(f"--rules {path}: {error}") from None

@@ -19,14 +19,14 @@ SHORT = 8
 
 async def find_run(journal: Journal, prefix: str) -> RunInfo:
     """The one run whose id begins so. Raises ConfigurationError if there is none, or more than one."""
-    found = await journal.runs(prefix=prefix, limit=10)
-    return _one(found, [info.run_id for info in found], f"run {prefix!r}")
+    infos = await journal.runs(prefix=prefix, limit=10)
+    return _one(infos, [info.run_id for info in infos], f"run {prefix!r}")
 
 
 async def find_session(journal: Journal, prefix: str) -> SessionInfo:
     """The one session whose id begins so. Raises ConfigurationError as `find_run`."""
-    found = [info for info in await journal.sessions() if info.session_id.startswith(prefix)]
-    return _one(found, [info.session_id for info in found], f"session {prefix!r}")
+    infos = [info for info in await journal.sessions() if info.session_id.startswith(prefix)]
+    return _one(infos, [info.session_id for info in infos], f"session {prefix!r}")
 
 
 async def last_session_of(journal: Journal, folder: str) -> SessionInfo:
@@ -71,13 +71,13 @@ def status_of(info: RunInfo) -> str:
 
 async def unfinished(journal: Journal) -> Sequence[RunInfo]:
     """The runs that can go on, the newest first; those that another run's tools started go on with it."""
-    found = [info for status in UNFINISHED for info in await journal.runs(status=status) if not info.parent_run_id]
-    return sorted(found, key=lambda info: info.created, reverse=True)
+    infos = [info for status in UNFINISHED for info in await journal.runs(status=status) if not info.parent_run_id]
+    return sorted(infos, key=lambda info: info.created, reverse=True)
 
 
-def _one(found: Sequence[InfoT], ids: Sequence[str], wanted: str) -> InfoT:
-    if len(found) == 1:
-        return found[0]
-    if not found:
+def _one(infos: Sequence[InfoT], ids: Sequence[str], wanted: str) -> InfoT:
+    if len(infos) == 1:
+        return infos[0]
+    if not infos:
         raise ConfigurationError(f"there is no {wanted}; `toolspeak sessions` lists what there is")
     raise ConfigurationError(f"{wanted} is not clear; did you mean {', '.join(ids[:5])}?")

@@ -97,17 +97,17 @@ class TerminalApprover:
                 if self._all and request.repaired_from is None:
                     Question(request).show(console)
                     return Decision(True, by="user")
-                asked, self._draft = request, None
-                question, always = _first_screen(asked, console), None
+                current, self._draft = request, None
+                question, always = _first_screen(current, console), None
                 while (answer := await self._answer(question, fd, console)).edit or answer.remember:
                     if answer.remember:
-                        always = await self._remembered(asked, fd, console)
+                        always = await self._remembered(current, fd, console)
                         if always is not None:
                             break
                         continue
-                    edited_request = await self._edit(asked, fd, console)
-                    if edited_request is not asked:
-                        asked, question = edited_request, _first_screen(edited_request, console)
+                    edited_request = await self._edit(current, fd, console)
+                    if edited_request is not current:
+                        current, question = edited_request, _first_screen(edited_request, console)
                 if answer.all:
                     write(console, _ALL, "dim")
         except OSError as error:
@@ -115,49 +115,49 @@ class TerminalApprover:
             return Escalate(gone) if self._waits else Decision(False, gone)
         self._all = self._all or answer.all
         decision = Decision(answer.yes, answer.reason, by="user", always=always, ends_run=answer.ends)
-        if asked is request or not answer.yes:
+        if current is request or not answer.yes:
             return decision
-        return replace(decision, arguments=asked.call.arguments, digest=asked.digest)
+        return replace(decision, arguments=current.call.arguments, digest=current.digest)
 
-    async def _remembered(self, asked: ApprovalRequest, fd: int, console: Console) -> Rule | None:
+    async def _remembered(self, current: ApprovalRequest, fd: int, console: Console) -> Rule | None:
         """The rule that the person chooses; None for none of them."""
-        kept = f"in later runs with --rules {self._kept_in} too, until `toolspeak rules` revokes it"
-        write(console, f"  Without a question from now on, {kept if self._kept_in else 'until this command ends'}:")
-        offered: list[Literal["call", "commands", "tool"]] = ["call", *(["commands"] if asked.begins else []), "tool"]
-        begins = " or ".join(map(repr, asked.begins))
+        duration = f"in later runs with --rules {self._kept_in} too, until `toolspeak rules` revokes it"
+        write(console, f"  Without a question from now on, {duration if self._kept_in else 'until this command ends'}:")
+        offered: list[Literal["call", "commands", "tool"]] = ["call", *(["commands"] if current.begins else []), "tool"]
+        begins = " or ".join(map(repr, current.begins))
         for number, each in enumerate(offered, 1):
-            text = _REMEMBERED[each].format(begins=begins, tool=asked.tool.name)
+            text = _REMEMBERED[each].format(begins=begins, tool=current.tool.name)
             write(console, f"    {number}  {visible(text)}")
         while line := (await _prompted(_WHICH, fd, console)).strip():
             if line.isdecimal() and 1 <= int(line) <= len(offered):
-                return asked.always(offered[int(line) - 1])
+                return current.always(offered[int(line) - 1])
             if line.lower() in _NO:
                 break
             write(console, f"  Type a number from 1 to {len(offered)}, or nothing.", "yellow")
         return None
 
-    async def _edit(self, asked: ApprovalRequest, fd: int, console: Console) -> ApprovalRequest:
+    async def _edit(self, current: ApprovalRequest, fd: int, console: Console) -> ApprovalRequest:
         """The question about the arguments the person writes; the same one if there is nothing to ask about."""
         try:
-            if not asked.can_be_revised:
+            if not current.can_be_revised:
                 raise ConfigurationError("this call was started before: it runs again as it was, or not at all")
-            text = await self._written(asked, fd, console)
-            if text is None or written(arguments := read(text)) == written(asked.call.arguments):
+            text = await self._written(current, fd, console)
+            if text is None or written(arguments := read(text)) == written(current.call.arguments):
                 write(console, "  Nothing was changed.", "dim")
-                return asked
-            revised = await asked.revised(arguments)
+                return current
+            revised = await current.revised(arguments)
         except ConfigurationError as error:
             write(console, f"  {error}", "red")
-            return asked
+            return current
         self._draft = None
         return revised
 
-    async def _written(self, asked: ApprovalRequest, fd: int, console: Console) -> str | None:
+    async def _written(self, current: ApprovalRequest, fd: int, console: Console) -> str | None:
         """What the person writes, kept until it can be used."""
         if command := editor():
-            text = await edited(self._draft or written(asked.call.arguments, indent=2), command)
+            text = await edited(self._draft or written(current.call.arguments, indent=2), command)
         else:
-            write(console, f"  {self._draft or written(asked.call.arguments)}")
+            write(console, f"  {self._draft or written(current.call.arguments)}")
             text = (await _prompted(_LINE_PROMPT, fd, console)).strip() or None
         self._draft = text or self._draft
         return text

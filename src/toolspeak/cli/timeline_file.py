@@ -11,10 +11,10 @@ import click
 from toolspeak.ui.lanes import BatchLanes, as_svg
 
 
-def write_timeline(path: str, found: Sequence[BatchLanes], title: str) -> None:
+def write_timeline(path: str, lanes: Sequence[BatchLanes], title: str) -> None:
     """Writes the SVG; says so if it cannot be written, for what was run stays done."""
     try:
-        Path(path).write_text(as_svg(found, title), encoding="utf-8", errors="replace")
+        Path(path).write_text(as_svg(lanes, title), encoding="utf-8", errors="replace")
     except OSError as error:
         print(f"toolspeak: --timeline {path} was not written: {error}", file=sys.stderr)
     else:

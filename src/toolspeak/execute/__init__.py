@@ -13,7 +13,7 @@ from toolspeak.execute.approval.approvers import (
 )
 from toolspeak.execute.approval.policy_rules import StandingRules, rules_policy
 from toolspeak.execute.approval.validation import check_decision
-from toolspeak.execute.batch import Batch, BatchContext, BatchExecutor, Emit
+from toolspeak.execute.batch_context import Batch, BatchContext, BatchExecutor, Emit
 from toolspeak.execute.call_interceptors import Interceptor, Proceed
 from toolspeak.execute.calls.observe import (
     NO_DETAILS,

@@ -11,13 +11,13 @@ from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
-from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.batch_context import BatchContext, Deadline, Emit
 from toolspeak.execute.call import Call
 from toolspeak.execute.call_interceptors import Interceptor
 from toolspeak.execute.calls.observe import Observation
 from toolspeak.execute.calls.prepare import PreparedCall, prepare
 from toolspeak.execute.calls.replay import Replayer, ResultRecorder
-from toolspeak.execute.calls.results import ResultCap
+from toolspeak.execute.calls.result_limits import ResultCap
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency
 from toolspeak.execute.concurrency.schedule import ScheduleName

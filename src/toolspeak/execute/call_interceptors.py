@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.errors import ConfigurationError
-from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, InterceptorChain, Level
 
 Verdict: TypeAlias = ToolCall | Block | Answer

@@ -15,12 +15,12 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute.approval.approvers import approval_reason
-from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.prepare import PreparedCall, prepare
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency, Limiter
 from toolspeak.execute.concurrency.schedule import Conflicts, ScheduleName
-from toolspeak.execute.concurrency.threads import Outcome
+from toolspeak.execute.concurrency.threads import ThreadOutcome
 from toolspeak.execute.concurrency.timers import Timers
 from toolspeak.execute.invocation import Invocation, seconds_of
 from toolspeak.tools.toolset import Toolset
@@ -33,10 +33,10 @@ class EarlyCall:
     prepared: PreparedCall
     invocation: Invocation
     memory: _MemoryCopy | None
-    task: asyncio.Task[tuple[Outcome, bool]]
+    task: asyncio.Task[tuple[ThreadOutcome, bool]]
     is_taken: bool = False
 
-    async def outcome(self) -> tuple[Outcome, bool]:
+    async def outcome(self) -> tuple[ThreadOutcome, bool]:
         """What came of it, as `Invocation.run` has it; cancelling this cancels the call."""
         outcome = await self.task
         if self.memory is not None:

@@ -11,18 +11,18 @@ from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.errors import AgentStop, ConfigurationError, ToolFailed
-from toolspeak.execute.admission import Admission
 from toolspeak.execute.approval.approvers import Approver, BatchApprover, Policy
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
-from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
+from toolspeak.execute.batch_context import Batch, BatchContext, Deadline, Emit
 from toolspeak.execute.batch_state import BatchState, ExecutorSettings
 from toolspeak.execute.call import Call
+from toolspeak.execute.call_admission import CallAdmission
 from toolspeak.execute.call_interceptors import Interceptor
 from toolspeak.execute.calls.ids import unique
 from toolspeak.execute.calls.observe import Observation, Observed, Observer
 from toolspeak.execute.calls.replay import Replayer, ResultRecorder
-from toolspeak.execute.calls.results import ResultCap
+from toolspeak.execute.calls.result_limits import ResultCap
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency
 from toolspeak.execute.concurrency.schedule import ScheduleName, check_schedule
@@ -31,7 +31,7 @@ from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.hooks import HookNotes, in_order
 from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt
 from toolspeak.execute.scheduler import Scheduler
-from toolspeak.tools.kept import READ_RESULT
+from toolspeak.tools.stored_results import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
@@ -175,7 +175,7 @@ class Executor:
             owner,
             loop.create_future(),
         )
-        admission = Admission(batch, PolicyEvaluator(self.policy, self.rules, decisions), approver)
+        admission = CallAdmission(batch, PolicyEvaluator(self.policy, self.rules, decisions), approver)
         try:
             await admission.admit_all(finished, max_calls)
             if admission.has_pending:

@@ -14,10 +14,10 @@ from toolspeak.data.events import InterceptorFailed, MetadataSet, UserMessageQue
 from toolspeak.data.messages import JSON, Message, no_extra
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
-from toolspeak.execute.calls.results import describe
-from toolspeak.tools.content import jsonable
+from toolspeak.execute.calls.result_limits import describe
 from toolspeak.tools.context import StateView
 from toolspeak.tools.crashes import log_crash
+from toolspeak.tools.returned_values import jsonable
 
 _LOG = logging.getLogger("toolspeak.execute")
 

@@ -10,11 +10,11 @@ from inspect import isawaitable
 from typing import Any
 
 from toolspeak.data.values import quick
-from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Flag
-from toolspeak.execute.concurrency.threads import Outcome, call_in_loop, in_thread
+from toolspeak.execute.concurrency.threads import ThreadOutcome, call_in_loop, in_thread
 from toolspeak.execute.concurrency.timers import Timers
 from toolspeak.execute.sub_runs import ENTERED, SubRuns
 from toolspeak.tools.context import RunContext, injected
@@ -38,7 +38,7 @@ class Invocation:
     on_end: Callable[[], None] | None = None
     sub_runs: SubRuns | None = None
 
-    async def run(self, timers: Timers) -> tuple[Outcome, bool]:
+    async def run(self, timers: Timers) -> tuple[ThreadOutcome, bool]:
         """What the function returned or raised, and whether it was told to stop because its time was over.
 
         An async function is cancelled then, and has ended when this returns; a synchronous one is orphaned in its
@@ -53,15 +53,15 @@ class Invocation:
         limit = None if self.seconds is None or self.seconds == math.inf else timers.start(self.seconds)
         try:
             if tool.is_async:
-                outcome = Outcome(await tool.function(**arguments))
+                outcome = ThreadOutcome(await tool.function(**arguments))
             else:
                 outcome = await self._in_thread(arguments)
         except asyncio.CancelledError as error:
             if limit is None or not limit.stop():
                 raise
-            outcome = Outcome(error=error)
+            outcome = ThreadOutcome(error=error)
         except BaseException as error:  # noqa: BLE001 - the executor decides what each exception means
-            outcome = Outcome(error=error)
+            outcome = ThreadOutcome(error=error)
         finally:
             if entered is not None:
                 ENTERED.reset(entered)
@@ -71,7 +71,7 @@ class Invocation:
                 limit.stop()
         return outcome, limit is not None and limit.expired
 
-    async def _in_thread(self, arguments: Mapping[str, Any]) -> Outcome:
+    async def _in_thread(self, arguments: Mapping[str, Any]) -> ThreadOutcome:
         function, ended = self.prepared.tool.function, Flag()
         self.ended = ended
 
@@ -82,7 +82,7 @@ class Invocation:
                 ended.set()
 
         outcome = await in_thread(entered, self._orphan_ended)
-        return Outcome(await outcome.value) if isawaitable(outcome.value) else outcome
+        return ThreadOutcome(await outcome.value) if isawaitable(outcome.value) else outcome
 
     def _orphan_ended(self) -> None:
         if self.on_end is not None:

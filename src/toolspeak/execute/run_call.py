@@ -18,16 +18,16 @@ from toolspeak.execute.call_interceptors import chain_of
 from toolspeak.execute.calls.observe import LocalDetails
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.replay import RecordedResult, ResultRecorder
-from toolspeak.execute.calls.results import describe, finish_result, result_of, stopped_result
+from toolspeak.execute.calls.result_limits import describe, finish_result, result_of, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.concurrency.limits import OrphanedCall
 from toolspeak.execute.concurrency.pause import NotStarted
-from toolspeak.execute.concurrency.threads import Outcome
+from toolspeak.execute.concurrency.threads import ThreadOutcome
 from toolspeak.execute.hooks import HookNotes
 from toolspeak.execute.invocation import Invocation, seconds_of
 from toolspeak.execute.sub_runs import CallHeld, SubRuns
 from toolspeak.tools.crashes import log_crash, without_our_frames
-from toolspeak.tools.kept import kept
+from toolspeak.tools.stored_results import kept
 
 _LOG = logging.getLogger("toolspeak.execute")
 _BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
@@ -238,7 +238,7 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
     elif invocation.sub_runs is not None and invocation.sub_runs.resting and not timed_out:
         problem, stop = await _of_sub_runs(batch, call, prepared, invocation.sub_runs)
         if problem:
-            outcome = Outcome(error=ToolError(problem))
+            outcome = ThreadOutcome(error=ToolError(problem))
     return _result(batch, call, prepared, invocation, outcome, timed_out), stop
 
 
@@ -270,7 +270,7 @@ def _result(
     call: Call,
     prepared: PreparedCall,
     invocation: Invocation,
-    outcome: Outcome,
+    outcome: ThreadOutcome,
     timed_out: bool,
 ) -> ToolResult:
     """What became of the function, as a result. Raises KeyboardInterrupt and the like."""

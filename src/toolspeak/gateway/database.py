@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
-from toolspeak.journal.sqlite_faults import is_busy, told
+from toolspeak.journal.sqlite_faults import is_busy, journal_error
 
 ResultT = TypeVar("ResultT")
 Work: TypeAlias = Callable[[Connection], Coroutine[Any, Any, ResultT]]
@@ -133,7 +133,7 @@ class _Sqlite(Database):
                     db.execute("ROLLBACK")
                 raise
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise told(error, self._path, self._tables.what, "") from error
+            raise journal_error(error, self._path, self._tables.what, "") from error
         return result
 
     async def check(self) -> None:
@@ -154,7 +154,7 @@ class _Sqlite(Database):
             with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)) as db:
                 self._check_version(db)
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise told(error, self._path, self._tables.what, "") from error
+            raise journal_error(error, self._path, self._tables.what, "") from error
         if not os.access(self._path, os.W_OK):
             raise JournalError(f"{self}: the file cannot be written; give yourself the right to, or {name_another}")
 

@@ -5,14 +5,14 @@
 from toolspeak.lazy import lazy_names
 
 _PLACES = {
-    "Found": "toolspeak.journal.base",
+    "SearchHit": "toolspeak.journal.base",
     "Journal": "toolspeak.journal.base",
     "Lease": "toolspeak.journal.base",
-    "MemoryJournal": "toolspeak.journal.memory",
+    "MemoryJournal": "toolspeak.journal.memory_journal",
     "RunInfo": "toolspeak.journal.base",
     "SessionInfo": "toolspeak.journal.base",
     "SqliteJournal": "toolspeak.journal.sqlite",
-    "open_journal": "toolspeak.journal.named",
+    "open_journal": "toolspeak.journal.journal_url",
 }
 """Each public name and where it is: a run that is kept in memory needs no database."""
 

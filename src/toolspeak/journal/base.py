@@ -63,7 +63,7 @@ class SessionInfo:
 
 
 @quick()
-class Found:
+class SearchHit:
     """A place that a search found: the record, and the text around the words."""
 
     run_id: str
@@ -163,7 +163,7 @@ class Journal(Protocol):
 
     async def search(
         self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
-    ) -> Sequence[Found]:
+    ) -> Sequence[SearchHit]:
         """Where all words of the query stand in one text, the newest first; the last word may be a beginning.
 
         Searched are what the user said, what the model answered and what the tools returned, in the runs of this

@@ -30,14 +30,14 @@ class Waiting:
     it was not written.
     """
 
-    __slots__ = ("begun", "cancelled", "done", "lease", "outcome", "record", "settled", "stored")
+    __slots__ = ("cancelled", "done", "lease", "outcome", "record", "settled", "stored", "writing")
 
     def __init__(self, record: Record, stored: Stored, lease: Lease | None, done: asyncio.Future[None]) -> None:
         self.record = record
         self.stored = stored
         self.lease = lease
         self.done = done
-        self.begun = self.cancelled = self.settled = False
+        self.writing = self.cancelled = self.settled = False
         self.outcome: BaseException | None = None
 
     def settle(self, outcome: BaseException | None) -> None:
@@ -96,7 +96,7 @@ class Commits:
 
     async def _after_cancellation(self, waiting: Waiting, loop: asyncio.AbstractEventLoop) -> None:
         while not waiting.settled:
-            if not waiting.begun:
+            if not waiting.writing:
                 raise asyncio.CancelledError
             waiting.cancelled, waiting.done = True, loop.create_future()
             with suppress(asyncio.CancelledError, Exception):  # cancelled again, or the outcome
@@ -178,7 +178,7 @@ class Commits:
         self._waiting.clear()
         if group and self._may_wait(group):
             for waiting in group:
-                waiting.begun = True
+                waiting.writing = True
             work = self._start(partial(self._write, group))
             work.add_done_callback(partial(self._written, group, since, wait))
             return
@@ -206,13 +206,13 @@ class Commits:
     def _failed(self, group: Sequence[Waiting], error: BaseException, since: float, wait: float) -> None:
         """Nothing of the group was written."""
         assert self._loop is not None
-        stopped = group[0].begun and self._thread is None
+        stopped = group[0].writing and self._thread is None
         if stopped or not self._is_busy(error) or self._loop.time() - since >= self._seconds:
             self._settle(group, [self._problem(error)] * len(group))
             self._go_on()
             return
         for waiting in group:
-            waiting.begun = False
+            waiting.writing = False
             if waiting.cancelled or waiting.done.done():
                 waiting.settle(error)
         self._waiting[:0] = [waiting for waiting in group if not waiting.settled]

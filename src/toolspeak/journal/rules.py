@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from toolspeak.data.events import Record, RunFinished, RunPaused, RunResumed, RunStarted, RunStatus
 from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunConflict
-from toolspeak.journal.base import Found, Lease, RunInfo, SessionInfo
+from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.owner import is_dead
 from toolspeak.journal.texts import holds, snippet, texts_of, title_of
 
@@ -52,10 +52,10 @@ def session_after(known: SessionInfo | None, record: Record, event: RunStarted) 
     )
 
 
-def found_in(info: RunInfo, record: Record, wanted: Sequence[str]) -> list[Found]:
+def hits_in(info: RunInfo, record: Record, wanted: Sequence[str]) -> list[SearchHit]:
     """What a search finds in one record."""
     return [
-        Found(info.run_id, record.seq, info.session_id, info.title, record.time, role, snippet(text, wanted))
+        SearchHit(info.run_id, record.seq, info.session_id, info.title, record.time, role, snippet(text, wanted))
         for role, text in texts_of(record)
         if holds(text, wanted)
     ]
@@ -98,10 +98,10 @@ def gone_on(record: Record) -> RunConflict:
 
 
 def busy(run_id: str, seconds: float) -> RunBusy:
-    left = max(0.0, seconds)
+    remaining = max(0.0, seconds)
     return RunBusy(
         f"run {run_id} is held by another process: wait for it, or end it. If it died on another machine, the "
-        f"run is free in {left:.0f} seconds"
+        f"run is free in {remaining:.0f} seconds"
     )
 
 

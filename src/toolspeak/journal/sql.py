@@ -19,15 +19,15 @@ from toolspeak.data.codec import dump, dump_text, load, load_text
 from toolspeak.data.events import Record, RunStarted, RunStatus
 from toolspeak.data.messages import Message
 from toolspeak.errors import FormatError, JournalError
-from toolspeak.journal.base import Found, Lease, RunInfo, SessionInfo
+from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.leases import Connection, SqlLeases
 from toolspeak.journal.owner import is_dead
 from toolspeak.journal.rules import (
     busy,
     check_lease,
     check_runs,
-    found_in,
     gone_on,
+    hits_in,
     no_start,
     session_after,
     session_conflict,
@@ -35,7 +35,7 @@ from toolspeak.journal.rules import (
     status_after,
     there_already,
 )
-from toolspeak.journal.schema import SPAN
+from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.stored import Row, Stored, digests, pack, unpack
 from toolspeak.journal.texts import plain, texts_of, title_of, words
 
@@ -330,12 +330,12 @@ class SqlJournal(SqlLeases):
 
     async def search(
         self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
-    ) -> Sequence[Found]:
+    ) -> Sequence[SearchHit]:
         wanted = words(query)
         if not wanted:
             return ()
         await self._index_new()
-        found: list[Found] = []
+        hits: list[SearchHit] = []
         async with self._reading() as db:
             for pos in await self._matches(db, wanted, _column(principal), private, limit):
                 (row,) = await db.rows(f"{_RUN} AND number = $1", pos // SPAN)
@@ -343,8 +343,8 @@ class SqlJournal(SqlLeases):
                 records = await self._page(db, info.run_id, pos // SPAN * SPAN, pos % SPAN, 1)
                 # The column's text is made plain, so that two principals may look the same there.
                 if records[0].principal == principal or (principal is None and not private):
-                    found += found_in(info, records[0], wanted)
-        return tuple(found)
+                    hits += hits_in(info, records[0], wanted)
+        return tuple(hits)
 
     async def _index_new(self) -> None:
         """Indexes what was recorded since the last search: so appending is not slowed down by it. A part at a time, so

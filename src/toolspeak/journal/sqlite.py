@@ -23,10 +23,10 @@ from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Waiting
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.owner import new_owner
 from toolspeak.journal.rules import is_listed
-from toolspeak.journal.schema import SPAN
+from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
 from toolspeak.journal.sqlite_damage import sum_of
-from toolspeak.journal.sqlite_faults import is_busy, told
+from toolspeak.journal.sqlite_faults import is_busy, journal_error
 from toolspeak.journal.sqlite_file import (
     checked_place,
     clocked,
@@ -106,9 +106,9 @@ class SqliteJournal(SqliteTables):
         self._db: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._mode: tuple[bool, bool] | None = None
-        self._commits = Commits(self._write, self._may_wait, is_busy, self._told, lock_seconds)
+        self._commits = Commits(self._write, self._may_wait, is_busy, self._error_of, lock_seconds)
         self._known: dict[str, _Known] = {}
-        self._seen = -1
+        self._data_version = -1
         self._unnoted = 0  # records whose stretches are not noted, as far as is known here
         self._name = ""  # among those who have the file open; "" before anything is written
         self._place: tuple[int, int] = (0, 0)  # device and inode of the file that is open
@@ -140,15 +140,15 @@ class SqliteJournal(SqliteTables):
             checkpoint = self._unchecked >= _CHECKPOINT
             db = self._begin(full, checkpoint=checkpoint)
             try:
-                (seen,) = db.execute("PRAGMA data_version").fetchone()
-                if seen != self._seen:  # another connection has changed something: runs, leases
+                (version,) = db.execute("PRAGMA data_version").fetchone()
+                if version != self._data_version:  # another connection has changed something: runs, leases
                     self._known.clear()
-                    self._seen = seen
+                    self._data_version = version
                 outcomes = self._write_all(db, group)
-                begun = time.perf_counter()
+                began = time.perf_counter()
                 db.execute("COMMIT")
                 if full and not checkpoint:
-                    self._syncs.took(time.perf_counter() - begun)
+                    self._syncs.took(time.perf_counter() - began)
                 followed = [kind for waiting in group if (kind := type(waiting.record.event)) in _FOLLOWED]
                 if followed:
                     self._check_place(log=not _ENDS.isdisjoint(followed))
@@ -229,33 +229,33 @@ class SqliteJournal(SqliteTables):
     @asynccontextmanager
     async def _writing(self) -> AsyncGenerator[SqliteConnection]:
         full = self._sync == "always"
-        db = await self._begun(self._begin_writing)
+        db = await self._transaction(self._begin_writing)
         try:
             yield SqliteConnection(db)
             if not full:
                 db.execute("COMMIT")
         except BaseException as error:
             self._undo(db)
-            raise self._told(error) from error
+            raise self._error_of(error) from error
         finally:
             self._lock.release()
         if full:
             try:
                 await self._commits.in_thread(partial(self._commit, db))
             except sqlite3.Error as error:
-                raise self._told(error) from error
+                raise self._error_of(error) from error
 
     @asynccontextmanager
     async def _reading(self) -> AsyncGenerator[SqliteConnection]:
-        db = await self._begun(self._begin_reading)
+        db = await self._transaction(self._begin_reading)
         try:
             yield SqliteConnection(db)
             db.execute("COMMIT")
         except BaseException as error:
             roll_back(db)
-            raise self._told(error) from error
+            raise self._error_of(error) from error
 
-    async def _begun(self, begin: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+    async def _transaction(self, begin: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
         """A transaction, once neither another process nor the thread is in its way."""
         loop = asyncio.get_running_loop()
         since, wait = loop.time(), FIRST_WAIT
@@ -266,7 +266,7 @@ class SqliteJournal(SqliteTables):
                 return begin()
             except (sqlite3.Error, UnicodeDecodeError) as error:
                 if not is_busy(error) or loop.time() - since >= self._lock_seconds:
-                    raise self._told(error) from error
+                    raise self._error_of(error) from error
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
@@ -341,8 +341,8 @@ class SqliteJournal(SqliteTables):
             except BaseException:
                 db.close()
                 raise
-            found = os.stat(self._file)
-            self._db, self._place, self._size = db, (found.st_dev, found.st_ino), found.st_size
+            status = os.stat(self._file)
+            self._db, self._place, self._size = db, (status.st_dev, status.st_ino), status.st_size
             self._close_later()
         return self._db
 
@@ -362,8 +362,8 @@ class SqliteJournal(SqliteTables):
                 self.path, self._name_of_file, self._place, self._size, self._log if log else None
             )
 
-    def _told(self, error: BaseException) -> BaseException:
-        return told(error, self.path)
+    def _error_of(self, error: BaseException) -> BaseException:
+        return journal_error(error, self.path)
 
     def salvage(self) -> Sequence[Path]:
         """Makes the file usable without what is lost, if its write-ahead log is damaged or missing; the copies that are
@@ -377,7 +377,7 @@ class SqliteJournal(SqliteTables):
         try:
             return salvaged(self.path, self._file)
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._error_of(error) from error
 
     async def aclose(self) -> None:
         """As `close`, but others go on while it waits for the disk."""
@@ -404,6 +404,6 @@ class SqliteJournal(SqliteTables):
             close, self._finalizer = self._finalizer, None
             self._db = self._reader = self._mode = self._log = None
             self._name = ""
-            self._seen = -1
+            self._data_version = -1
             self._known.clear()
         return close

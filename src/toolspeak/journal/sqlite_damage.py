@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from toolspeak.journal.schema import SPAN
+from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.stretches import END
 
 _HEAD = 32
@@ -27,7 +27,7 @@ _INDEX = 48  # bytes of the index's header, which stands there twice, in the mac
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
-class Log(NamedTuple):
+class LogScan(NamedTuple):
     """What a write-ahead log holds. `frames`: of the transactions that SQLite takes; `salts` tell one log in the file
     from the next. `lost`: whole transactions behind the place at which SQLite ends it."""
 
@@ -41,36 +41,40 @@ def is_log(head: bytes) -> bool:
     return int.from_bytes(head[:4], "big") in _MAGIC
 
 
-def log_in(log: bytes) -> Log:
+def log_in(log: bytes) -> LogScan:
     """What is in a log. One that is as it was written, or torn in its last transaction, has lost nothing."""
     if len(log) < _HEAD:
-        return Log(b"", 0, 0)
+        return LogScan(b"", 0, 0)
     magic, version, size, _, _, _, *sums = struct.unpack(">8I", log[:_HEAD])
     order, salts = _MAGIC.get(magic, ""), log[16:24]
     if not order or version != _VERSION or _checksum(log[:24], (0, 0), order) != tuple(sums):
         # Written by itself before the first frame, and in one piece: it was there once.
-        return Log(salts, 0, max(1, _commits_of_unknown(log)) if len(log) >= _HEAD + _FRAME + 512 else 0)
+        return LogScan(salts, 0, max(1, _commits_of_unknown(log)) if len(log) >= _HEAD + _FRAME + 512 else 0)
     starts = range(_HEAD, len(log) - _FRAME - size + 1, _FRAME + size)
     seed = (sums[0], sums[1])
-    taken = 0
+    frames = 0
     for number, at in enumerate(starts, 1):
-        found = _sum_of(log, at, size, seed, order)
-        if log[at + 8 : at + 16] != salts or found != _stored(log, at):
-            return Log(salts, taken, _lost_behind(log, at, size, salts, found, order))
+        checksum = _sum_of(log, at, size, seed, order)
+        if log[at + 8 : at + 16] != salts or checksum != _stored(log, at):
+            return LogScan(salts, frames, _lost_behind(log, at, size, salts, checksum, order))
         if any(log[at + 4 : at + 8]):
-            taken = number
-        seed = found
-    return Log(salts, taken, 0)
+            frames = number
+        seed = checksum
+    return LogScan(salts, frames, 0)
 
 
-def frames_missing(log: Log, index: bytes) -> int:
+def frames_missing(log: LogScan, index: bytes) -> int:
     """How many frames that the index of the log counts are not in the log, nor in the file; 0 if there are none, or the
     index is not to be read. The index is the same before and behind the look at the log."""
     head = index[:_INDEX]
     if len(index) < 2 * _INDEX + 4 or head != index[_INDEX : 2 * _INDEX]:
         return 0
-    version, _, _, begun, *_ = struct.unpack(f"{_NATIVE}3I4B", head[:16])
-    if version != _VERSION or not begun or _checksum(head[:40], (0, 0), _NATIVE) != struct.unpack("=2I", head[40:]):
+    version, _, _, initialised, *_ = struct.unpack(f"{_NATIVE}3I4B", head[:16])
+    if (
+        version != _VERSION
+        or not initialised
+        or _checksum(head[:40], (0, 0), _NATIVE) != struct.unpack("=2I", head[40:])
+    ):
         return 0
     (counted,) = struct.unpack("=I", head[16:20])
     (in_file,) = struct.unpack("=I", index[2 * _INDEX : 2 * _INDEX + 4])
@@ -145,9 +149,9 @@ def faults(db: sqlite3.Connection, run_id: str | None) -> str:
 
     Raises sqlite3.Error where SQLite cannot read on.
     """
-    (said,) = db.execute(f"PRAGMA {'quick_check' if run_id is not None else 'integrity_check'}(1)").fetchone()
-    if said != "ok":
-        return str(said)
+    (verdict,) = db.execute(f"PRAGMA {'quick_check' if run_id is not None else 'integrity_check'}(1)").fetchone()
+    if verdict != "ok":
+        return str(verdict)
     db.execute("BEGIN")
     try:
         return next(_faults_of_records(db, run_id), "")
@@ -163,8 +167,8 @@ def _faults_of_records(db: sqlite3.Connection, run_id: str | None) -> Iterator[s
         if row is None:
             return
         number, end = row
-        found = "SELECT min(id) FROM stretches WHERE pos >= ? AND pos < ?"
-        (noted,) = db.execute(found, (number * SPAN, (number + 1) * SPAN)).fetchone()
+        query = "SELECT min(id) FROM stretches WHERE pos >= ? AND pos < ?"
+        (noted,) = db.execute(query, (number * SPAN, (number + 1) * SPAN)).fetchone()
         (since,) = (noted,) if noted is not None else db.execute("SELECT upto + 1 FROM noted").fetchone()
     count = 0
     numbers: set[int] = set()

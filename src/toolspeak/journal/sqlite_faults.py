@@ -26,7 +26,9 @@ _REMEDIES = {
 _PROMISE = " Nothing was done that is not recorded in it"
 
 
-def told(error: BaseException, path: Path, what: str = "the journal", promise: str = _PROMISE) -> BaseException:
+def journal_error(
+    error: BaseException, path: Path, what: str = "the journal", promise: str = _PROMISE
+) -> BaseException:
     """What a caller is told of an error: SQLite's with the file and the remedy; `what` begins it, `promise` ends it."""
     if isinstance(error, UnicodeDecodeError):  # a text of the file, or one that SQLite quotes in an error
         error = sqlite3.DatabaseError(f"a text is not UTF-8 ({error.reason})")

@@ -14,7 +14,7 @@ from typing import Any
 
 from toolspeak.errors import JournalError
 from toolspeak.journal.owner import is_alive, is_dead, since_boot
-from toolspeak.journal.schema import VERSION, newer, steps_from
+from toolspeak.journal.sql_schema import VERSION, newer, steps_from
 from toolspeak.journal.sqlite_damage import frames_missing, is_log, log_in
 from toolspeak.journal.stretches import NOTE
 
@@ -105,11 +105,11 @@ def _check_log(path: Path, file: Path) -> bool:
             return False
         if not log:
             return False
-        found = log_in(log)
-        missing = frames_missing(found, index)
-        if found.lost:
-            transactions = "transaction" if found.lost == 1 else "transactions"
-            what = f"{name} is damaged in the middle, and {found.lost} {transactions} behind that place cannot be read"
+        scan = log_in(log)
+        missing = frames_missing(scan, index)
+        if scan.lost:
+            transactions = "transaction" if scan.lost == 1 else "transactions"
+            what = f"{name} is damaged in the middle, and {scan.lost} {transactions} behind that place cannot be read"
         elif missing and index == _index_of(file) and _was_written_since(boot, file):
             what = (
                 f"{name} ends before what was recorded last ({missing} of its pages are missing): it was cut short or"
@@ -136,8 +136,8 @@ def _index_of(file: Path) -> bytes:
         for descriptor in [each for each in _INDEXES if not os.fstat(each).st_nlink]:
             _INDEXES.remove(descriptor)
             os.close(descriptor)
-        found = os.stat(f"{file}-shm")
-        known = next((each for each in _INDEXES if os.path.samestat(os.fstat(each), found)), None)
+        status = os.stat(f"{file}-shm")
+        known = next((each for each in _INDEXES if os.path.samestat(os.fstat(each), status)), None)
         if known is None:
             known = os.open(f"{file}-shm", os.O_RDONLY)
             _INDEXES.append(known)
@@ -186,12 +186,12 @@ def checked_place(path: Path, file: str, place: tuple[int, int], size: int, log:
     a descriptor of its log. Raises JournalError when it is not the one at its path any more, nor its log."""
     name, what = str(path), ""
     try:
-        found = os.stat(file)
-        if (found.st_dev, found.st_ino) != place:
+        status = os.stat(file)
+        if (status.st_dev, status.st_ino) != place:
             what = "replaced by another file"
-        elif found.st_size < size:
+        elif status.st_size < size:
             what = "overwritten"
-        size = found.st_size
+        size = status.st_size
     except FileNotFoundError:
         what = "deleted"
     if not what and log is not None:
@@ -259,20 +259,20 @@ _FORKED: list[Any] = []  # connections of the process that this one was forked f
 
 def _mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
     """Takes the mark away, and closes the connection: of the last one SQLite takes the log over, and deletes it."""
-    left: list[str] = []
+    remaining: list[str] = []
     with suppress(sqlite3.Error):  # the mark stays, and with it what could not be done to the log
         db.execute("PRAGMA busy_timeout = 1000")
         openers = openers_of(db)
         try:
-            left = _forget_openers(db, openers, name)
+            remaining = _forget_openers(db, openers, name)
         except sqlite3.Error:  # the disk is full: taken over into the file, the log is written from its start again
             roll_back(db)
             db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-            left = _forget_openers(db, openers, name)
+            remaining = _forget_openers(db, openers, name)
     with suppress(sqlite3.Error):
         roll_back(db)
     db.close()
-    if left and not log_of(file).exists():
+    if remaining and not log_of(file).exists():
         # It was the last one: the others were in another container, say, and are gone.
         with suppress(sqlite3.Error), closing(connected(file)) as again:
             again.execute("DELETE FROM openers")

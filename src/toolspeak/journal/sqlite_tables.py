@@ -15,8 +15,8 @@ from toolspeak.errors import JournalError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import Commits
 from toolspeak.journal.leases import Connection
-from toolspeak.journal.schema import SPAN
 from toolspeak.journal.sql import SqlJournal
+from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_damage import faults, sum_of
 from toolspeak.journal.sqlite_file import connected
 from toolspeak.journal.stored import Row
@@ -32,7 +32,7 @@ class SqliteTables(SqlJournal):
     _unnoted: int
 
     @abstractmethod
-    def _told(self, error: BaseException) -> BaseException:
+    def _error_of(self, error: BaseException) -> BaseException:
         """What a caller is told of an error of SQLite."""
 
     async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
@@ -64,11 +64,11 @@ class SqliteTables(SqlJournal):
         """Raises JournalError if what a run depends on is damaged (None: if anything is)."""
         await self._commits.idle()
         try:
-            found = await self._commits.in_thread(partial(_faults, self._file, run_id))
+            faults = await self._commits.in_thread(partial(_faults, self._file, run_id))
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise self._told(error) from error
-        if found:
-            raise self._damaged(found)
+            raise self._error_of(error) from error
+        if faults:
+            raise self._damaged(faults)
 
     def _damaged(self, what: str) -> JournalError:
         return JournalError(

@@ -110,11 +110,11 @@ def _without_large(value: JSON, place: list[Any], take: Callable[[str, list[Any]
 
 
 def _filled(data: JSON, places: str, blob: Callable[[str], bytes]) -> JSON:
-    taken = [(place, blob(digest).decode("utf-8", "surrogatepass")) for place, digest in json.loads(places)]
-    whole = [content for place, content in taken if not place]
+    contents = [(place, blob(digest).decode("utf-8", "surrogatepass")) for place, digest in json.loads(places)]
+    whole = [content for place, content in contents if not place]
     if whole:
         data = load_text(whole[0])
-    for place, content in taken:
+    for place, content in contents:
         if place:
             inner = data
             for key in place[:-1]:

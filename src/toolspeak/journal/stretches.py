@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolspeak.journal.leases import Connection
-from toolspeak.journal.schema import SPAN
+from toolspeak.journal.sql_schema import SPAN
 
 BATCH = 256
 """Records that come before stretches are noted: as many are looked through to find a run's newest."""
@@ -57,10 +57,10 @@ DELETE FROM records WHERE id IN (
 
 async def rows_of(db: Connection, start: int, end: int, limit: int) -> Sequence[Sequence[Any]]:
     """The first rows (position, JSON, places, checksum) at a run's positions from `start` to before `end`, in order."""
-    found = [*await db.rows(_NOTED, start, end, limit)]
-    if len(found) < limit:
-        found += await db.rows(_SINCE, start, end, limit - len(found))
-    return found
+    rows = [*await db.rows(_NOTED, start, end, limit)]
+    if len(rows) < limit:
+        rows += await db.rows(_SINCE, start, end, limit - len(rows))
+    return rows
 
 
 async def delete_run(db: Connection, number: int) -> None:

@@ -22,8 +22,9 @@ _AROUND = 60  # characters of a snippet on either side of the first word
 
 def title_of(messages: Sequence[Message]) -> str:
     """The beginning of the first line that the user's newest message has."""
-    said = next((message.text for message in reversed(messages) if message.role == "user" and message.text.strip()), "")
-    line = plain(" ".join(said.strip().split("\n", 1)[0].split()))
+    texts = (message.text for message in reversed(messages) if message.role == "user")
+    newest = next(filter(str.strip, texts), "")
+    line = plain(" ".join(newest.strip().split("\n", 1)[0].split()))
     return line if len(line) <= TITLE else line[: TITLE - 1].rstrip() + "…"
 
 
@@ -36,16 +37,16 @@ def texts_of(record: Record) -> Iterator[tuple[str, str]]:
     """Who said what: `(role, text)` of what a search looks through. A run's history is in the runs before it."""
     match record.event:
         case RunStarted(messages):
-            found = [("user", messages[-1].text)] if messages else []
+            texts = [("user", messages[-1].text)] if messages else []
         case UserMessageQueued(message):
-            found = [("user", message.text)]
+            texts = [("user", message.text)]
         case ModelAnswered(message):
-            found = [("assistant", message.text)]
+            texts = [("assistant", message.text)]
         case ToolFinished(result):
-            found = [("tool", result.text)]
+            texts = [("tool", result.text)]
         case _:
-            found = []
-    return ((role, text[:SEARCHED]) for role, text in found if text)
+            texts = []
+    return ((role, text[:SEARCHED]) for role, text in texts if text)
 
 
 def words(text: str) -> list[str]:

@@ -15,12 +15,12 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.lazy import lazy_names
 
 _PLACES = {
-    "HttpServer": "toolspeak.mcp.config",
+    "HttpServer": "toolspeak.mcp.servers_file",
     "LeftOut": "toolspeak.mcp.servers",
     "McpServers": "toolspeak.mcp.servers",
-    "Server": "toolspeak.mcp.config",
-    "StdioServer": "toolspeak.mcp.config",
-    "read_servers": "toolspeak.mcp.config",
+    "Server": "toolspeak.mcp.servers_file",
+    "StdioServer": "toolspeak.mcp.servers_file",
+    "read_servers": "toolspeak.mcp.servers_file",
 }
 
 __all__ = list(_PLACES)

@@ -92,18 +92,18 @@ class Cutter:
         self._blank = True  # the line has no byte so far
 
     def cut(self, piece: bytes) -> bytes:
-        kept: list[bytes] = []
+        pieces: list[bytes] = []
         at = start = 0  # from `start` on nothing of the piece has left
         while at < len(piece):
             if self._escaped:
                 self._escaped, at = False, at + 1
                 continue
-            found = (_IN_TEXT if self._in_text else _OUTSIDE).search(piece, at)
-            stop = found.start() if found else len(piece)
+            match = (_IN_TEXT if self._in_text else _OUTSIDE).search(piece, at)
+            stop = match.start() if match else len(piece)
             self._blank = self._blank and not piece[at:stop].strip(b"\r")
-            if found is None:
+            if match is None:
                 break
-            byte, at = found[0], found.end()
+            byte, at = match[0], match.end()
             if byte == b"\n":
                 if self._blank:
                     if self._depth > DEEPEST:
@@ -118,11 +118,11 @@ class Cutter:
             elif byte in b"[{":
                 self._depth += 1
                 if self._depth == DEEPEST + 1:
-                    kept += (piece[start:stop], TOO_DEEP)
+                    pieces += (piece[start:stop], TOO_DEEP)
             else:
                 self._depth = max(self._depth - 1, 0)
                 if self._depth == DEEPEST:
                     start = at
         if self._depth <= DEEPEST:
-            kept.append(piece[start:])
-        return b"".join(kept)
+            pieces.append(piece[start:])
+        return b"".join(pieces)

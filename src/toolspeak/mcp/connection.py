@@ -10,13 +10,13 @@ from mcp import MCPError, types
 from pydantic import ValidationError
 
 from toolspeak.errors import McpError, ToolError
-from toolspeak.mcp.config import Server
 from toolspeak.mcp.link import Link, about, describe
+from toolspeak.mcp.servers_file import Server
 from toolspeak.tools.builtin.processes import finished
 from toolspeak.tools.builtin.text import visible
 
 
-class Connection:
+class McpConnection:
     """Calls the tools of one server.
 
     A server that ended, or says nothing more after a call ran out of time, is connected (or started) once more for the
@@ -104,8 +104,8 @@ class Connection:
         except MCPError as error:
             raise await self._failed(link, error) from None
         except ValidationError as error:
-            told = f"{error.error_count()} things are wrong with it"
-            raise ToolError(f"{about(self.server)} answered with something that is no MCP result: {told}") from None
+            count = f"{error.error_count()} things are wrong with it"
+            raise ToolError(f"{about(self.server)} answered with something that is no MCP result: {count}") from None
         if isinstance(result, types.InputRequiredResult):
             raise ToolError(f"{about(self.server)} asks for input from a person, and there is no way to give it here")
         return result

@@ -20,9 +20,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolspeak.errors import McpError
 from toolspeak.mcp.bounded import ENCODINGS, MAX_ANSWER, bound
-from toolspeak.mcp.config import HttpServer, Server, StdioServer
 from toolspeak.mcp.incoming import Incoming
 from toolspeak.mcp.program import started
+from toolspeak.mcp.servers_file import HttpServer, Server, StdioServer
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.tools.builtin.processes import finished
 from toolspeak.tools.builtin.text import visible
@@ -96,24 +96,24 @@ class Link:
 
     def why(self) -> str:
         """Why the connection ended, as far as anybody knows; to be asked behind `close`."""
-        told = self._stderr.told() if self._stderr is not None else ""
+        last_words = self._stderr.text() if self._stderr is not None else ""
         reason = "" if self._failure is None else describe(self._failure)
-        return "; ".join(part for part in (reason, told and f"it said: {told}") if part)
+        return "; ".join(part for part in (reason, last_words and f"it said: {last_words}") if part)
 
     async def tools(self) -> tuple[types.Tool, ...]:
         """The server's tools. Raises MCPError and ValidationError."""
-        client, found = self._connected(), dict[str, types.Tool]()
+        client, by_name = self._connected(), dict[str, types.Tool]()
         cursors: list[str | None] = [None]
         self.unreadable.clear()
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursors[-1], cache_mode="bypass")
             for tool in page.tools:
-                if found.setdefault(tool.name, tool) != tool:  # a call names no more than the name
+                if by_name.setdefault(tool.name, tool) != tool:  # a call names no more than the name
                     self.unreadable[visible(tool.name)] = "it is listed twice, as two; the first is offered"
             if page.next_cursor is None or page.next_cursor in cursors:
                 break
             cursors.append(page.next_cursor)
-        return tuple(found.values())
+        return tuple(by_name.values())
 
     async def answers(self, seconds: float) -> bool:
         """Whether the server still says anything."""
@@ -176,8 +176,8 @@ class Link:
         if self._failure is None:
             self._failure = McpError(error) if isinstance(error, str) else error
         if not self._opened.done():
-            told = f"{about(self.server)} cannot be used: {self.why().rstrip('.')}. {remedy(self.server)}"
-            self._opened.set_exception(McpError(told))
+            message = f"{about(self.server)} cannot be used: {self.why().rstrip('.')}. {remedy(self.server)}"
+            self._opened.set_exception(McpError(message))
             self._opened.exception()  # whoever asked may be gone
 
     async def _listen(self, client: Client) -> None:
@@ -247,11 +247,11 @@ def _running(
 
 
 def _lines_to(report: Callable[[str], None]) -> ProgressFnT:
-    async def told(progress: float, total: float | None, message: str | None) -> None:
+    async def report_progress(progress: float, total: float | None, message: str | None) -> None:
         share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
         report(f"{message} ({share})" if message else share)
 
-    return told
+    return report_progress
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
@@ -277,7 +277,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, McpError):
         return str(error)
     # What a server sends must not drive the terminal that shows it.
-    told = visible(str(error)).replace("\n", " ")
+    text = visible(str(error)).replace("\n", " ")
     if isinstance(error, MCPError):
-        return told
-    return f"{type(error).__name__}: {told}" if told else type(error).__name__
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -17,7 +17,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc
 
-from toolspeak.mcp.config import StdioServer
+from toolspeak.mcp.servers_file import StdioServer
 from toolspeak.tools.builtin.processes import Group, finished, within
 
 MAX_LINE = 16 * 1024 * 1024
@@ -154,14 +154,14 @@ class Received(_Stream):
         self._reader = reader
         self._sent = sent
         self._broken = broken
-        self._given = 0
+        self._lines_passed = 0
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        self._given += 1
-        if not self._given % _AT_ONCE:
+        self._lines_passed += 1
+        if not self._lines_passed % _AT_ONCE:
             await asyncio.sleep(0)
         await self._sent.few.wait()
         try:

@@ -35,13 +35,13 @@ def limited(seconds: int, memory: int) -> None:
 
 
 def main() -> None:
-    asked = json.loads(sys.stdin.buffer.read())
-    limited(asked["seconds"], asked["memory"])
-    sys.path.append(asked["library"])
-    validator = importlib.import_module("jsonschema_rs").validator_for(asked["schema"], retriever=refuse)
-    valid = validator.is_valid(asked["value"])
+    request = json.loads(sys.stdin.buffer.read())
+    limited(request["seconds"], request["memory"])
+    sys.path.append(request["library"])
+    validator = importlib.import_module("jsonschema_rs").validator_for(request["schema"], retriever=refuse)
+    valid = validator.is_valid(request["value"])
     print(json.dumps(valid), flush=True)  # to say where it does not fit may take much longer
-    print(json.dumps([] if valid else flaws_of(validator, asked["value"], asked["wanted"])))
+    print(json.dumps([] if valid else flaws_of(validator, request["value"], request["wanted"])))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Self
 
 from toolspeak.errors import ConfigurationError, McpError
-from toolspeak.mcp.config import Server, read_servers
-from toolspeak.mcp.connection import Connection
-from toolspeak.mcp.tools import LeftOut, tool_name, tool_of
+from toolspeak.mcp.connection import McpConnection
+from toolspeak.mcp.mcp_tools import LeftOut, tool_name, tool_of
+from toolspeak.mcp.servers_file import Server, read_servers
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.builtin.processes import finished
 
@@ -43,7 +43,7 @@ class McpServers:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(f"two MCP servers are named {twice[0]!r}; rename one")
-        self._connections = tuple(Connection(server, connect_timeout, probe_timeout) for server in listed)
+        self._connections = tuple(McpConnection(server, connect_timeout, probe_timeout) for server in listed)
         self._call_timeout = call_timeout
         self._tools = Toolset()
         self._left_out: tuple[LeftOut, ...] = ()
@@ -100,8 +100,8 @@ class McpServers:
     async def __aenter__(self) -> Self:
         opening = [asyncio.create_task(connection.open()) for connection in self._connections]
         try:
-            found = await asyncio.gather(*opening, return_exceptions=True)
-            failed = [error for error in found if isinstance(error, BaseException)]
+            outcomes = await asyncio.gather(*opening, return_exceptions=True)
+            failed = [error for error in outcomes if isinstance(error, BaseException)]
             for error in failed:
                 if not isinstance(error, McpError):
                     raise error

@@ -7,7 +7,7 @@ import threading
 
 from toolspeak.tools.builtin.text import visible
 
-_KEPT = 2048  # bytes
+_TAIL_BYTES = 2048  # bytes
 
 
 class Stderr:
@@ -28,7 +28,7 @@ class Stderr:
         """Closes this program's end; those that the process was given stay open."""
         self.file.close()
 
-    def told(self) -> str:
+    def text(self) -> str:
         """The last line, "" if there is none, with what would drive a terminal escaped. The process has ended: what it
         said is waited for, a moment at most."""
         self.close()
@@ -39,4 +39,4 @@ class Stderr:
     def _read(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb", buffering=0) as stream:
             while chunk := stream.read(65536):
-                self._tail = (self._tail + chunk)[-_KEPT:]
+                self._tail = (self._tail + chunk)[-_TAIL_BYTES:]

@@ -5,12 +5,12 @@
 from toolspeak.lazy import lazy_names
 
 _PLACES = {
-    "PROVIDERS": "toolspeak.providers.named",
+    "PROVIDERS": "toolspeak.providers.model_strings",
     "Capabilities": "toolspeak.providers.capabilities",
     "ModelRequest": "toolspeak.wire.base",
     "Provider": "toolspeak.providers.base",
     "capabilities_of": "toolspeak.providers.families",
-    "get_provider": "toolspeak.providers.named",
+    "get_provider": "toolspeak.providers.model_strings",
 }
 """Each public name and where it is."""
 

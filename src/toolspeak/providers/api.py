@@ -14,8 +14,8 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError, ProviderError, UnknownProvider
 from toolspeak.providers.capabilities import Capabilities
-from toolspeak.providers.failures import decode_json
-from toolspeak.providers.http import ConnectionOptions, HttpApi
+from toolspeak.providers.http_client import ConnectionOptions, HttpApi
+from toolspeak.providers.provider_failures import decode_json
 from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, json_bytes, opens
 from toolspeak.providers.reply import Reply, drained
 from toolspeak.providers.retry import Attempts
@@ -105,16 +105,16 @@ class ApiProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
         anything is asked again (`retry.py`)."""
-        relaying, asked = RELAYING.get(), request
+        relaying, original = RELAYING.get(), request
         request = replace(request, options={**self._options, **request.options})
         attempts = self._attempts()
         while True:
-            said = called = False
-            body = None if relaying is None else relaying.body(asked)
+            spoken = called = False
+            body = None if relaying is None else relaying.body(original)
             turn = self._turn(request) if relaying is None or body is None else self._as_it_came(body, relaying)
             try:
                 async for delta in turn:
-                    said = True
+                    spoken = True
                     called = called or delta.__class__ is CallStarted
                     yield delta
                 return
@@ -124,7 +124,7 @@ class ApiProvider:
                         yield delta
                     return
                 failure = self._explained(error, request)
-                if said:
+                if spoken:
                     if failure is error:
                         raise
                     raise failure from error
@@ -147,15 +147,15 @@ class ApiProvider:
         content = json_bytes(body)
         attempts = self._attempts()
         while True:
-            said = False
+            spoken = False
             parts = self._relayed(content, body, headers)
             try:
                 async for part in parts:
-                    said = True
+                    spoken = True
                     yield part
                 return
             except ProviderError as error:
-                if said:
+                if spoken:
                     raise
                 failure = error
             finally:
@@ -171,14 +171,14 @@ class ApiProvider:
         body = content(self._model)
         attempts = self._attempts()
         while True:
-            begun = False
+            started = False
             try:
                 async with self._api.post(path, body, headers=headers) as reply:
-                    begun = True
+                    started = True
                     yield reply
                 return
             except ProviderError as error:
-                if begun:
+                if started:
                     raise
                 failure = error
             await attempts.failed(failure)
@@ -216,13 +216,13 @@ class ApiProvider:
             body = {name: value for name, value in body.items() if name in counting.fields}
         try:
             async with self._api.post(counting.path, body, query=self._endpoint.query) as reply:
-                found = await reply.json()
+                answer = await reply.json()
         except ProviderError as error:
             if error.status not in _NOT_THERE:
                 raise
             self._counting = None  # few servers that speak an API speak all of it
             return None
-        tokens = cast("dict[str, JSON]", found).get("input_tokens") if isinstance(found, dict) else None
+        tokens = cast("dict[str, JSON]", answer).get("input_tokens") if isinstance(answer, dict) else None
         return tokens if isinstance(tokens, int) else None
 
     async def aclose(self) -> None:
@@ -281,9 +281,9 @@ class ApiProvider:
         options = {name: cast("JSON", value) for name, value in self._options.items() if value is not None}
         made: dict[str, JSON] = {**options, **body, "model": self._model}
         if made.get("stream") is True and self._endpoint.done and self._options.get("stream_options", True) is not None:
-            told = made.get("stream_options")
-            asked = dict(cast("Mapping[str, JSON]", told)) if isinstance(told, Mapping) else {}
-            made["stream_options"] = {**asked, "include_usage": True}
+            stream_options = made.get("stream_options")
+            chosen = dict(cast("Mapping[str, JSON]", stream_options)) if isinstance(stream_options, Mapping) else {}
+            made["stream_options"] = {**chosen, "include_usage": True}
         return made
 
     async def _as_it_came(self, body: Mapping[str, JSON], relaying: Relaying) -> AsyncGenerator[Delta]:
@@ -312,7 +312,7 @@ class ApiProvider:
             if kind == "other":
                 raise self._no_stream(reply)
             decoder = endpoint.wire.decoder(model=self._model)
-            kept: list[Relayed] | None = []
+            pending: list[Relayed] | None = []
             try:
                 async with aclosing(reply.raw_events(_DONE.encode())) as pieces:
                     async for piece in pieces:
@@ -324,11 +324,11 @@ class ApiProvider:
                             except ProviderError as error:
                                 failure = error
                                 break
-                        if kept is not None:
-                            kept += parts
-                            if any(map(_speaks, parts)) or len(kept) >= _UNSAID:
-                                parts, kept = kept, None
-                        if kept is None and parts:
+                        if pending is not None:
+                            pending += parts
+                            if any(map(_speaks, parts)) or len(pending) >= _UNSAID:
+                                parts, pending = pending, None
+                        if pending is None and parts:
                             yield parts
                         if failure is not None:
                             raise failure
@@ -341,21 +341,21 @@ class ApiProvider:
             if not reply.completed and (not decoder.finished or (endpoint.done and body.get("n") not in (None, 1))):
                 raise self._api.dropped(reply)
             end = Relayed(b"" if reply.completed or not endpoint.done else _DONE_EVENT, None, decoder.close())
-            yield [*(kept or ()), end]
+            yield [*(pending or ()), end]
 
     def _part(self, raw: bytes, data: bytes, decoder: Decoder, reply: Reply) -> Relayed:
         if not data or (reply.completed and data.rstrip() == _DONE.encode()):
             return Relayed(raw, None, ())
         try:
-            told = decode_json(data, "an event")
+            event = decode_json(data, "an event")
         except ProviderError:
             raw = raw.decode("utf-8", "replace").encode()  # some servers cut a letter of several bytes in two
-            told = decode_json(data.decode("utf-8", "replace"), "an event")
-        deltas = decoder.feed(told)
+            event = decode_json(data.decode("utf-8", "replace"), "an event")
+        deltas = decoder.feed(event)
         for delta in deltas:
             if delta.__class__ in _PIECES:
                 reply.received += len(cast("_Piece", delta).text)
-        return Relayed(raw, as_object(told), deltas)
+        return Relayed(raw, as_object(event), deltas)
 
     def _no_stream(self, reply: Reply) -> ProviderError:
         expected = "lines of JSON" if self._endpoint.lines else "an event stream or JSON"
@@ -390,13 +390,13 @@ def address_and_key(
     `keys` and `address` are the environment variables that set them, `speaks` is the API's name. Raises UnknownProvider
     if there is neither, ConfigurationError for a key that cannot be.
     """
-    found, key = (base_url or "").strip(), checked_key(api_key)
-    if not found and not key:
+    url, key = (base_url or "").strip(), checked_key(api_key)
+    if not url and not key:
         raise UnknownProvider(
             f"the model {model!r} needs a key or an address, and neither {keys} nor {address} is set. Set {keys}; or, "
             f"for a server of your own that speaks {speaks}, {address} to its address (no key needed).{more}"
         )
-    return found, key
+    return url, key
 
 
 def checked_key(api_key: str | None) -> str:

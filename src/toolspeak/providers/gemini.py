@@ -10,7 +10,7 @@ from urllib.parse import quote
 from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.families import capabilities_of
-from toolspeak.providers.http import ConnectionOptions
+from toolspeak.providers.http_client import ConnectionOptions
 from toolspeak.wire.gemini import GEMINI
 
 GEMINI_URL = "https://generativelanguage.googleapis.com"

@@ -11,7 +11,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.providers.api import ApiProvider, Endpoint, bearer, checked_key
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.families import capabilities_of
-from toolspeak.providers.http import ConnectionOptions
+from toolspeak.providers.http_client import ConnectionOptions
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.ollama import OLLAMA
 

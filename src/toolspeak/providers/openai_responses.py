@@ -10,7 +10,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and_key, bearer
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.families import capabilities_of
-from toolspeak.providers.http import ConnectionOptions
+from toolspeak.providers.http_client import ConnectionOptions
 from toolspeak.providers.openai import OPENAI_URL
 from toolspeak.wire.base import Decoder, Earlier, ModelRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
@@ -91,5 +91,5 @@ class OpenAIResponsesProvider(ApiProvider):
 def _forgot(error: ProviderError, earlier: Earlier) -> bool:
     """Whether a refusal is about the turn that the server was to keep: servers have no common code for it, and vLLM
     only says "Response with id '…' not found."."""
-    told = str(error)
-    return error.status in (None, 400, 404) and (earlier.response_id in told or _FORGOTTEN.search(told) is not None)
+    text = str(error)
+    return error.status in (None, 400, 404) and (earlier.response_id in text or _FORGOTTEN.search(text) is not None)

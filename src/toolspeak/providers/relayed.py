@@ -54,8 +54,8 @@ def opens(data: Mapping[str, JSON]) -> bool:
     if not isinstance(choices, list):
         return data.get("type") in _OPENS
     rows = [cast("dict[str, JSON]", row) for row in cast("list[JSON]", choices) if isinstance(row, dict)]
-    said = [cast("dict[str, JSON]", row["delta"]) for row in rows if isinstance(row.get("delta"), dict)]
-    return not any(value for delta in said for name, value in delta.items() if name != "role")
+    deltas = [cast("dict[str, JSON]", row["delta"]) for row in rows if isinstance(row.get("delta"), dict)]
+    return not any(value for delta in deltas for name, value in delta.items() if name != "role")
 
 
 def json_bytes(value: JSON | Mapping[str, JSON]) -> bytes:

@@ -13,8 +13,8 @@ import httpx2
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
-from toolspeak.providers.failures import decode_json
-from toolspeak.providers.sse import EventData, RawEvents
+from toolspeak.providers.event_stream import EventData, RawEvents
+from toolspeak.providers.provider_failures import decode_json
 from toolspeak.providers.timed import TimedStream
 
 DRAIN_SECONDS = 0.5
@@ -139,14 +139,14 @@ class Reply:
         events = RawEvents(MAX_EVENT_BYTES)
         async with aclosing(self.pieces()) as pieces:
             async for piece in pieces:
-                found = events.feed(piece)
-                for number, (_, data) in enumerate(found, 1):
+                read_events = events.feed(piece)
+                for number, (_, data) in enumerate(read_events, 1):
                     if data.rstrip() == last:
                         self.completed = True
-                        del found[number:]
+                        del read_events[number:]
                         break
-                if found:
-                    yield found
+                if read_events:
+                    yield read_events
                 if self.completed:
                     await drained(pieces)
                     return
@@ -161,28 +161,28 @@ class Reply:
         Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
         a line of more than `longest` bytes.
         """
-        begun: list[bytes] = []  # of the line that has not ended
+        open_line: list[bytes] = []  # of the line that has not ended
         size = 0
         async with aclosing(self.pieces()) as chunks:
             async for chunk in chunks:
                 # Not str.splitlines: it splits inside JSON strings, at U+2028 for instance.
                 first, *others = chunk.split(b"\n")
-                begun.append(first)
+                open_line.append(first)
                 size += len(first)
                 if size > longest:
                     raise ProviderError(
                         f"the server sent a line of more than {longest} bytes: check the base URL", code="ill_formed"
                     )
                 if others:
-                    others.insert(0, b"".join(begun))
-                    begun = [others.pop()]
-                    size = len(begun[0])
+                    others.insert(0, b"".join(open_line))
+                    open_line = [others.pop()]
+                    size = len(open_line[0])
                     for number, line in enumerate(others, 1):
                         if not number % _AT_ONCE:
                             await asyncio.sleep(0)
                         if line and not line.isspace():
                             yield line
-        if (line := b"".join(begun)).strip():
+        if (line := b"".join(open_line)).strip():
             yield line
 
     def pieces(self) -> AsyncGenerator[bytes]:

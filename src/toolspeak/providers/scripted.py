@@ -133,7 +133,7 @@ class ScriptedProvider:
         return self._capabilities
 
     @property
-    def left(self) -> int:
+    def turns_left(self) -> int:
         """How many turns of the playbook were not asked for."""
         return max(0, len(self._turns) - len(self.requests))
 
@@ -196,27 +196,27 @@ def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> 
         if pattern is None:
             if not messages:
                 raise ProviderError(f"{turn} quotes {{{{last}}}}, and there is no message")
-            return _said(messages[-1])
+            return _text_of(messages[-1])
         try:
             regex = re.compile(pattern)
         except re.error as error:
             raise ProviderError(f"{turn}: {pattern!r} is no regular expression: {error}") from error
         for message in reversed(messages):
-            found = list(regex.finditer(_said(message)))
-            if found:
-                return found[-1].group(1 if regex.groups else 0) or ""
+            matches = list(regex.finditer(_text_of(message)))
+            if matches:
+                return matches[-1].group(1 if regex.groups else 0) or ""
         raise ProviderError(f"{turn}: {pattern!r} matches nothing in the {len(messages)} messages")
 
     return _QUOTATION.sub(quoted, text)
 
 
-def _said(message: Message | TextMessage) -> str:
+def _text_of(message: Message | TextMessage) -> str:
     """The text of a message, and of the native results in it."""
     if isinstance(message, TextMessage):
         return message.text
-    found = [part for result in message.results for part in result.content]
-    texts = [part.text for part in found if isinstance(part, TextPart)]
-    values = [json.dumps(part.value, ensure_ascii=False) for part in found if isinstance(part, JsonPart)]
+    parts = [part for result in message.results for part in result.content]
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    values = [json.dumps(part.value, ensure_ascii=False) for part in parts if isinstance(part, JsonPart)]
     return "\n".join(filter(None, (message.text, *texts, *values)))
 
 
@@ -246,11 +246,11 @@ def _check_chunk(chunk: Chunk) -> None:
 def _fields(value: Any, known: Sequence[str], place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigurationError(f"{place}: expected an object")
-    found = cast("dict[str, Any]", value)
-    for name in found:
+    members = cast("dict[str, Any]", value)
+    for name in members:
         if name not in known:
             raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
-    return found
+    return members
 
 
 def _read_turn(value: Any, place: str) -> ScriptedTurn:
@@ -258,25 +258,26 @@ def _read_turn(value: Any, place: str) -> ScriptedTurn:
         return ScriptedTurn(value)
     if not isinstance(value, dict):
         raise ConfigurationError(f"{place}: expected text or an object")
-    found = _fields(cast("dict[str, Any]", value), [each.name for each in fields(ScriptedTurn)], place)
+    members = _fields(cast("dict[str, Any]", value), [each.name for each in fields(ScriptedTurn)], place)
     for name in ("text", "reasoning", "finish", "error"):
-        if name in found and not isinstance(found[name], str):
+        if name in members and not isinstance(members[name], str):
             raise ConfigurationError(f"{place}.{name}: expected text")
-    if not found.keys() & {"text", "calls", "error"}:
+    if not members.keys() & {"text", "calls", "error"}:
         raise ConfigurationError(f"{place}.text: missing")
-    if found.get("finish", "stop") not in get_args(FinishReason):
-        raise ConfigurationError(f"{place}.finish: {found['finish']!r} is none of: {', '.join(get_args(FinishReason))}")
+    if members.get("finish", "stop") not in get_args(FinishReason):
+        reasons = ", ".join(get_args(FinishReason))
+        raise ConfigurationError(f"{place}.finish: {members['finish']!r} is none of: {reasons}")
     turn = ScriptedTurn(
-        found.get("text", ""),
-        found.get("finish", "stop"),
-        found.get("reasoning", ""),
-        chunk=_read_chunk(found.get("chunk"), f"{place}.chunk"),
-        calls=_read_calls(found.get("calls"), f"{place}.calls"),
+        members.get("text", ""),
+        members.get("finish", "stop"),
+        members.get("reasoning", ""),
+        chunk=_read_chunk(members.get("chunk"), f"{place}.chunk"),
+        calls=_read_calls(members.get("calls"), f"{place}.calls"),
     )
-    if "error" in found:
-        turn = replace(turn, error=ProviderError(found["error"]))
-    if "usage" in found:
-        turn = replace(turn, usage=_read_usage(found["usage"], f"{place}.usage"))
+    if "error" in members:
+        turn = replace(turn, error=ProviderError(members["error"]))
+    if "usage" in members:
+        turn = replace(turn, usage=_read_usage(members["usage"], f"{place}.usage"))
     return turn
 
 

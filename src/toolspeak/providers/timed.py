@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import httpx2
 
-from toolspeak.providers.failures import SilentServer
+from toolspeak.providers.provider_failures import SilentServer
 
 
 class TimedStream(httpx2.AsyncByteStream):
@@ -27,7 +27,7 @@ class TimedStream(httpx2.AsyncByteStream):
         silence, seconds = self._silence, self._first_byte
         source = cast("AsyncGenerator[bytes]", aiter(self._stream))
         watch = _Watch(self._deadline)
-        left = False
+        suspended = False
         try:
             while True:
                 watch.begin()
@@ -40,13 +40,13 @@ class TimedStream(httpx2.AsyncByteStream):
                 watch.end(silence)
                 if chunk is None:
                     return
-                left = True
+                suspended = True
                 yield chunk
-                left = False
+                suspended = False
                 seconds = silence
         finally:
             watch.close()
-            if left:
+            if suspended:
                 await _to_its_end(source.aclose())
 
     async def aclose(self) -> None:

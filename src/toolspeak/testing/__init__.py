@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from toolspeak.agent import Cassette
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
-from toolspeak.testing.asked import Asked, asked, assert_asked, assert_played
 from toolspeak.testing.contract import check_dialect, written_turns
 from toolspeak.testing.dialects import (
     check_results_cannot_forge,
@@ -15,20 +14,20 @@ from toolspeak.testing.dialects import (
 )
 from toolspeak.testing.invariants import CheckedParser, TurnChecker, check_deltas, check_nothing_lost
 from toolspeak.testing.journal import JOURNAL_CHECKS
+from toolspeak.testing.scripted_requests import ScriptedRequest, assert_played, assert_request, scripted_request
 from toolspeak.testing.splits import chunks, every_split, join_deltas
 
 __all__ = [
     "JOURNAL_CHECKS",
-    "Asked",
     "Cassette",
     "CheckedParser",
     "ScriptedCall",
     "ScriptedProvider",
+    "ScriptedRequest",
     "ScriptedTurn",
     "TurnChecker",
-    "asked",
-    "assert_asked",
     "assert_played",
+    "assert_request",
     "check_deltas",
     "check_dialect",
     "check_nothing_lost",
@@ -39,5 +38,6 @@ __all__ = [
     "every_split",
     "join_deltas",
     "parse_pieces",
+    "scripted_request",
     "written_turns",
 ]

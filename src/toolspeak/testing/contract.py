@@ -102,8 +102,8 @@ def check_dialect(dialect: Dialect) -> None:
     turns = written_turns(dialect)
     for text in _PROSE:
         turn = read_turn(dialect, text, SAMPLE_TOOLS)
-        found = (turn.text, turn.reasoning, turn.calls)
-        _require(found == (text, "", ()), f"{dialect.name}: the text {text!r} is read as {found!r}")
+        parsed = (turn.text, turn.reasoning, turn.calls)
+        _require(parsed == (text, "", ()), f"{dialect.name}: the text {text!r} is read as {parsed!r}")
     check_splits(dialect, turns[0], SAMPLE_TOOLS, splits=every_split(turns[0]))
     for text in (*_PROSE, *turns, *(turn[:-1] for turn in turns), *(turn[1:] for turn in turns), *_DEEP):
         check_any_text(dialect, text)
@@ -128,8 +128,8 @@ def written_turns(dialect: Dialect) -> list[str]:
     written: list[str] = []
     for batch in batches:
         calls = [ToolCall(f"callid00{i}", name, arguments) for i, (name, arguments) in enumerate(batch)]
-        shown = dialect.render([Message("assistant", (TextPart("Let me see."), *calls))], SAMPLE_TOOLS)
-        written.append("\n".join(message.text for message in shown))
+        rendered = dialect.render([Message("assistant", (TextPart("Let me see."), *calls))], SAMPLE_TOOLS)
+        written.append("\n".join(message.text for message in rendered))
     return written
 
 
@@ -155,31 +155,31 @@ def check_held_back(dialect: Dialect) -> None:
         text = f"{start}{' ' * (MAX_HELD + 20)}"
         if read_turn(dialect, text, SAMPLE_TOOLS).text != text:
             continue  # a marker
-        parser, said, fed = dialect.parser(SAMPLE_TOOLS), 0, 0
+        parser, emitted, fed = dialect.parser(SAMPLE_TOOLS), 0, 0
         for piece in (start, *chunks(text[len(start) :], 5)):
             fed += len(piece)
-            said += sum(len(delta.text) for delta in parser.feed(piece) if isinstance(delta, TextDelta))
-            _require(fed - said <= MAX_HELD, f"{dialect.name}: {fed - said} characters are held back", text)
+            emitted += sum(len(delta.text) for delta in parser.feed(piece) if isinstance(delta, TextDelta))
+            _require(fed - emitted <= MAX_HELD, f"{dialect.name}: {fed - emitted} characters are held back", text)
 
 
 def check_emitted_stays(dialect: Dialect, text: str, pieces: Iterable[str]) -> None:
     """What was emitted is the beginning of what the whole turn says: nothing is revoked (promise 8)."""
     whole = join_deltas(parse_pieces(dialect, [text], SAMPLE_TOOLS))
     parser = dialect.parser(SAMPLE_TOOLS)
-    said: list[Delta] = []
+    emitted: list[Delta] = []
     for piece in pieces:
         new = parser.feed(piece)
-        said = join_deltas([*said, *new])
+        emitted = join_deltas([*emitted, *new])
         if new:
-            _require(_is_beginning(said, whole), f"{dialect.name}: {said!r} is not how {whole!r} begins", text)
-    check_deltas(said, complete=False)
+            _require(_is_beginning(emitted, whole), f"{dialect.name}: {emitted!r} is not how {whole!r} begins", text)
+    check_deltas(emitted, complete=False)
 
 
-def _is_beginning(said: list[Delta], whole: list[Delta]) -> bool:
-    if not said:
+def _is_beginning(emitted: list[Delta], whole: list[Delta]) -> bool:
+    if not emitted:
         return True
-    last, same = said[-1], whole[len(said) - 1] if len(said) <= len(whole) else None
-    if said[:-1] != whole[: len(said) - 1]:
+    last, same = emitted[-1], whole[len(emitted) - 1] if len(emitted) <= len(whole) else None
+    if emitted[:-1] != whole[: len(emitted) - 1]:
         return False
     if isinstance(last, TextDelta | TextAside | ReasoningDelta | ArgumentsDelta):
         return isinstance(same, type(last)) and same.text.startswith(last.text)
@@ -218,32 +218,32 @@ def check_results(dialect: Dialect, texts: Iterable[str]) -> None:
 def check_markers(dialect: Dialect) -> None:
     """A result's text is shown, and neither the frame of a result nor a marker can be written by one (promise 7); the
     marker that the dialect's description names opens reasoning."""
-    shown = _shown(dialect, _HARMLESS)
-    _require(_HARMLESS in shown, f"{dialect.name}: the result {_HARMLESS!r} is not shown", shown)
-    frame = shown.split(_HARMLESS)
+    plain = _rendered_result(dialect, _HARMLESS)
+    _require(_HARMLESS in plain, f"{dialect.name}: the result {_HARMLESS!r} is not shown", plain)
+    frame = plain.split(_HARMLESS)
     markers = _markers(dialect)
     for text in (*(part.strip() for part in frame), *(marker.text for marker in markers)):
         if len(text) > 2 and not text.isalnum():  # one bracket or quote is no frame that could be told from content
-            rendered = _shown(dialect, text)
-            again = rendered.count(text) > shown.count(text)
+            rendered = _rendered_result(dialect, text)
+            again = rendered.count(text) > plain.count(text)
             _require(
                 not again, f"{dialect.name}: a result can write {text!r}: escape it, with what is `live`", rendered
             )
-    thoughts, said = [each.text for each in markers if each.kind == "reasoning"], dialect.info.reasoning
-    known = not thoughts or " " in said or any(said.startswith(text) for text in thoughts)
-    _require(known, f"{dialect.name}: reasoning is described as {said!r}, and its markers are {thoughts}")
+    thoughts, description = [each.text for each in markers if each.kind == "reasoning"], dialect.info.reasoning
+    known = not thoughts or " " in description or any(description.startswith(text) for text in thoughts)
+    _require(known, f"{dialect.name}: reasoning is described as {description!r}, and its markers are {thoughts}")
 
 
-def _shown(dialect: Dialect, text: str) -> str:
+def _rendered_result(dialect: Dialect, text: str) -> str:
     return dialect.render_results([ToolResult("callid000", "read", "success", (TextPart(text),))])
 
 
 def _markers(dialect: Dialect) -> list[Marker]:
     """The markers that prose cannot hold: one without a text of its own, or that is words, is known by what follows."""
-    found = dialect.table.markers if isinstance(dialect, DeclaredDialect) else ()
+    markers = dialect.table.markers if isinstance(dialect, DeclaredDialect) else ()
     return [
         each
-        for each in found
+        for each in markers
         if each.kind != "noise" and not isinstance(each.opening, Signature) and not each.text[:1].isalnum()
     ]
 
@@ -257,8 +257,8 @@ def check_grammar(dialect: Dialect) -> None:
             grammar = dialect.grammar(tools, ToolChoice("required"), target="regex", reasoning=False)
         except ConfigurationError:
             return
-        shown = dialect.render([Message("assistant", tuple(calls))], tools)
-        for text in [each.text for each in shown]:
+        rendered = dialect.render([Message("assistant", tuple(calls))], tools)
+        for text in [each.text for each in rendered]:
             admitted = re.fullmatch(grammar.source, text)
             _require(bool(admitted), f"{dialect.name}: its grammar (`frame`) does not admit the calls it writes", text)
 

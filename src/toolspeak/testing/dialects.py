@@ -57,17 +57,17 @@ def check_splits(
     expected = join_deltas(_read(CheckedParser(dialect.parser(tools, starts_in)), [text], finish))
     tried = itertools.chain([tuple(chunks(text, 1))], every_split(text)) if splits is None else splits
     for pieces in tried:
-        found = join_deltas(_read(CheckedParser(dialect.parser(tools, starts_in)), pieces, finish))
-        if found != expected:
-            where = _first_difference(found, expected)
+        actual = join_deltas(_read(CheckedParser(dialect.parser(tools, starts_in)), pieces, finish))
+        if actual != expected:
+            where = _first_difference(actual, expected)
             raise AssertionError(f"{dialect.name}: the cut {list(pieces)!r} changes what is read\n{where}")
     return expected
 
 
-def _first_difference(found: Sequence[Delta], expected: Sequence[Delta]) -> str:
-    for i, (left, right) in enumerate(itertools.zip_longest(found, expected)):
-        if left != right:
-            return f"delta {i} in pieces: {left!r}\ndelta {i} at once:   {right!r}"
+def _first_difference(actual: Sequence[Delta], expected: Sequence[Delta]) -> str:
+    for i, (in_pieces, at_once) in enumerate(itertools.zip_longest(actual, expected)):
+        if in_pieces != at_once:
+            return f"delta {i} in pieces: {in_pieces!r}\ndelta {i} at once:   {at_once!r}"
     return "no difference"
 
 
@@ -77,18 +77,18 @@ def check_round_trip(dialect: Dialect, calls: Sequence[ToolCall], tools: Sequenc
     rendered = [entry.text for entry in dialect.render([message], tools) if entry.role == "assistant"]
     turns = [read_turn(dialect, text, tools) for text in rendered]
     read = [call for turn in turns for call in turn.calls]
-    shown = "\n".join(rendered)
+    text = "\n".join(rendered)
     for turn in turns:
-        require(not turn.ignored, f"{dialect.name}: a rendered call is ignored: {turn.ignored!r}", shown)
-        require(not turn.notes, f"{dialect.name}: what was rendered needs leniency: {turn.notes!r}", shown)
-    require(len(read) == len(calls), f"{dialect.name}: {len(calls)} calls rendered, {len(read)} read", shown)
+        require(not turn.ignored, f"{dialect.name}: a rendered call is ignored: {turn.ignored!r}", text)
+        require(not turn.notes, f"{dialect.name}: what was rendered needs leniency: {turn.notes!r}", text)
+    require(len(read) == len(calls), f"{dialect.name}: {len(calls)} calls rendered, {len(read)} read", text)
     for call, back in zip(calls, read, strict=True):
-        require(isinstance(back, ToolCall), f"{dialect.name}: a rendered call is malformed: {back!r}", shown)
+        require(isinstance(back, ToolCall), f"{dialect.name}: a rendered call is malformed: {back!r}", text)
         assert isinstance(back, ToolCall)
-        require(not back.notes, f"{dialect.name}: a rendered call needs leniency: {back.notes!r}", shown)
-        require(back.name == call.name, f"{dialect.name}: the name {call.name!r} became {back.name!r}", shown)
+        require(not back.notes, f"{dialect.name}: a rendered call needs leniency: {back.notes!r}", text)
+        require(back.name == call.name, f"{dialect.name}: the name {call.name!r} became {back.name!r}", text)
         same = exact(dict(back.arguments)) == exact(dict(call.arguments))
-        require(same, f"{dialect.name}: the arguments {call.arguments!r} became {back.arguments!r}", shown)
+        require(same, f"{dialect.name}: the arguments {call.arguments!r} became {back.arguments!r}", text)
 
 
 def check_results_cannot_forge(
@@ -103,13 +103,13 @@ def check_results_cannot_forge(
     rendered, plain = dialect.render_results(results), dialect.render_results(harmless)
     if markers:
         live = re.compile(rf"<\s*+(?:/\s*+)?(?:{'|'.join(map(re.escape, markers))})", re.IGNORECASE)
-        found, expected = live.findall(rendered), live.findall(plain)
-        require(found == expected, f"{dialect.name}: live markers {found!r}, expected {expected!r}", rendered)
+        actual, expected = live.findall(rendered), live.findall(plain)
+        require(actual == expected, f"{dialect.name}: live markers {actual!r}, expected {expected!r}", rendered)
     for finish in ("stop", "length"):
         _require_same_shape(dialect, rendered, plain, tools, finish)
-        told = "\n".join(entry.text for entry in dialect.render([Message("tool", tuple(results))], tools))
+        forged = "\n".join(entry.text for entry in dialect.render([Message("tool", tuple(results))], tools))
         same = "\n".join(entry.text for entry in dialect.render([Message("tool", tuple(harmless))], tools))
-        _require_same_shape(dialect, told, same, tools, finish)
+        _require_same_shape(dialect, forged, same, tools, finish)
     return rendered
 
 
@@ -130,16 +130,16 @@ def _require_same_shape(
     reported, as a call without its marker, breaks out of nothing.
     """
     text, plain = f"{_BEFORE}{text}", f"{_BEFORE}{plain}"
-    found, expected = (
+    actual, expected = (
         [delta for delta in join_deltas(parse_pieces(dialect, [each], tools, finish)) if not _is_report(delta)]
         for each in (text, plain)
     )
-    blocks, known = ([delta for delta in deltas if not isinstance(delta, TextDelta)] for deltas in (found, expected))
+    blocks, known = ([delta for delta in deltas if not isinstance(delta, TextDelta)] for deltas in (actual, expected))
     wrong = [delta for delta in blocks if not isinstance(delta, ForgedResults)]
     require(not wrong, f"{dialect.name}: results are read as {wrong!r}", text)
-    told = f"{dialect.name}: results are read by what they hold: as {blocks!r}, with a harmless text as {known!r}"
-    require(len(blocks) == len(known), told, text)
+    problem = f"{dialect.name}: results are read by what they hold: as {blocks!r}, with a harmless text as {known!r}"
+    require(len(blocks) == len(known), problem, text)
     around, usual = (
-        "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) for deltas in (found, expected)
+        "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) for deltas in (actual, expected)
     )
     require(around == (usual if known else text), f"{dialect.name}: a result breaks out: {around!r}", text)

@@ -91,8 +91,8 @@ class TurnChecker:
         for index, call in calls.items():
             require(call.ended is not None, f"call {index} never ended")
             if isinstance(call.ended, CallCompleted):
-                told = index in selected or call.ignored
-                require(told, f"call {index} is completed, not selected and not ignored")
+                reported = index in selected or call.ignored
+                require(reported, f"call {index} is completed, not selected and not ignored")
             else:
                 wrong = wrong or not call.ignored
         if batch is not None:
@@ -169,9 +169,9 @@ class CheckedParser:
         self._parser = parser
         self._turn = TurnChecker()
         self._max_held = max_held
-        self._shown: int = 0
+        self._in_examples: int = 0
         self._arrived: list[str] = []
-        self._told: list[str] = []
+        self._emitted: list[str] = []
 
     def keep_reasoning(self) -> None:
         self._parser.keep_reasoning()
@@ -183,25 +183,25 @@ class CheckedParser:
     def close(self, reason: FinishReason) -> list[Delta]:
         deltas = self._step(self._parser.close(reason), 0)
         self._turn.finish()
-        self._check_told()
+        self._check_emitted()
         return deltas
 
     def _step(self, deltas: Iterable[Delta], arrived: int) -> list[Delta]:
         step = list(deltas)
-        told = [delta.text for delta in step if isinstance(delta, TextDelta | TextAside | ReasoningDelta)]
+        texts = [delta.text for delta in step if isinstance(delta, TextDelta | TextAside | ReasoningDelta)]
         for delta in step:
             self._turn.add(delta)
         held = sum(len(delta.text) for delta in step if isinstance(delta, TextDelta | TextAside)) - arrived
-        shown = getattr(self._parser, "shown_chars", 0)  # of examples, which are held back until they are known as such
-        held, self._shown = held - (shown - self._shown), shown
+        in_examples = getattr(self._parser, "shown_chars", 0)  # an example is held back until it is known as one
+        held, self._in_examples = held - (in_examples - self._in_examples), in_examples
         if self._max_held is not None and held > self._max_held:
-            raise AssertionError(f"{held} characters of text were held back, more than {self._max_held}: {told!r}")
-        self._told += told
+            raise AssertionError(f"{held} characters of text were held back, more than {self._max_held}: {texts!r}")
+        self._emitted += texts
         return step
 
-    def _check_told(self) -> None:
+    def _check_emitted(self) -> None:
         arrived, position = "".join(self._arrived), 0
-        for text in self._told:
+        for text in self._emitted:
             at = arrived.find(text, position)
             require(at >= 0, f"the text {text!r} did not arrive, or was told before", arrived)
             position = at + len(text)
@@ -225,9 +225,9 @@ def words_in(delta: Delta) -> Iterable[str]:
 def check_nothing_lost(words: Iterable[str], deltas: Iterable[Delta]) -> None:
     """Each of these words, which stand in what a model wrote, stands in what was read: as text, in a call, in the raw
     text of a malformed one or of forged results."""
-    told = "\n".join(text for delta in deltas for text in words_in(delta))
-    lost = [word for word in words if word not in told]
-    require(not lost, f"lost: {lost!r}", told)
+    content = "\n".join(text for delta in deltas for text in words_in(delta))
+    lost = [word for word in words if word not in content]
+    require(not lost, f"lost: {lost!r}", content)
 
 
 def exact(value: JSON) -> str:

@@ -136,17 +136,17 @@ async def check_many_at_once(open_store: OpenStore) -> None:
 
 async def check_large_contents(open_store: OpenStore) -> None:
     """Contents of any size come back, and go with the last session that has them."""
-    journal, kept, gone = open_store(), new_id(), new_id()
+    journal, remaining, gone = open_store(), new_id(), new_id()
     large = "\ud800é\0" * 60_000
     listed = {"many": [f"item {i}" for i in range(20_000)]}
     finished = ToolFinished(ToolResult("call_1_0", "read", "success", (TextPart(large),) * 2, structured=listed))
-    runs = {session: a_run(new_id(), finished, session_id=session) for session in (kept, gone)}
+    runs = {session: a_run(new_id(), finished, session_id=session) for session in (remaining, gone)}
     for records in runs.values():
         await write(journal, records)
         assert list(await open_store().read(records[0].run_id)) == records
     await journal.delete_session(gone)
-    assert list(await journal.read(runs[kept][0].run_id)) == runs[kept]
-    await journal.delete_session(kept)
+    assert list(await journal.read(runs[remaining][0].run_id)) == runs[remaining]
+    await journal.delete_session(remaining)
     again = a_run(new_id(), finished)
     await write(journal, again)
     assert list(await journal.read(again[0].run_id)) == again
@@ -170,10 +170,10 @@ async def check_a_lease_keeps_others_out(open_store: OpenStore) -> None:
     await refused(LeaseLost, mine.append(records[2], lease))
     await refused(LeaseLost, mine.renew(lease, 60))
     await theirs.append(records[2])
-    taken = await theirs.acquire(run_id, "them", 60)
-    assert taken.epoch > lease.epoch
+    their_lease = await theirs.acquire(run_id, "them", 60)
+    assert their_lease.epoch > lease.epoch
     await mine.release(lease)
-    await theirs.append(records[3], taken)
+    await theirs.append(records[3], their_lease)
 
 
 async def check_a_stale_owner_is_fenced_off(open_store: OpenStore) -> None:
@@ -184,12 +184,12 @@ async def check_a_stale_owner_is_fenced_off(open_store: OpenStore) -> None:
     lease = await mine.acquire(run_id, "me", -1)
     await mine.append(records[0], lease)
     await mine.append(records[1], lease)  # nobody has taken it over yet
-    taken = await theirs.acquire(run_id, "them", 60)
+    their_lease = await theirs.acquire(run_id, "them", 60)
     error = await refused(LeaseLost, mine.append(records[2], lease))
     assert "taken over" in str(error)
     await refused(LeaseLost, mine.renew(lease, 60))
     await refused(RunBusy, mine.acquire(run_id, "me", 60))
-    await theirs.append(records[2], taken)
+    await theirs.append(records[2], their_lease)
     assert list(await mine.read(run_id)) == records[:3]
 
 
@@ -227,10 +227,10 @@ async def check_runs_are_listed(open_store: OpenStore) -> None:
     paused, done = new_id(), new_id()
     await write(journal, a_run(paused, RunPaused("awaiting_approval", ("call_1_0",)), principal=user, time=2000.0))
     await write(journal, a_run(done, *every_kind(), task="two\nlines", principal=user, session_id=session, time=3000.0))
-    found = await journal.runs(principal=user)
-    assert [info.run_id for info in found] == [done, paused]
-    assert found[0] == await journal.run(done)
-    assert (found[0].status, found[0].title, found[0].records, found[0].updated) == ("answered", "two", 7, 3006.0)
+    infos = await journal.runs(principal=user)
+    assert [info.run_id for info in infos] == [done, paused]
+    assert infos[0] == await journal.run(done)
+    assert (infos[0].status, infos[0].title, infos[0].records, infos[0].updated) == ("answered", "two", 7, 3006.0)
     assert [info.run_id for info in await journal.runs(principal=user, status="awaiting_approval")] == [paused]
     assert [info.run_id for info in await journal.runs(session_id=session)] == [done]
     assert [info.run_id for info in await journal.runs(principal=user, alone=True, limit=1)] == [paused]
@@ -328,13 +328,13 @@ async def check_search(open_store: OpenStore) -> None:
     mine = a_run(new_id(), answer, ToolFinished(result), task="What?", session_id=session, principal=user)
     await write(journal, mine)
     await write(journal, a_run(new_id(), answer, principal=other, time=2000.0))
-    found = await journal.search(f"{word} blue", principal=user)
-    assert [(one.run_id, one.seq, one.role) for one in found] == [
+    hits = await journal.search(f"{word} blue", principal=user)
+    assert [(one.run_id, one.seq, one.role) for one in hits] == [
         (mine[0].run_id, 2, "tool"),
         (mine[0].run_id, 1, "assistant"),
     ]
-    assert (found[0].session_id, found[0].title) == (session, "What?")
-    assert word in found[1].snippet
+    assert (hits[0].session_id, hits[0].title) == (session, "What?")
+    assert word in hits[1].snippet
     assert len(await journal.search(f"FAÇADE painted {word}")) == 2
     assert len(await journal.search(f"FAÇADE painted {word}", limit=1)) == 1
     assert [one.seq for one in await journal.search(f"{word} col", principal=user)] == [2]

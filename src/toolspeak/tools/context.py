@@ -77,5 +77,5 @@ def injected(wanted: Mapping[str, Injected], context: RunContext[Any] | None) ->
     """The arguments that come from the run, by parameter; all None without a context."""
     if context is None:
         return dict.fromkeys(wanted)
-    given = {"context": context, "call": context.call, "state": context.state}
-    return {name: given[kind] for name, kind in wanted.items()}
+    sources = {"context": context, "call": context.call, "state": context.state}
+    return {name: sources[kind] for name, kind in wanted.items()}

@@ -38,15 +38,15 @@ def log_crash(
     except Exception:  # noqa: BLE001 - a broken __str__ of the exception
         log_crash(logger, hide(message), error, level=level)
         return
-    told = hide(whole)
-    if told == whole:
+    safe = hide(whole)
+    if safe == whole:
         logger.log(level, "%s", hide(message), exc_info=error)
     else:
-        logger.log(level, "%s\n%s", hide(message), told)
+        logger.log(level, "%s\n%s", hide(message), safe)
 
 
 def _theirs(whole: TracebackType | None) -> TracebackType | None:
-    found = whole
-    while found is not None and found.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
-        found = found.tb_next
-    return found or whole
+    frame = whole
+    while frame is not None and frame.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.tb_next
+    return frame or whole

@@ -41,12 +41,12 @@ class Declaration:
             case _:
                 pass
         for flag in ("read_only", "external", "idempotent", "destructive", "repeatable"):
-            if not isinstance(said := getattr(self, flag), bool):  # "false" is a true value
-                raise ToolDefinitionError(f"{where}: {flag}={said!r} must be True or False")
+            if not isinstance(value := getattr(self, flag), bool):  # "false" is a true value
+                raise ToolDefinitionError(f"{where}: {flag}={value!r} must be True or False")
         for option in ("effects", "effects_bound"):
-            given = getattr(self, option)
-            if self.read_only and isinstance(given, Effects) and given.writes:
-                written = ", ".join(sorted(given.writes))
+            option_value = getattr(self, option)
+            if self.read_only and isinstance(option_value, Effects) and option_value.writes:
+                written = ", ".join(sorted(option_value.writes))
                 raise ToolDefinitionError(
                     f"{where}: read_only=True, but {option} writes {written}; remove read_only or the writes"
                 )
@@ -86,19 +86,19 @@ class Declaration:
 
         def effects_of(arguments: Mapping[str, Any]) -> Effects:
             try:
-                found = declared(arguments)
+                effects = declared(arguments)
             except Exception as error:  # noqa: BLE001 - the author's code; not knowing is the careful answer
                 log_crash(_LOG, f"{where}: effects failed, so the call counts as one that may touch everything", error)
                 return replace(UNDECLARED, external=bound.external)
-            if not isinstance(cast("object", found), Effects):
+            if not isinstance(cast("object", effects), Effects):
                 raise ToolDefinitionError(
-                    f"{where}: effects gave a {type(found).__name__}; it gives Effects, say Effects(reads={{path}}) or "
-                    "Effects(writes={path})"
+                    f"{where}: effects gave a {type(effects).__name__}; it gives Effects, say "
+                    "Effects(reads={path}) or Effects(writes={path})"
                 )
-            found = self._flagged(found)
-            if unbounded or within(found, bound):
-                return found
-            return replace(UNDECLARED, external=bound.external or found.external)
+            effects = self._flagged(effects)
+            if unbounded or within(effects, bound):
+                return effects
+            return replace(UNDECLARED, external=bound.external or effects.external)
 
         return effects_of
 

@@ -166,8 +166,8 @@ def _limiter(
 
     def seconds(arguments: Mapping[str, Any]) -> float | None:
         try:
-            said = ask(arguments)
-            return said if said is not None and said > 0 else None
+            limit = ask(arguments)
+            return limit if limit is not None and limit > 0 else None
         except Exception as error:  # noqa: BLE001 - the author's code; the executor's own limit is the careful answer
             log_crash(_LOG, f"{where}: timeout failed, so the executor's own limit holds", error)
             return None
@@ -180,10 +180,10 @@ def _verifier(verify: Callable[..., Any], parameters: Sequence[str], where: str)
     wanted = injected_parameters(verify, where)
     ask = by_name(verify, [*parameters, *wanted], where, may_be_async=True)
 
-    def asked(arguments: Mapping[str, Any], context: RunContext[Any]) -> Any:
+    def verified(arguments: Mapping[str, Any], context: RunContext[Any]) -> Any:
         return ask({**arguments, **injected(wanted, context)})
 
-    return asked
+    return verified
 
 
 def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: str) -> Preview:
@@ -193,8 +193,8 @@ def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: st
 
     def safe(arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str:
         try:
-            shown = show({**arguments, **injected(wanted, context)})
-            return "" if shown is None else str(shown)
+            text = show({**arguments, **injected(wanted, context)})
+            return "" if text is None else str(text)
         except Exception as error:  # noqa: BLE001 - a preview is shown to a person who can still decide without it
             log_crash(_LOG, f"{where} failed", error)
             return f"(no preview: {type(error).__name__}: {error})"

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 Path: TypeAlias = tuple[str | int, ...]
 
-SHOWN = 80  # characters of a value in a message: enough to recognise it, and a result stays small
+VALUE_CHARACTERS = 80  # characters of a value in a message: enough to recognise it, and a result stays small
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -28,13 +28,13 @@ def place_of(path: Path) -> str:
 def show(value: object) -> str:
     """The value as JSON, shortened to about 80 characters."""
     if isinstance(value, str):
-        value = value[: SHOWN + 1]
+        value = value[: VALUE_CHARACTERS + 1]
     text = ""
     try:
         for chunk in json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=_type_name).iterencode(value):
-            text += chunk[: SHOWN + 3]
-            if len(text) > SHOWN:
-                text = text[:SHOWN] + "…"
+            text += chunk[: VALUE_CHARACTERS + 3]
+            if len(text) > VALUE_CHARACTERS:
+                text = text[:VALUE_CHARACTERS] + "…"
                 break
     except (ValueError, RecursionError):
         text = _type_name(value)

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
-from toolspeak.tools.places import SHOWN, Path, place_of, show
+from toolspeak.tools.places import VALUE_CHARACTERS, Path, place_of, show
 from toolspeak.tools.tool import ArgumentProblem
 
 MAX_PROBLEMS = 20  # more than a model repairs in one go
@@ -107,10 +107,10 @@ def explain(
     by_place: dict[Path, list[_Fault]] = {}
     for fault in _likely_branches([_locate(error, arguments) for error in errors]):
         by_place.setdefault(fault.path, []).append(fault)
-    found = [problem(path, _text(path, faults, schema, aliases)) for path, faults in by_place.items()]
-    if len(found) > MAX_PROBLEMS:
-        found[MAX_PROBLEMS:] = [ArgumentProblem("", f"… and {len(found) - MAX_PROBLEMS} more problems")]
-    return tuple(found)
+    problems = [problem(path, _text(path, faults, schema, aliases)) for path, faults in by_place.items()]
+    if len(problems) > MAX_PROBLEMS:
+        problems[MAX_PROBLEMS:] = [ArgumentProblem("", f"… and {len(problems) - MAX_PROBLEMS} more problems")]
+    return tuple(problems)
 
 
 def _locate(error: ErrorDetails, arguments: Mapping[str, JSON]) -> _Fault:
@@ -202,7 +202,7 @@ def _unknown(path: Path, schema: Mapping[str, JSON], aliases: Mapping[str, str])
     names = {name: name for name in known}
     if len(path) == 1:
         names |= aliases
-    close = difflib.get_close_matches(str(path[-1])[:SHOWN], names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(path[-1])[:VALUE_CHARACTERS], names, n=1, cutoff=0.5)
     hint = f". Did you mean {names[close[0]]}?" if close else ""
     return f"unknown {noun}; known: {_cut(', '.join(known), _ALLOWED)}{hint}"
 
@@ -217,7 +217,7 @@ def _cut(text: str, length: int) -> str:
 
 def _options(schema: JSON, root: Mapping[str, JSON]) -> Iterable[Mapping[str, JSON]]:
     """The schema with its reference followed, then the options of its unions."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [schema]
     while waiting:
         here = waiting.pop(0)
@@ -225,8 +225,8 @@ def _options(schema: JSON, root: Mapping[str, JSON]) -> Iterable[Mapping[str, JS
             continue
         node = cast("Mapping[str, JSON]", here)
         reference = node.get("$ref")
-        if isinstance(reference, str) and reference not in seen:
-            seen.add(reference)
+        if isinstance(reference, str) and reference not in visited:
+            visited.add(reference)
             waiting.insert(0, root.get("$defs", {}).get(reference.removeprefix("#/$defs/")))
         yield node
         for key in ("anyOf", "oneOf", "allOf"):
@@ -251,11 +251,11 @@ def _schema_at(root: Mapping[str, JSON], path: Path) -> Mapping[str, JSON]:
 
 def _child(schema: Mapping[str, JSON], step: str | int) -> Mapping[str, JSON] | None:
     if isinstance(step, str):
-        found = schema.get("properties", {}).get(step) or schema.get("additionalProperties")
+        child = schema.get("properties", {}).get(step) or schema.get("additionalProperties")
     else:
         first = schema.get("prefixItems", ())
-        found = first[step] if step < len(first) else schema.get("items")
-    return cast("Mapping[str, JSON]", found) if isinstance(found, Mapping) else None
+        child = first[step] if step < len(first) else schema.get("items")
+    return cast("Mapping[str, JSON]", child) if isinstance(child, Mapping) else None
 
 
 def _kind(schema: Mapping[str, JSON], root: Mapping[str, JSON]) -> str:

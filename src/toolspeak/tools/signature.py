@@ -32,7 +32,7 @@ class Parameter:
 
 
 @quick()
-class Signature:
+class FunctionSignature:
     """`parameters` leaves out those that get something of the run (`injected`) and those a partial has already
     bound. `deps` names what a RunContext is to hold, "" if nothing needs to be there."""
 
@@ -62,7 +62,7 @@ def _without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def read_signature(function: Callable[..., Any], where: str) -> Signature:
+def read_signature(function: Callable[..., Any], where: str) -> FunctionSignature:
     """Read a function, method, partial or callable object.
 
     `where` starts every message (`tool 'read'`). Raises ToolDefinitionError for what a model cannot fill in.
@@ -91,7 +91,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
             raise ToolDefinitionError(f"{where}: parameters {names} all want the run's {kind}; keep one")
     description, documentation = typed.read_docstring(inspect.getdoc(plain) or "")
     is_async = inspect.iscoroutinefunction(plain)
-    return Signature(tuple(parameters), injected, deps, is_async, description, documentation)
+    return FunctionSignature(tuple(parameters), injected, deps, is_async, description, documentation)
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -129,14 +129,14 @@ def injected_parameters(function: Callable[..., Any], where: str) -> dict[str, I
     """The parameters whose annotation asks for something of the run; others may lack annotations."""
     parameters = _parameters(function, where)
     namespaces = _namespaces(underlying(function))
-    found: dict[str, Injected] = {}
+    kinds: dict[str, Injected] = {}
     for parameter in parameters:
         if parameter.annotation is not inspect.Parameter.empty:
             with suppress(ToolDefinitionError):
                 kind = injected_by(_annotation(parameter, namespaces, where))
                 if kind is not None:
-                    found[parameter.name] = kind
-    return found
+                    kinds[parameter.name] = kind
+    return kinds
 
 
 def _bound(function: object) -> Mapping[str, Any]:
@@ -188,15 +188,15 @@ def _annotation(parameter: inspect.Parameter, namespaces: tuple[dict[str, Any], 
 
     # One parameter at a time, so that the message can name it and the return annotation may stay unresolved.
     holder.__annotations__ = {name: annotation}
-    shown = getattr(annotation, "__forward_arg__", annotation)
+    written = getattr(annotation, "__forward_arg__", annotation)
     try:
         return get_type_hints(holder, *namespaces, include_extras=True)[name]
     except NameError as error:
         remedy = f"define or import {error.name!r} at module level (not under TYPE_CHECKING, not inside a function)"
         raise ToolDefinitionError(
-            f"{where}: the annotation {shown!r} of parameter {name!r} cannot be resolved ({error}); {remedy}"
+            f"{where}: the annotation {written!r} of parameter {name!r} cannot be resolved ({error}); {remedy}"
         ) from error
     except Exception as error:  # evaluating an annotation runs its author's code
         raise ToolDefinitionError(
-            f"{where}: the annotation {shown!r} of parameter {name!r} is not a type ({error}); correct it"
+            f"{where}: the annotation {written!r} of parameter {name!r} is not a type ({error}); correct it"
         ) from error

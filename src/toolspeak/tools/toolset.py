@@ -24,7 +24,7 @@ class Toolset:
     __slots__ = ("_digest", "_specs", "_tools")
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
-        found: dict[str, Tool] = {}
+        by_name: dict[str, Tool] = {}
         if type(tools) not in (list, tuple) and _is_no_list(tools):
             raise ToolDefinitionError(f"a Toolset is made of a list of functions and tools, not of {tools!r}")
         for item in tools:
@@ -33,12 +33,12 @@ class Toolset:
             made = item if isinstance(item, Tool) else tool(item)
             name = made.spec.name
             check_name(name)
-            if name in found:
+            if name in by_name:
                 raise ToolDefinitionError(
                     f"two tools are named {name!r}; rename one with @tool(name=…) or Toolset.prefixed(…)"
                 )
-            found[name] = made
-        self._tools = found
+            by_name[name] = made
+        self._tools = by_name
         self._specs: tuple[ToolSpec, ...] | None = None
         self._digest = ""
 

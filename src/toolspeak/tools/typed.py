@@ -9,7 +9,7 @@ _PLACES = {
     "BaseModel": "pydantic",
     "TypeAdapter": "pydantic",
     "ValidationError": "pydantic",
-    "describe_parameters": "toolspeak.tools.schema",
+    "describe_parameters": "toolspeak.tools.parameter_schema",
     "read_docstring": "toolspeak.tools.docstring",
     "to_jsonable_python": "pydantic_core",
 }

@@ -4,7 +4,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from toolspeak.tools.docstring import read_docstring
-from toolspeak.tools.schema import describe_parameters
+from toolspeak.tools.parameter_schema import describe_parameters
 
 __all__ = [
     "BaseModel",

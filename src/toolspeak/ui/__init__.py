@@ -5,9 +5,9 @@ from __future__ import annotations
 from toolspeak.ui.approval import AnnouncingApprover, InStep
 from toolspeak.ui.console import make_console, write
 from toolspeak.ui.format import printable, summary
-from toolspeak.ui.live import watch
 from toolspeak.ui.question import Question, screen_rows
-from toolspeak.ui.render import Renderer
+from toolspeak.ui.run_renderer import Renderer
+from toolspeak.ui.run_watch import watch
 
 __all__ = [
     "AnnouncingApprover",

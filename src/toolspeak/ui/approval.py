@@ -39,12 +39,12 @@ class InStep:
 
     def __init__(self, approver: Approver) -> None:
         self._approver = approver
-        self._seen: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._announced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def saw(self, item: Watched) -> None:
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
-            self._seen[item.event.call_id].set()
+            self._announced[item.event.call_id].set()
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
-        await self._seen[request.call.id].wait()
+        await self._announced[request.call.id].wait()
         return await self._approver(request)

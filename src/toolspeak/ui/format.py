@@ -35,11 +35,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(_picture, text.replace("\r\n", "\n"))
 
 
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)
-    return "␡" if code == 0x7F else found[0].encode("unicode_escape").decode()
+    return "␡" if code == 0x7F else match[0].encode("unicode_escape").decode()
 
 
 def one_line(text: str) -> str:
@@ -105,13 +105,13 @@ def _value_lines(value: JSON) -> list[str]:
     if isinstance(value, str):
         return _lines(value)
     if isinstance(value, Mapping):
-        found: list[str] = []
+        rendered: list[str] = []
         for key, item in cast("Mapping[str, Any]", value).items():
             if isinstance(item, str) and "\n" in item:
-                found += [f"{one_line(key)}:", *(f"  {line}" for line in _lines(item))]
+                rendered += [f"{one_line(key)}:", *(f"  {line}" for line in _lines(item))]
             else:
-                found.append(f"{one_line(key)}: {_compact(item)}")
-        return found
+                rendered.append(f"{one_line(key)}: {_compact(item)}")
+        return rendered
     if isinstance(value, list | tuple):
         return [_compact(item) for item in cast("Sequence[Any]", value)]
     return [_compact(value)]

@@ -45,11 +45,11 @@ class BatchLanes:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _BatchTimes:
     """What is known of a batch so far; `order` are its call ids as the model wrote them."""
 
     step: int
-    begun: float
+    began: float
     order: dict[str, str] = field(default_factory=dict[str, str])
     started: dict[str, tuple[float, ToolStarted]] = field(default_factory=dict[str, tuple[float, ToolStarted]])
     finished: dict[str, tuple[float, bool]] = field(default_factory=dict[str, tuple[float, bool]])
@@ -57,38 +57,38 @@ class _Seen:
 
 def batches(records: Iterable[Record]) -> tuple[BatchLanes, ...]:
     """The batches of a run; a turn without calls is none."""
-    found: list[_Seen] = []
-    seen: _Seen | None = None
+    finished_batches: list[_BatchTimes] = []
+    times: _BatchTimes | None = None
     for record in records:
         match record.event:
             case ModelAnswered(message):
-                seen = _Seen(record.step, record.time, {call.id: _label(call) for call in message.calls})
-                if seen.order:
-                    found.append(seen)
-            case ToolStarted() as started if seen is not None:
-                seen.started[started.call_id] = (record.time, started)
-            case ToolFinished(result) if seen is not None:
-                seen.finished[result.call_id] = (record.time, result.status == "failure")
+                times = _BatchTimes(record.step, record.time, {call.id: _label(call) for call in message.calls})
+                if times.order:
+                    finished_batches.append(times)
+            case ToolStarted() as started if times is not None:
+                times.started[started.call_id] = (record.time, started)
+            case ToolFinished(result) if times is not None:
+                times.finished[result.call_id] = (record.time, result.status == "failure")
             case _:
                 pass
-    return tuple(_lanes(each) for each in found if each.finished)
+    return tuple(_lanes(each) for each in finished_batches if each.finished)
 
 
-def _lanes(seen: _Seen) -> BatchLanes:
-    begun = min((time for time, _ in seen.started.values()), default=seen.begun)
-    ended = max(time for time, _ in seen.finished.values())
-    lanes = [_lane(seen, call_id, begun, ended) for call_id in [*seen.order][:MAX_LANES]]
-    return BatchLanes(seen.step, tuple(lanes), max(0.0, ended - begun), max(0, len(seen.order) - MAX_LANES))
+def _lanes(times: _BatchTimes) -> BatchLanes:
+    began = min((time for time, _ in times.started.values()), default=times.began)
+    ended = max(time for time, _ in times.finished.values())
+    lanes = [_lane(times, call_id, began, ended) for call_id in [*times.order][:MAX_LANES]]
+    return BatchLanes(times.step, tuple(lanes), max(0.0, ended - began), max(0, len(times.order) - MAX_LANES))
 
 
-def _lane(seen: _Seen, call_id: str, begun: float, ended: float) -> Lane:
-    time, started = seen.started.get(call_id, (None, None))
-    finished, failed = seen.finished.get(call_id, (ended, True))
+def _lane(times: _BatchTimes, call_id: str, began: float, ended: float) -> Lane:
+    time, started = times.started.get(call_id, (None, None))
+    finished, failed = times.finished.get(call_id, (ended, True))
     return Lane(
         call_id,
-        seen.order[call_id],
-        None if time is None else max(0.0, time - begun),
-        max(0.0, finished - begun),
+        times.order[call_id],
+        None if time is None else max(0.0, time - began),
+        max(0.0, finished - began),
         failed,
         started is not None and started.early,
         () if started is None else started.waited_for,
@@ -106,8 +106,8 @@ def _label(call: object) -> str:
 
 def _short(value: JSON) -> str:
     """A value without the number of characters that are left out: there is no room for it."""
-    shown, more, _ = value_text(value, 24).partition("… (+")
-    return f"{shown}…" if more else shown
+    beginning, more, _ = value_text(value, 24).partition("… (+")
+    return f"{beginning}…" if more else beginning
 
 
 def as_text(batch: BatchLanes, *, width: int = 60, seconds: float = 0.0) -> Iterator[str]:
@@ -131,7 +131,7 @@ def as_text(batch: BatchLanes, *, width: int = 60, seconds: float = 0.0) -> Iter
         yield f"… {batch.left_out} more calls"
 
 
-_WIDTH, _LEFT, _RIGHT, _ROW, _HEAD, _BAR = 1000, 330, 70, 24, 44, 14
+_WIDTH, _LABEL_WIDTH, _RIGHT, _ROW, _HEAD, _BAR = 1000, 330, 70, 24, 44, 14
 _STYLE = """\
 svg { font: 12px system-ui, sans-serif; background: #fff; color: #1f2328 }
 text { fill: currentColor } .faint { fill-opacity: .6 } .title { font-weight: 600 }
@@ -141,17 +141,17 @@ text { fill: currentColor } .faint { fill-opacity: .6 } .title { font-weight: 60
 @media (prefers-color-scheme: dark) { svg { background: #0d1117; color: #e6edf3 } }"""
 
 
-def as_svg(found: Sequence[BatchLanes], title: str = "toolspeak") -> str:
+def as_svg(lanes: Sequence[BatchLanes], title: str = "toolspeak") -> str:
     """The batches below each other, on one scale of time, as an SVG document.
 
     Blue calls read, orange ones write, red ones failed; a dashed line is time a call waited, an arrow comes from the
     call it waited for, a green edge marks one that started while the model still wrote.
     """
-    longest = max((batch.seconds for batch in found), default=0.0) or 1.0
-    scale = (_WIDTH - _LEFT - _RIGHT) / longest
+    longest = max((batch.seconds for batch in lanes), default=0.0) or 1.0
+    scale = (_WIDTH - _LABEL_WIDTH - _RIGHT) / longest
     parts: list[str] = []
     top = 34
-    for batch in found:
+    for batch in lanes:
         parts += _draw(batch, top, scale, longest)
         top += _HEAD + _ROW * (len(batch.lanes) + bool(batch.left_out)) + 10
     head = (
@@ -171,7 +171,7 @@ def _draw(batch: BatchLanes, top: int, scale: float, longest: float) -> Iterator
     yield f'<text class="title" x="12" y="{top + 14}">{name}: {calls}, {_seconds(batch.seconds)}</text>'
     bottom = top + _HEAD + _ROW * len(batch.lanes)
     for tick in _ticks(longest):
-        x = _LEFT + tick * scale
+        x = _LABEL_WIDTH + tick * scale
         yield f'<line class="grid" x1="{x:.1f}" y1="{top + 26}" x2="{x:.1f}" y2="{bottom}"/>'
         yield f'<text class="faint" x="{x + 3:.1f}" y="{top + 34}">{_seconds(tick)}</text>'
     rows = {lane.call_id: (top + _HEAD + _ROW * row + _ROW / 2, lane) for row, lane in enumerate(batch.lanes)}
@@ -190,31 +190,31 @@ def _draw_lane(lane: Lane, y: float, scale: float) -> Iterator[str]:
     yield f'<text x="12" y="{y + 4:.1f}">{escape(lane.label)}</text>'
     if lane.started is None:
         kind = "failed" if lane.failed else "reads"
-        yield f'<circle class="{kind}" cx="{_LEFT + lane.finished * scale:.1f}" cy="{y:.1f}" r="4"/>'
+        yield f'<circle class="{kind}" cx="{_LABEL_WIDTH + lane.finished * scale:.1f}" cy="{y:.1f}" r="4"/>'
         return
-    start = _LEFT + lane.started * scale
+    start = _LABEL_WIDTH + lane.started * scale
     if lane.waited_for:
-        yield f'<line class="waits" x1="{_LEFT}" y1="{y:.1f}" x2="{start:.1f}" y2="{y:.1f}"/>'
+        yield f'<line class="waits" x1="{_LABEL_WIDTH}" y1="{y:.1f}" x2="{start:.1f}" y2="{y:.1f}"/>'
     kind = "failed" if lane.failed else "reads" if lane.read_only else "writes"
     span = lane.finished - lane.started
-    told = escape(f"{lane.label}: {_seconds(span)}")
+    description = escape(f"{lane.label}: {_seconds(span)}")
     yield (
         f'<rect class="{kind}{" early" if lane.early else ""}" x="{start:.1f}" y="{y - _BAR / 2:.1f}" '
-        f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label="{told}"/>'
+        f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label="{description}"/>'
     )
 
 
 def _draw_seconds(lane: Lane, y: float, scale: float) -> Iterator[str]:
     if lane.started is not None:
         span = lane.finished - lane.started
-        x = _LEFT + lane.started * scale + max(2.0, span * scale) + 5
+        x = _LABEL_WIDTH + lane.started * scale + max(2.0, span * scale) + 5
         yield f'<text class="faint took" x="{x:.1f}" y="{y + 4:.1f}">{_seconds(span)}</text>'
 
 
 def _edge(earlier: tuple[float, Lane], later: tuple[float, Lane], scale: float) -> str:
     (y1, before), (y2, after) = earlier, later
     # From below the bar's end, left of the number beside it, straight down and then to the right.
-    x1, x2 = _LEFT + before.finished * scale - 3, _LEFT + (after.started or 0.0) * scale
+    x1, x2 = _LABEL_WIDTH + before.finished * scale - 3, _LABEL_WIDTH + (after.started or 0.0) * scale
     y1 += _BAR / 2
     return (
         f'<path class="edge" marker-end="url(#tip)" '

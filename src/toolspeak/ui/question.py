@@ -84,10 +84,10 @@ def _arguments(request: ApprovalRequest) -> list[str]:
     out, and what a diff shows is cut."""
     diff, lines = is_diff(request.preview), list[str]()
     for name, value in request.call.arguments.items():
-        shown = bool(request.preview) and name in request.previewed
-        if shown and isinstance(value, str) and visible(value) == visible(request.preview):
+        in_preview = bool(request.preview) and name in request.previewed
+        if in_preview and isinstance(value, str) and visible(value) == visible(request.preview):
             continue
-        text = value_text(value, _BESIDE_DIFF) if shown and diff else json.dumps(value, ensure_ascii=False)
+        text = value_text(value, _BESIDE_DIFF) if in_preview and diff else json.dumps(value, ensure_ascii=False)
         plain = _PLAIN_NAME.fullmatch(name) and visible(name) == name
         lines.append(visible(f"{name if plain else json.dumps(name, ensure_ascii=False)}: {text}"))
     joined = ", ".join(lines)
@@ -105,16 +105,16 @@ def _one_line(text: str) -> str:
 
 def folded(lines: Iterator[Line]) -> list[Line]:
     """The lines with long white space written as its length, and many empty ones as their number."""
-    shown: list[Line] = []
+    result: list[Line] = []
     blank: list[Line] = []
 
     def end_blank() -> None:
         if len(blank) > _MOST_BLANK_LINES:
             sign = blank[0][0].strip()
             kind = {"+": "added empty lines", "-": "removed empty lines"}.get(sign, "empty lines")
-            shown.append((f"  ⋯ {len(blank):,} {kind}", "dim"))
+            result.append((f"  ⋯ {len(blank):,} {kind}", "dim"))
         else:
-            shown.extend(blank)
+            result.extend(blank)
         blank.clear()
 
     for text, style in lines:
@@ -125,6 +125,6 @@ def folded(lines: Iterator[Line]) -> list[Line]:
             blank.append((text.rstrip(), style))
             continue
         end_blank()
-        shown.append((_LONG_SPACE.sub(lambda gap: f"⟨{len(gap[0]):,} spaces⟩", text), style))
+        result.append((_LONG_SPACE.sub(lambda gap: f"⟨{len(gap[0]):,} spaces⟩", text), style))
     end_blank()
-    return shown
+    return result

@@ -36,8 +36,8 @@ class Timeline:
 
     def __init__(self, *, times: bool = True) -> None:
         self._times = times
-        self._start = self._asked = 0.0
-        self._begun: dict[str, float] = {}
+        self._start = self._asked_at = 0.0
+        self._started_at: dict[str, float] = {}
         self._partial = ""
         self._calls: dict[str, ToolCall | MalformedCall] = {}
 
@@ -60,10 +60,10 @@ class Timeline:
                 self._partial += text or reasoning
             case ModelAsked():
                 yield from self._cut_off()
-                self._asked = record.time
+                self._asked_at = record.time
                 yield f"step {record.step}"
             case ModelAnswered() as answered:
-                yield from self._answered(answered, record.time - self._asked)
+                yield from self._answered(answered, record.time - self._asked_at)
             case ModelFailed(error):
                 yield from self._cut_off()
                 yield f"✗ the model's API failed: {_short(error)}"
@@ -73,17 +73,17 @@ class Timeline:
                     self._calls[call_id] = call
                 yield f"? {self._name(call_id)} needs a yes: {'it ' if own else ''}{one_line(reason)}"
             case ApprovalDecided(call_id, approved, reason, by):
-                told = f": {one_line(reason)}" if reason else ""
-                yield f"  {self._name(call_id)} {'allowed' if approved else 'refused'} by {by or 'somebody'}{told}"
+                suffix = f": {one_line(reason)}" if reason else ""
+                yield f"  {self._name(call_id)} {'allowed' if approved else 'refused'} by {by or 'somebody'}{suffix}"
             case ToolStarted(call_id):
-                again = " again" if call_id in self._begun else ""
-                self._begun[call_id] = record.time
+                again = " again" if call_id in self._started_at else ""
+                self._started_at[call_id] = record.time
                 yield f"  {self._name(call_id)} started{again}"
             case CallSuspended(call_id):
                 yield f"  {self._name(call_id)} waits for a run that it started"
             case ToolFinished(result):
-                begun = self._begun.get(result.call_id)
-                took = f" in {record.time - begun:.2f} s" if begun is not None and self._times else ""
+                started_at = self._started_at.get(result.call_id)
+                took = f" in {record.time - started_at:.2f} s" if started_at is not None and self._times else ""
                 failed = result.status == "failure"
                 first = next(iter(result_lines(result)), "")
                 yield f"  {'✗' if failed else '✓'} {self._name(result.call_id)}{took}: {_short(first)}"

@@ -12,7 +12,7 @@ from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import Workspace, find_tool, workspace_tools
 from toolspeak.tools.builtin.glob import Glob
-from toolspeak.tools.builtin.search import Matches, Searcher
+from toolspeak.tools.builtin.search import LineMatches, Searcher
 
 
 @pytest.fixture
@@ -165,9 +165,9 @@ def test_find_outside_is_refused(call, tree):
 @pytest.mark.parametrize("separate", [True, False])
 def test_the_search_is_the_same_in_its_own_process_and_in_this_one(separate):
     with Searcher("b+", seconds=30, cancelled=lambda: False, separate=separate) as searcher:
-        assert searcher.search(b"a\r\nbb\r\n\nab", 1) == Matches([(2, "bb")], 2, 0)
-        assert searcher.search(b"\0b", 1) == Matches([], 0, 0)
-        assert searcher.search(b"", 1) == Matches([], 0, 0)
+        assert searcher.search(b"a\r\nbb\r\n\nab", 1) == LineMatches([(2, "bb")], 2, 0)
+        assert searcher.search(b"\0b", 1) == LineMatches([], 0, 0)
+        assert searcher.search(b"", 1) == LineMatches([], 0, 0)
         assert searcher.search("\ufeffb".encode() + b"x" * 20_000, 1).cut == 1
     with pytest.raises(ToolError, match="no regular"):
         Searcher("(", seconds=30, cancelled=lambda: False, separate=separate).__enter__()

@@ -12,7 +12,7 @@ from toolspeak.execute import BatchContext, Executor, Secrets, approve_all
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset, tool
 from toolspeak.tools.builtin import read_result_tool
-from toolspeak.tools.kept import KEY
+from toolspeak.tools.stored_results import KEY
 
 TEXT = "".join(f"line {number}: é😀\n" for number in range(5_000))
 

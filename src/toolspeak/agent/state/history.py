@@ -16,7 +16,7 @@ from toolspeak.data.messages import (
     failure,
 )
 from toolspeak.execute import Secrets
-from toolspeak.execute.calls.results import hide_part, hide_secrets
+from toolspeak.execute.calls.result_limits import hide_part, hide_secrets
 
 _CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_RESULT = "this call has no result: the run ended before; it may have run or not"

@@ -8,8 +8,8 @@ from typing import Any, cast
 from toolspeak.data.events import MemoryChanged
 from toolspeak.data.messages import JSON
 from toolspeak.execute import Secrets
-from toolspeak.tools.content import Unserialisable, jsonable
-from toolspeak.tools.kept import KEY
+from toolspeak.tools.returned_values import Unserialisable, jsonable
+from toolspeak.tools.stored_results import KEY
 
 _PLAIN = frozenset({str, int, bool, float, type(None)})
 _MISSING = object()

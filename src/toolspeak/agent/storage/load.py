@@ -15,7 +15,7 @@ from toolspeak.data.messages import Message
 from toolspeak.data.values import quick
 from toolspeak.errors import RunError
 from toolspeak.journal.base import Journal
-from toolspeak.tools.kept import keep
+from toolspeak.tools.stored_results import keep
 
 
 @quick()

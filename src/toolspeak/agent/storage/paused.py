@@ -9,7 +9,7 @@ from typing import Any, cast
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import Record
 from toolspeak.errors import FormatError
-from toolspeak.tools.content import Unserialisable, jsonable
+from toolspeak.tools.returned_values import Unserialisable, jsonable
 
 
 def dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:

@@ -66,7 +66,7 @@ def demo_command(dialect: str | None, fast: bool, schedules: bool, timeline: str
 async def _demo(dialects: Sequence[Dialect], pause: float) -> int:
     console = make_console(sys.stdout)
     write(console, f"Task: {TASK}", "bold")
-    outcomes: list[Outcome] = []
+    outcomes: list[DemoOutcome] = []
     for dialect in dialects:
         write(console, f"\n━━ {dialect.name}: {dialect.info.summary}\n", "bold magenta")
         outcomes.append(await play(dialect, console, pause=pause))
@@ -79,7 +79,7 @@ async def _demo(dialects: Sequence[Dialect], pause: float) -> int:
 
 
 @dataclass(slots=True)
-class Outcome:
+class DemoOutcome:
     """What one dialect's run did. `problems` is empty if all of it was right."""
 
     dialect: str
@@ -90,9 +90,11 @@ class Outcome:
     problems: list[str] = field(default_factory=list[str])
 
 
-async def play(dialect: Dialect, console: Console, *, pause: float = 0.0, files: Mapping[str, str] = FILES) -> Outcome:
+async def play(
+    dialect: Dialect, console: Console, *, pause: float = 0.0, files: Mapping[str, str] = FILES
+) -> DemoOutcome:
     """Plays the demo in one dialect on a project of these files, and checks all that came of it."""
-    outcome = Outcome(dialect.name)
+    outcome = DemoOutcome(dialect.name)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="toolspeak-demo-") as folder:
         root = Path(folder)
@@ -200,7 +202,7 @@ class _Paced:
         await self._provider.aclose()
 
 
-def _table(outcomes: Sequence[Outcome]) -> Table:
+def _table(outcomes: Sequence[DemoOutcome]) -> Table:
     table = Table("dialect", title="One bug, fixed and verified in every dialect")
     for heading in ("steps", "calls", "failed calls recovered", "seconds"):
         table.add_column(heading, justify="right")

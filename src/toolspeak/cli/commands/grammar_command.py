@@ -41,10 +41,10 @@ def grammar_command(
     starts_in: Section,
 ) -> None:
     """Print the grammar of one model turn: its free text, its calls of these tools, or both."""
-    asked = ToolChoice(choice) if choice in _MODES else ToolChoice("specific", choice)
+    tool_choice = ToolChoice(choice) if choice in _MODES else ToolChoice("specific", choice)
     made = get_dialect(dialect).grammar(
         read_tools(tools_file),
-        asked,
+        tool_choice,
         target=target,
         max_calls=max_calls,
         starts_in=starts_in,

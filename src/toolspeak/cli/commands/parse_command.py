@@ -24,7 +24,7 @@ from toolspeak.cli.command_options import (
     write_json_line,
 )
 from toolspeak.cli.exit_codes import NO_ANSWER
-from toolspeak.cli.reply_description import Finish, Reply, read
+from toolspeak.cli.reply_description import Finish, ReplyToRead, read
 from toolspeak.dialects import Section
 from toolspeak.errors import ConfigurationError, UnknownDialect
 
@@ -61,7 +61,7 @@ def parse_command(
     With --jsonl a line that cannot be read gives a line with its `id` and an `error`, the others are read, and the
     exit code is 1. The other options stand for what a line does not say.
     """
-    usual = Reply(
+    usual = ReplyToRead(
         "",
         dialect,
         model=model,
@@ -80,7 +80,7 @@ def parse_command(
         write_json(read(replace(usual, text=read_reply(file))))
 
 
-def _read_lines(lines: Iterable[bytes], usual: Reply) -> bool:
+def _read_lines(lines: Iterable[bytes], usual: ReplyToRead) -> bool:
     """Answers each line on a line of its own; whether all could be read."""
     good = True
     for number, line in enumerate(lines, 1):
@@ -121,7 +121,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _reply(row: Any, usual: Reply) -> Reply:
+def _reply(row: Any, usual: ReplyToRead) -> ReplyToRead:
     if not isinstance(row, dict):
         raise ConfigurationError(f'expected an object {{"dialect": …, "input": …}}, found {type(row).__name__}')
     fields = cast("dict[str, Any]", row)
@@ -139,7 +139,7 @@ def _reply(row: Any, usual: Reply) -> Reply:
     if starts_in is not None and starts_in not in get_args(Section):
         raise ConfigurationError(f'"starts_in": expected "text" or "reasoning", found {json.dumps(starts_in)[:40]}')
     tools = fields.get("tools")
-    return Reply(
+    return ReplyToRead(
         text=fields["input"],
         dialect=dialect or (None if model else usual.dialect),  # a line's model says more than the usual dialect
         model=model or usual.model,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from toolspeak.agent import Agent, Run
-from toolspeak.cli.attended_run import Approve, Setup, Shown, open_streams, recording_of, work
+from toolspeak.cli.attended_run import Approve, Display, Setup, open_streams, recording_of, work
 from toolspeak.cli.command_options import thoughts_option
 from toolspeak.cli.exit_codes import ANSWERED
 from toolspeak.cli.journal_option import journal_of, journal_option
@@ -83,13 +83,13 @@ class _How:
 async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal: Journal) -> int:
     try:
         if run is not None:
-            found = await find_run(journal, run)
-            if found.parent_run_id:
-                parent = found.parent_run_id[:SHORT]
+            info = await find_run(journal, run)
+            if info.parent_run_id:
+                parent = info.parent_run_id[:SHORT]
                 raise ConfigurationError(
-                    f"run {found.run_id[:SHORT]} was started by a tool of run {parent}: resume that one"
+                    f"run {info.run_id[:SHORT]} was started by a tool of run {parent}: resume that one"
                 )
-            return await _go_on(journal, found, how)
+            return await _go_on(journal, info, how)
         if watch:
             return await _watch(journal, how)
         if every:
@@ -129,9 +129,9 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
         except ToolspeakError as error:
             click.echo(f"toolspeak: {error}", err=True)
             worst = max(worst, 1)
-            found = await journal.run(info.run_id)
-            if failed is not None and found is not None:
-                failed[info.run_id] = found.records
+            current = await journal.run(info.run_id)
+            if failed is not None and current is not None:
+                failed[info.run_id] = current.records
     return worst
 
 
@@ -148,5 +148,5 @@ async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     async def begin(agent: Agent) -> Run:
         return agent.resumed(info.run_id)
 
-    shown, cassette = Shown(how.as_json, thoughts=how.thoughts), recording_of(setup)
-    return await work(setup, journal, begin, shown, in_doubt=how.in_doubt, cassette=cassette)
+    display, cassette = Display(how.as_json, thoughts=how.thoughts), recording_of(setup)
+    return await work(setup, journal, begin, display, in_doubt=how.in_doubt, cassette=cassette)

@@ -14,25 +14,25 @@ from toolspeak.ui import printable
 @click.option("--revoke", metavar="ID", multiple=True, help="Forget this rule: such calls are asked about again.")
 def rules_command(file: str, revoke: tuple[str, ...]) -> None:
     """List the rules that `toolspeak run --rules FILE` keeps in FILE, or revoke some."""
-    kept = open_rules(file)
+    rules = open_rules(file)
     for rule_id in revoke:
-        click.echo(f"revoked {_line(kept.revoke(rule_id))}")
+        click.echo(f"revoked {_line(rules.revoke(rule_id))}")
     if revoke:
         return
-    for each in kept:
+    for each in rules:
         click.echo(_line(each))
-    if not len(kept):
+    if not len(rules):
         click.echo("no rules are kept")
 
 
 def _line(each: StandingRule) -> str:
     rule = each.rule
-    said = [f"{rule.action} {rule.tool}"]
-    said += [f"on {path}" for path in rule.paths]
-    said += [f"with {name}={value!r}" for name, value in (rule.arguments or {}).items()]
-    said += ["and nothing else"] if rule.exact else []
-    said += [f"where each command begins with {' or '.join(map(repr, rule.begins))}"] if rule.begins else []
-    said += [f"after {rule.after}"] if rule.after else []
-    said += ["while its definition is what it was"] if rule.definition else []
-    said += [f"(said by {each.by})"] if each.by else []
-    return printable(f"{each.id}  {' '.join(said)}")
+    words = [f"{rule.action} {rule.tool}"]
+    words += [f"on {path}" for path in rule.paths]
+    words += [f"with {name}={value!r}" for name, value in (rule.arguments or {}).items()]
+    words += ["and nothing else"] if rule.exact else []
+    words += [f"where each command begins with {' or '.join(map(repr, rule.begins))}"] if rule.begins else []
+    words += [f"after {rule.after}"] if rule.after else []
+    words += ["while its definition is what it was"] if rule.definition else []
+    words += [f"(said by {each.by})"] if each.by else []
+    return printable(f"{each.id}  {' '.join(words)}")

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
-from toolspeak.cli.attended_run import Approve, Setup, Shown, anywhere, open_streams, work
+from toolspeak.cli.attended_run import Approve, Display, Setup, anywhere, open_streams, work
 from toolspeak.cli.command_options import (
     active_file_option,
     env_option,
@@ -193,7 +193,7 @@ def run_command(
         )
     continues = bool(session) or goes_on
     source = click.get_current_context().get_parameter_source
-    given = {name for name in _OF_THE_MODEL if source(name) is ParameterSource.COMMANDLINE}
+    explicit = {name for name in _OF_THE_MODEL if source(name) is ParameterSource.COMMANDLINE}
     if not model and not continues:
         raise ConfigurationError(_NO_MODEL)
     text = read_reply() if task == "-" else task
@@ -221,21 +221,21 @@ def run_command(
     )
     if close and not continues:
         raise ConfigurationError("--close goes with --session or -c: it closes that session's last run")
-    shown, when_open = Shown(as_json, timeline, thoughts), "close" if close else "refuse"
+    display, when_open = Display(as_json, timeline, thoughts), "close" if close else "refuse"
     opened = journal_of(journal)
-    sys.exit(run_to_end(_run(text, setup, given, limits, opened, session, goes_on, when_open, shown, cassette)))
+    sys.exit(run_to_end(_run(text, setup, explicit, limits, opened, session, goes_on, when_open, display, cassette)))
 
 
 async def _run(
     task: str,
     setup: Setup,
-    given: Collection[str],
+    explicit: Collection[str],
     limits: Limits,
     journal: Journal,
     session: str | None,
     goes_on: bool,
     when_open: WhenOpen,
-    shown: Shown,
+    display: Display,
     cassette: Cassette | None,
 ) -> int:
     async def begin(agent: Agent) -> Run:
@@ -246,22 +246,22 @@ async def _run(
     try:
         session_id = new_session_id()
         if session or goes_on:
-            found = await (find_session(journal, session) if session else last_session_of(journal, setup.workspace))
-            session_id = found.session_id
+            info = await (find_session(journal, session) if session else last_session_of(journal, setup.workspace))
+            session_id = info.session_id
             if cassette is None or not cassette.replays:
-                setup = _as_before(setup, await setup_of(journal, found), given)
+                setup = _as_before(setup, await setup_of(journal, info), explicit)
         if not setup.model:
             raise ConfigurationError(_NO_MODEL)
         if cassette is not None and not cassette.replays:
             setup = replace(setup, model=anywhere(setup.model))  # `resume` goes on recording the same
-        return await work(setup, journal, begin, shown, cassette=cassette)
+        return await work(setup, journal, begin, display, cassette=cassette)
     finally:
         await journal.aclose()
 
 
-def _as_before(setup: Setup, before: Mapping[str, JSON], given: Collection[str]) -> Setup:
+def _as_before(setup: Setup, before: Mapping[str, JSON], explicit: Collection[str]) -> Setup:
     """The set-up with the model that the session had, and how that writes calls, unless they are given anew."""
-    if "model" in given:
+    if "model" in explicit:
         return setup
-    kept = {name: before[name] for name in _OF_THE_MODEL if name not in given and before.get(name)}
-    return replace(setup, **kept) if "model" in kept else setup
+    earlier = {name: before[name] for name in _OF_THE_MODEL if name not in explicit and before.get(name)}
+    return replace(setup, **earlier) if "model" in earlier else setup

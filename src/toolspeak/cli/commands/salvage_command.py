@@ -22,10 +22,10 @@ def salvage_command(journal: str | None) -> None:
     The files are copied first, as they are. Runs that had not ended are closed for good, for they may have done more
     than is recorded: nothing of them runs again, and their sessions go on.
     """
-    found = journal_of(journal)
-    if not isinstance(found, SqliteJournal):
+    opened = journal_of(journal)
+    if not isinstance(opened, SqliteJournal):
         raise ConfigurationError("only a journal in a file can be salvaged: a database server sees to its own")
-    run_to_end(_salvage(found))
+    run_to_end(_salvage(opened))
 
 
 async def _salvage(journal: SqliteJournal) -> None:
@@ -35,9 +35,9 @@ async def _salvage(journal: SqliteJournal) -> None:
         click.echo(f"kept as it was: {copy}")
     try:
         # Again and again: with a run those are closed that its calls wait for.
-        while found := [info for status in UNFINISHED for info in await journal.runs(status=status, limit=1)]:
-            await close_run(journal, found[0].run_id, doubtful=True)
-            title = printable(found[0].title)
-            click.echo(f"closed: run {found[0].run_id[:SHORT]} ({title}); it may have done more than `show` tells")
+        while unfinished := [info for status in UNFINISHED for info in await journal.runs(status=status, limit=1)]:
+            await close_run(journal, unfinished[0].run_id, doubtful=True)
+            title = printable(unfinished[0].title)
+            click.echo(f"closed: run {unfinished[0].run_id[:SHORT]} ({title}); it may have done more than `show` tells")
     finally:
         await journal.aclose()

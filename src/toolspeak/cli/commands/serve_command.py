@@ -119,7 +119,7 @@ def serve_command(
     Endpoints: /v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /healthz, /readyz, /metrics. Keys of
     clients stand in --api-keys FILE or in TOOLSPEAK_API_KEYS.
     """
-    of_upstream = {
+    options = {
         "provider": provider,
         "model": model,
         "dialect": dialect,
@@ -129,9 +129,9 @@ def serve_command(
         "repair": repair,
         "hold_calls": hold_calls or None,
     }
-    told = {name: value for name, value in of_upstream.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None}
     server = {name: value for name, value in server.items() if value is not None and value is not False and value != ()}
-    sources = Sources(_upstreams(upstream, config, told), config, server, api_keys, tools, approve_tools, responses)
+    sources = Sources(_upstreams(upstream, config, options), config, server, api_keys, tools, approve_tools, responses)
     server_module = _server()
     if checks:
         _check(sources.load(os.environ, {}))
@@ -159,10 +159,10 @@ def _check(settings: Settings) -> None:
     models = {finding.model for finding in findings if not finding.is_spared}
     broken = {finding.model for finding in findings if finding.problems and not finding.is_spared}
     state = f"{len(broken)} of {len(models)} cannot be asked" if broken else f"{len(models)} can be asked"
-    told = {"problem": report.problems, "warning": report.warnings, "note": report.notes}
-    if any(told.values()):
+    sentences_by_kind = {"problem": report.problems, "warning": report.warnings, "note": report.notes}
+    if any(sentences_by_kind.values()):
         click.echo("the gateway")
-        for kind, sentences in told.items():
+        for kind, sentences in sentences_by_kind.items():
             for sentence in sentences:
                 click.echo(f"  {kind:<9} {sentence}")
     would = "could not serve" if report.problems else "would serve"
@@ -175,22 +175,22 @@ def _tell(address: str) -> None:
     click.echo(f"toolspeak serves at {address}", err=True)
 
 
-def _upstreams(upstream: str | None, config: str | None, told: dict[str, Any]) -> tuple[Upstream, ...]:
+def _upstreams(upstream: str | None, config: str | None, options: dict[str, Any]) -> tuple[Upstream, ...]:
     """Those that the command line names; none where a file lists them."""
     if config is not None:
-        if upstream is not None or told:
-            named = ", ".join(["upstream", *told] if upstream is not None else told)
+        if upstream is not None or options:
+            named = ", ".join(["upstream", *options] if upstream is not None else options)
             raise ConfigurationError(f"say --config or {named}, not both: the file says it for each model")
         return ()
     if upstream is None:
         raise ConfigurationError(_NOTHING_TO_SERVE)
-    kind = told.pop("provider", None)
+    kind = options.pop("provider", None)
     if kind is not None and "://" not in upstream:
         raise ConfigurationError(
             "--provider says what an address is: write --upstream URL, or --upstream PROVIDER:MODEL alone"
         )
-    found = upstream_of(upstream, **told)
-    return (checked_upstream(found if kind is None else replace(found, provider=kind)),)
+    chosen = upstream_of(upstream, **options)
+    return (checked_upstream(chosen if kind is None else replace(chosen, provider=kind)),)
 
 
 def _server() -> Any:

@@ -25,7 +25,7 @@ from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
 
-_SHOWN = 22
+_COLUMN_WIDTH = 22
 """Characters of a folder or a model's name in the list; `--json` has the whole."""
 
 
@@ -61,11 +61,11 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
         title, updated = (session.title, session.updated) if session else (runs[0].title, runs[0].updated)
         session_id = session.session_id if session else None
         setup = await (setup_of(journal, session) if session else setup_of_run(journal, runs[0].run_id))
-        shown = [
+        run_rows = [
             {"run_id": run.run_id, "status": status_of(run), "records": run.records, "model": run.model} for run in runs
         ]
         listed.append(
-            {"session_id": session_id, "title": title, "updated": updated, "folder": folder_of(setup), "runs": shown}
+            {"session_id": session_id, "title": title, "updated": updated, "folder": folder_of(setup), "runs": run_rows}
         )
         folder = _end_of(printable(_from_home(folder_of(setup))))
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(updated))
@@ -75,8 +75,8 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
             table.add_row("(none)", used, folder, "")
         for run in runs:
             status = f"{status_of(run).replace('_', ' ')}, {count(run.records, 'record')}"
-            told = "" if session is not None and run.title == title else printable(run.title)
-            table.add_row("  " + run.run_id[:SHORT], status, _end_of(printable(run.model)), told)
+            title_cell = "" if session is not None and run.title == title else printable(run.title)
+            table.add_row("  " + run.run_id[:SHORT], status, _end_of(printable(run.model)), title_cell)
     if as_json:
         write_json(listed)
     else:
@@ -90,17 +90,17 @@ def _from_home(folder: str) -> str:
 
 def _end_of(text: str) -> str:
     """What fits beside the other columns: of a path, and of a model's name, the end tells most."""
-    return text if len(text) <= _SHOWN else "…" + text[1 - _SHOWN :]
+    return text if len(text) <= _COLUMN_WIDTH else "…" + text[1 - _COLUMN_WIDTH :]
 
 
 async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | None, Sequence[RunInfo]]]:
     """The sessions with their runs, and each run that a program started outside of one; the last used first."""
-    found: list[tuple[SessionInfo | None, Sequence[RunInfo]]] = [
+    entries: list[tuple[SessionInfo | None, Sequence[RunInfo]]] = [
         (session, await journal.runs(session_id=session.session_id)) for session in await journal.sessions(limit=limit)
     ]
-    found += [(None, [run]) for run in await journal.runs(alone=True, limit=limit)]
-    found.sort(key=lambda entry: entry[0].updated if entry[0] else entry[1][0].updated, reverse=True)
-    return found[:limit]
+    entries += [(None, [run]) for run in await journal.runs(alone=True, limit=limit)]
+    entries.sort(key=lambda entry: entry[0].updated if entry[0] else entry[1][0].updated, reverse=True)
+    return entries[:limit]
 
 
 @sessions_command.command
@@ -170,9 +170,9 @@ def search(context: click.Context, words: tuple[str, ...], limit: int) -> None:
     """Find the places in all sessions where all WORDS are; the last may be the beginning of one."""
 
     async def work(journal: Journal) -> None:
-        for found in await journal.search(" ".join(words), limit=limit):
-            session = (found.session_id or "")[:SHORT]
-            write_text(printable(f"{session} {found.run_id[:SHORT]} {found.role}: {found.snippet}") + "\n")
+        for hit in await journal.search(" ".join(words), limit=limit):
+            session = (hit.session_id or "")[:SHORT]
+            write_text(printable(f"{session} {hit.run_id[:SHORT]} {hit.role}: {hit.snippet}") + "\n")
 
     _do(context, work)
 
@@ -213,8 +213,8 @@ def import_(context: click.Context, file: str, trust: bool) -> None:
         else:
             info, closed = await import_closed(journal, lines)
         if closed:
-            told = f"{count(closed, 'run')} that had not ended: closed (with --trust, of a file of your own, not)"
-            click.echo(f"toolspeak: {told}", err=True)
+            note = f"{count(closed, 'run')} that had not ended: closed (with --trust, of a file of your own, not)"
+            click.echo(f"toolspeak: {note}", err=True)
         write_text(info.session_id + "\n")
 
     _do(context, work)

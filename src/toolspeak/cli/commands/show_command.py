@@ -40,13 +40,13 @@ def show_command(run: str, as_json: bool, follow: bool, journal: str | None) -> 
 async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None:
     try:
         run_id = (await find_run(journal, run)).run_id
-        lines, shown = Timeline(), 0
+        lines, position = Timeline(), 0
         while True:
-            records = await journal.read(run_id, shown)
+            records = await journal.read(run_id, position)
             for record in records:
                 for line in [dumps(record)] if as_json else lines.lines(record):
                     write_text(line + "\n")
-            shown += len(records)
+            position += len(records)
             if not follow or (records and isinstance(records[-1].event, RunFinished)):
                 break
             await asyncio.sleep(_LOOK)

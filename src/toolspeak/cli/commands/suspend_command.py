@@ -45,11 +45,11 @@ async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
             return
         click.echo(f"toolspeak: waiting for run {info.run_id[:SHORT]} to stop; Ctrl-C leaves it asked to", err=True)
         while True:
-            found = await journal.run(info.run_id)
-            if found is None or not is_held(found):
+            current = await journal.run(info.run_id)
+            if current is None or not is_held(current):
                 break
             await asyncio.sleep(_LOOK)
-        status = "gone" if found is None else status_of(found).replace("_", " ")
+        status = "gone" if current is None else status_of(current).replace("_", " ")
         click.echo(f"toolspeak: run {info.run_id[:SHORT]} is {status}", err=True)
     finally:
         await journal.aclose()
@@ -62,5 +62,5 @@ async def _wanted(journal: Journal, run: str | None) -> RunInfo:
     held = [info for info in running if is_held(info)]
     if held:
         return held[0]
-    told = f"; {running[0].run_id[:SHORT]} was interrupted: name it to suspend it" if running else ""
-    raise ConfigurationError(f"there is no run that goes on{told}")
+    hint = f"; {running[0].run_id[:SHORT]} was interrupted: name it to suspend it" if running else ""
+    raise ConfigurationError(f"there is no run that goes on{hint}")

@@ -30,9 +30,9 @@ def translate_command(file: str, source: str, target: str, tools_file: str | Non
     be carried over as it was is told on standard error, with the position of its message.
     """
     dialects = get_dialect(source), get_dialect(target)
-    found = translate(_conversation(read_reply(file)), *dialects, read_tools(tools_file))
-    write_json([{"role": message.role, "content": message.text} for message in found.messages])
-    for warning in found.warnings:
+    translation = translate(_conversation(read_reply(file)), *dialects, read_tools(tools_file))
+    write_json([{"role": message.role, "content": message.text} for message in translation.messages])
+    for warning in translation.warnings:
         click.echo(f"toolspeak: {warning}", err=True)
 
 

@@ -15,7 +15,7 @@ from toolspeak.errors import AgentStop
 from toolspeak.execute.approval.approvers import Answer, ApprovalRequest, Policy, approval_reason
 from toolspeak.execute.approval.policy_rules import StandingRules
 from toolspeak.execute.approval.validation import check_decision
-from toolspeak.execute.calls.results import describe
+from toolspeak.execute.calls.result_limits import describe
 from toolspeak.tools.crashes import log_crash
 
 _LOG = logging.getLogger("toolspeak.execute")

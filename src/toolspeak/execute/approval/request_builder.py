@@ -16,7 +16,7 @@ from toolspeak.execute.approval.approvers import ApprovalRequest, approval_reaso
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.replay import Replayer, ResultRecorder
-from toolspeak.execute.calls.results import describe
+from toolspeak.execute.calls.result_limits import describe
 from toolspeak.execute.calls.secrets import Secrets, hide_effects
 from toolspeak.execute.concurrency.threads import in_thread
 from toolspeak.tools.context import RunContext, StateView

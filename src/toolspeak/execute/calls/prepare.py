@@ -11,7 +11,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError, suggest
 from toolspeak.execute.calls.ids import key_of
-from toolspeak.execute.calls.results import describe
+from toolspeak.execute.calls.result_limits import describe
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.tool import ArgumentProblem, Tool
 from toolspeak.tools.toolset import Toolset

@@ -21,14 +21,14 @@ _IDLE_SECONDS = 10.0
 
 
 @quick(frozen=False)
-class Outcome:
+class ThreadOutcome:
     """What became of a function: its value, or the exception it raised."""
 
     value: Any = None
     error: BaseException | None = None
 
 
-async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None] | None = None) -> Outcome:
+async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None] | None = None) -> ThreadOutcome:
     """Runs the function in a daemon worker thread, in a copy of the current context.
 
     Cancelling the wait orphans the thread: it goes on to its own end, what it brings is dropped, and the loop
@@ -36,9 +36,9 @@ async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None
     """
     loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
-    waiting: asyncio.Future[Outcome] = loop.create_future()
+    waiting: asyncio.Future[ThreadOutcome] = loop.create_future()
 
-    def deliver(outcome: Outcome) -> None:
+    def deliver(outcome: ThreadOutcome) -> None:
         if not waiting.done():
             waiting.set_result(outcome)
         elif orphan_ended is not None:
@@ -46,9 +46,9 @@ async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None
 
     def job() -> None:
         try:
-            outcome = Outcome(value=context.run(function))
+            outcome = ThreadOutcome(value=context.run(function))
         except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
-            outcome = Outcome(error=error)
+            outcome = ThreadOutcome(error=error)
         call_in_loop(loop, deliver, outcome)
 
     _hand_over(job)

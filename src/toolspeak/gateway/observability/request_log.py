@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 
 from toolspeak.data.messages import JSON
-from toolspeak.providers.http import TRACE
+from toolspeak.providers.http_client import TRACE
 from toolspeak.providers.relayed import json_bytes
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")

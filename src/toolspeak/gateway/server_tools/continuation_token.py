@@ -28,7 +28,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.errors import FormatError
-from toolspeak.execute.calls.results import cap_parts
+from toolspeak.execute.calls.result_limits import cap_parts
 
 MARK = "__ran_"
 """Between an id and what it carries; of characters that every API takes in an id."""

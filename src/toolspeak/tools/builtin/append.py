@@ -52,18 +52,18 @@ def append_tool(workspace: Workspace) -> Tool:
 
 def _before(workspace: Workspace, path: str) -> bytes | None:
     """What the file holds, which must be text; None when it is more than MAX_EDIT: then it is only checked."""
-    kept: list[bytes] | None = []
+    chunks: list[bytes] | None = []
     size = 0
     try:
         with workspace.open(path) as file:
             for chunk in text_chunks(file, path):
                 size += len(chunk)
                 if size > MAX_EDIT:
-                    kept = None  # the run no longer counts as knowing the file
-                if kept is not None:
-                    kept.append(chunk)
+                    chunks = None  # the run no longer counts as knowing the file
+                if chunks is not None:
+                    chunks.append(chunk)
     except ToolError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return b""
         raise
-    return None if kept is None else b"".join(kept)
+    return None if chunks is None else b"".join(chunks)

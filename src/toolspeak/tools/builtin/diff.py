@@ -37,15 +37,15 @@ def unified_diff(path: str, before: str, after: str) -> str:
 def shortened(diff: str) -> str:
     """A diff (not an empty one) as a model reads it: MAX_LINES lines behind its head, of MAX_WIDTH characters each."""
     lines = diff.removesuffix("\n").split("\n")
-    shown = [
+    result = [
         line
         if len(line) <= MAX_WIDTH + 1
         else f"{line[: MAX_WIDTH + 1]}... {len(line) - MAX_WIDTH - 1} more characters ..."
         for line in lines[: MAX_LINES + 2]
     ]
     if len(lines) > MAX_LINES + 2:
-        shown.append(f"... {len(lines) - MAX_LINES - 2} more lines of this diff left out ...")
-    return "\n".join(shown) + "\n"
+        result.append(f"... {len(lines) - MAX_LINES - 2} more lines of this diff left out ...")
+    return "\n".join(result) + "\n"
 
 
 def _only_crlf(text: str) -> bool:

@@ -65,12 +65,12 @@ def edited(text: str, old: str, new: str, path: str) -> str:
 
 def _positions(text: str, piece: str) -> list[int]:
     """Where the piece occurs first, overlaps included: `aa` is in `aaa` twice. At most LISTED + 1 places."""
-    found: list[int] = []
+    positions: list[int] = []
     at = text.find(piece)
-    while at >= 0 and len(found) <= LISTED:
-        found.append(at)
+    while at >= 0 and len(positions) <= LISTED:
+        positions.append(at)
         at = text.find(piece, at + 1)
-    return found
+    return positions
 
 
 def _in_either_style(text: str, piece: str) -> list[tuple[int, int]]:
@@ -85,15 +85,15 @@ def _in_either_style(text: str, piece: str) -> list[tuple[int, int]]:
 
 def _original(text: str, positions: Iterable[int]) -> dict[int, int]:
     """Positions in the text with plain line ends, and where they are in the text itself."""
-    found: dict[int, int] = {}
+    originals: dict[int, int] = {}
     breaks = re.finditer("\r\n", text)
     passed, following = 0, next(breaks, None)
     for position in sorted(positions):
         # Each CRLF, at its place in the plain text, shifts what comes after it by one.
         while following is not None and following.start() - passed < position:
             passed, following = passed + 1, next(breaks, None)
-        found[position] = position + passed
-    return found
+        originals[position] = position + passed
+    return originals
 
 
 def _wrong_number(text: str, old: str, starts: list[int], path: str) -> ToolError:

@@ -10,7 +10,7 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.glob import Glob
 from toolspeak.tools.builtin.search import MAX_LINE, Searcher
-from toolspeak.tools.builtin.tree import shown, walk
+from toolspeak.tools.builtin.tree import printable_path, walk
 from toolspeak.tools.builtin.workspace import Workspace
 
 MAX_RESULTS = 100
@@ -42,7 +42,7 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         """
         files = _files(workspace, Glob(pattern), path, ctx)
         if content is None:
-            names = [shown(name) for name in heapq.nsmallest(MAX_RESULTS, files)]
+            names = [printable_path(name) for name in heapq.nsmallest(MAX_RESULTS, files)]
             return [*names, *_note(len(files) - len(names), "files")]
         with Searcher(content, seconds=seconds_per_file, cancelled=ctx.cancelled) as searcher:
             return _lines(workspace, sorted(files), searcher)
@@ -55,17 +55,17 @@ def _files(workspace: Workspace, glob: Glob, path: str, ctx: RunContext[Any]) ->
     if folder and not workspace.is_folder(path):
         with workspace.open(path):
             return [folder] if glob.matches(folder) else []
-    found: list[str] = []
+    names: list[str] = []
     for name, entry in walk(workspace, folder, ctx.cancelled):
         below = name.removeprefix(folder + "/") if folder else name
         # Both ways of writing a pattern are plain: from the folder searched and from the workspace.
         if entry.file and (glob.matches(below) or glob.matches(name)):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _lines(workspace: Workspace, files: list[str], searcher: Searcher) -> list[Match | str]:
-    found: list[Match | str] = []
+    results: list[Match | str] = []
     total = cut = unread = 0
     for name in files:
         try:
@@ -73,16 +73,16 @@ def _lines(workspace: Workspace, files: list[str], searcher: Searcher) -> list[M
         except ToolError:
             unread += 1  # too large, gone meanwhile or not permitted: the others are searched all the same
             continue
-        matches = searcher.search(data, MAX_RESULTS - len(found))
-        found.extend({"path": shown(name), "line": number, "text": text} for number, text in matches.lines)
+        matches = searcher.search(data, MAX_RESULTS - len(results))
+        results.extend({"path": printable_path(name), "line": number, "text": text} for number, text in matches.lines)
         total += matches.count
         cut += matches.cut
-    notes = _note(total - len(found), "lines")
+    notes = _note(total - len(results), "lines")
     if cut:
         notes.append(f"... {cut} lines are longer than {MAX_LINE:,} characters: only their beginning was searched")
     if unread:
         notes.append(f"... {unread} files could not be searched: too large, or not readable")
-    return [*found, *notes]
+    return [*results, *notes]
 
 
 def _note(more: int, what: str) -> list[str]:

@@ -182,8 +182,8 @@ class Folder:
     @contextmanager
     def entries(self) -> Generator[Iterator[os.DirEntry[str]], None, None]:
         """The entries, in no order; valid inside the `with` block."""
-        with os.scandir(self._path if self._descriptor is None else self._descriptor) as found:
-            yield found
+        with os.scandir(self._path if self._descriptor is None else self._descriptor) as iterator:
+            yield iterator
 
     def _at(self, name: str) -> str:
         return name if self._descriptor is not None else os.path.join(self._path, name)

@@ -41,11 +41,11 @@ def _expanded(pattern: str) -> list[str]:
     todo = [pattern]
     while todo:
         here = todo.pop()
-        found = _BRACES.search(here)
-        if found is None:
+        match = _BRACES.search(here)
+        if match is None:
             done.append(here)
         else:
-            todo.extend(here[: found.start()] + choice + here[found.end() :] for choice in found[1].split(","))
+            todo.extend(here[: match.start()] + choice + here[match.end() :] for choice in match[1].split(","))
         if len(done) + len(todo) > MAX_ALTERNATIVES:
             raise ToolError(
                 f"'pattern' has more than {MAX_ALTERNATIVES} alternatives in its braces: use several calls."

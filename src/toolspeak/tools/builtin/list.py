@@ -9,7 +9,7 @@ from typing import Any
 from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.tree import join, shown, walk
+from toolspeak.tools.builtin.tree import join, printable_path, walk
 from toolspeak.tools.builtin.workspace import Entry, Workspace
 
 MAX_ENTRIES = 1_000
@@ -33,19 +33,19 @@ def list_tool(workspace: Workspace) -> Tool:
             recursive: Also list everything below, except inside .git.
         """
         folder, start = _split(workspace, prefix)
-        found = Found()
-        names = found.counted(_paths(workspace, folder, start, ctx, recursive=recursive))
+        counter = Counted()
+        names = counter.counted(_paths(workspace, folder, start, ctx, recursive=recursive))
         first = heapq.nsmallest(MAX_ENTRIES, names)  # sorted in bounded memory, however many there are
         if not first and start:
             raise ToolError(f"{prefix!r} does not exist and no path starts with it: `list` of '' shows what there is.")
-        if found.number > len(first):
-            first.append(f"... and {found.number - len(first)} more: list a folder inside, or use `find`")
+        if counter.number > len(first):
+            first.append(f"... and {counter.number - len(first)} more: list a folder inside, or use `find`")
         return first
 
     return list_entries
 
 
-class Found:
+class Counted:
     """Counts what passes."""
 
     def __init__(self) -> None:
@@ -80,4 +80,4 @@ def _paths(workspace: Workspace, folder: str, start: str, ctx: RunContext[Any], 
 
 
 def _named(path: str, entry: Entry) -> str:
-    return shown(path) + ("/" if entry.folder else "")
+    return printable_path(path) + ("/" if entry.folder else "")

@@ -25,30 +25,30 @@ def components(path: str, roots: tuple[str, ...]) -> Parts:
     `roots` are the names of the workspace folder; they serve the remedy for an absolute path. The empty
     path and `.` are the root, `()`. Raises ToolError for everything that is not a plain relative path.
     """
-    shown = repr(path)
+    label = repr(path)
     if "\0" in path:
-        raise ToolError(f"{shown} contains a NUL character: leave it out.")
+        raise ToolError(f"{label} contains a NUL character: leave it out.")
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise ToolError(f"{shown} contains a lone surrogate, which no file name can hold: leave it out.") from None
+        raise ToolError(f"{label} contains a lone surrogate, which no file name can hold: leave it out.") from None
     if _DRIVE.match(path):
-        raise ToolError(f"{shown} starts with a drive letter: give a path relative to the workspace, like 'src/a.py'.")
+        raise ToolError(f"{label} starts with a drive letter: give a path relative to the workspace, like 'src/a.py'.")
     if "\\" in path:
-        raise ToolError(f"{shown} contains a backslash: separate folders with '/', {path.replace(chr(92), '/')!r}.")
+        raise ToolError(f"{label} contains a backslash: separate folders with '/', {path.replace(chr(92), '/')!r}.")
     if path.startswith("/"):
-        raise ToolError(f"{shown} is an absolute path: {_absolute_remedy(path, roots)}")
+        raise ToolError(f"{label} is an absolute path: {_absolute_remedy(path, roots)}")
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise ToolError(f"{shown} contains '..': {_parent_remedy(path)}")
+        raise ToolError(f"{label} contains '..': {_parent_remedy(path)}")
     if parts and parts[0] == "~":
-        raise ToolError(f"{shown} starts with '~', which is not expanded: give a path relative to the workspace.")
+        raise ToolError(f"{label} starts with '~', which is not expanded: give a path relative to the workspace.")
     if os.name == "nt":
-        _check_windows(shown, parts)
+        _check_windows(label, parts)
     return parts
 
 
-def follow(root: str, other_name: str, parts: Parts, shown: str) -> Parts:
+def follow(root: str, other_name: str, parts: Parts, label: str) -> Parts:
     """The same place with every symbolic link replaced by where it leads.
 
     `root` is the real path of the workspace, `other_name` the way it was given. Only links below the root
@@ -69,7 +69,7 @@ def follow(root: str, other_name: str, parts: Parts, shown: str) -> Parts:
         done.append(name)
         depth = min(len(done), len(base))
         if not _same(done[:depth], base[:depth]):
-            raise ToolError(f"{shown} is a symbolic link, or lies behind one, that leads outside the workspace.")
+            raise ToolError(f"{label} is a symbolic link, or lies behind one, that leads outside the workspace.")
         if len(done) <= len(base):
             continue  # a folder above the root, or the root: real, because the root's path is
         target = _link_target(os.path.join(*done))
@@ -77,7 +77,7 @@ def follow(root: str, other_name: str, parts: Parts, shown: str) -> Parts:
             continue
         links += 1
         if links > MAX_LINKS:
-            raise ToolError(f"{shown} goes through a loop of symbolic links.")
+            raise ToolError(f"{label} goes through a loop of symbolic links.")
         done.pop()
         way = PurePath(target)
         if way.is_absolute():
@@ -87,12 +87,12 @@ def follow(root: str, other_name: str, parts: Parts, shown: str) -> Parts:
             way = way.relative_to(way.parts[0])
         todo.extend(reversed(way.parts))
     if len(done) < len(base):
-        raise ToolError(f"{shown} is a symbolic link, or lies behind one, that leads outside the workspace.")
+        raise ToolError(f"{label} is a symbolic link, or lies behind one, that leads outside the workspace.")
     return tuple(done[len(base) :])
 
 
-def _same(left: list[str], right: list[str]) -> bool:
-    return [os.path.normcase(part) for part in left] == [os.path.normcase(part) for part in right]
+def _same(one: list[str], other: list[str]) -> bool:
+    return [os.path.normcase(part) for part in one] == [os.path.normcase(part) for part in other]
 
 
 def _link_target(path: str) -> str | None:
@@ -121,8 +121,8 @@ def _parent_remedy(path: str) -> str:
     return f"write {plain!r}."
 
 
-def _check_windows(shown: str, parts: Parts) -> None:
+def _check_windows(label: str, parts: Parts) -> None:
     for part in parts:
         # `a.txt:x` is a hidden stream of a.txt, `nul.txt` a device, and `a.` another name of `a`.
         if ":" in part or _DEVICE.match(part) or part != part.rstrip(". "):
-            raise ToolError(f"{shown}: {part!r} is not a file name on Windows: choose another one.")
+            raise ToolError(f"{label}: {part!r} is not a file name on Windows: choose another one.")

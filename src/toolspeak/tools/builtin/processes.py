@@ -18,7 +18,7 @@ DRAIN = 1.0
 """Seconds to read on after the group is dead: only a process that left the group can hold the pipe that long."""
 
 
-class Output(asyncio.Protocol):
+class ProcessOutput(asyncio.Protocol):
     """Hands the bytes of a pipe on; `closed` is set at its end."""
 
     def __init__(self, receive: Callable[[bytes], None]) -> None:

@@ -60,28 +60,28 @@ class _Page:
     total: int = 0
     size: int = 0
     cut: bool = False
-    kept: list[bytes] = field(default_factory=list[bytes])
+    lines_read: list[bytes] = field(default_factory=list[bytes])
     full: bool = False
 
     def add(self, line: bytes) -> None:
         self.total += 1
         if self.full or self.total < self.first:
             return
-        if self.kept and self.size + len(line) > PAGE_BYTES:
+        if self.lines_read and self.size + len(line) > PAGE_BYTES:
             self.full = True
             return
-        self.kept.append(line[:PAGE_BYTES])
+        self.lines_read.append(line[:PAGE_BYTES])
         self.cut = len(line) > PAGE_BYTES
         self.size += len(line)
-        self.full = len(self.kept) == self.wanted or self.size >= PAGE_BYTES
+        self.full = len(self.lines_read) == self.wanted or self.size >= PAGE_BYTES
 
     @property
     def last_whole(self) -> int:
         """The number of the last line that is not cut; one less than the first where there is none."""
-        return self.first + len(self.kept) - 1 - self.cut
+        return self.first + len(self.lines_read) - 1 - self.cut
 
     def text(self, *, numbered: bool) -> str:
-        lines = [line.decode(errors="ignore") for line in self.kept]  # only a cut line can end amid a character
+        lines = [line.decode(errors="ignore") for line in self.lines_read]  # only a cut line can end amid a character
         if numbered:
             lines = [f"{self.first + i:>6}\t{line}" for i, line in enumerate(lines)]
         text = "".join(lines)

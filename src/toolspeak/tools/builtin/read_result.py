@@ -7,7 +7,7 @@ from typing import Any
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.kept import KEY, READ_RESULT, kept
+from toolspeak.tools.stored_results import KEY, READ_RESULT, kept
 
 PAGE = 4_000
 """Characters of a page: within 16 KiB whatever they are."""

@@ -17,7 +17,7 @@ MOST = 20
 _READS = Effects(reads={"sessions:"}, idempotent=True, destructive=False)
 
 
-class Place(Protocol):
+class RecallHit(Protocol):
     """Where a search found something."""
 
     @property
@@ -37,7 +37,7 @@ class Place(Protocol):
 class Searched(Protocol):
     """What it needs of a journal."""
 
-    async def search(self, query: str, *, principal: str | None, private: bool, limit: int) -> Sequence[Place]: ...
+    async def search(self, query: str, *, principal: str | None, private: bool, limit: int) -> Sequence[RecallHit]: ...
 
     async def read(self, run_id: str, start: int = 0) -> Sequence[Record]: ...
 
@@ -63,38 +63,38 @@ def recall_tool(journal: Searched) -> Tool:
         if state is None:
             raise ToolError("There is no run whose user is known: nothing can be recalled.")
         if place:
-            return await _told(journal, place, state.principal)
+            return await _conversation(journal, place, state.principal)
         if not query.strip():
             raise ToolError("Give 'query', the words to search for, or 'place', a place that a search found.")
-        told = [_entry(one) for one in await _elsewhere(journal, query, state.principal, state.run_id)]
-        return told or f"Nothing was found for {query!r}: try fewer or other words."
+        entries = [_entry(one) for one in await _elsewhere(journal, query, state.principal, state.run_id)]
+        return entries or f"Nothing was found for {query!r}: try fewer or other words."
 
     return recall
 
 
-async def _elsewhere(journal: Searched, query: str, principal: str | None, run_id: str) -> Sequence[Place]:
+async def _elsewhere(journal: Searched, query: str, principal: str | None, run_id: str) -> Sequence[RecallHit]:
     """The newest places outside of this run, whose own records the model knows, however many of them are found."""
     limit = 2 * MOST
     while True:
-        found = await journal.search(query, principal=principal, private=True, limit=limit)
-        elsewhere = [one for one in found if one.run_id != run_id]
-        if len(elsewhere) >= MOST or len(found) < limit:
+        hits = await journal.search(query, principal=principal, private=True, limit=limit)
+        elsewhere = [one for one in hits if one.run_id != run_id]
+        if len(elsewhere) >= MOST or len(hits) < limit:
             return elsewhere[:MOST]
         limit *= 4
 
 
-def _entry(found: Place) -> dict[str, str]:
-    when = datetime.fromtimestamp(found.time, UTC).strftime("%Y-%m-%d %H:%M")
+def _entry(hit: RecallHit) -> dict[str, str]:
+    when = datetime.fromtimestamp(hit.time, UTC).strftime("%Y-%m-%d %H:%M")
     return {
-        "place": f"{found.run_id}:{found.seq}",
+        "place": f"{hit.run_id}:{hit.seq}",
         "when": when,
-        "conversation": found.title,
-        "who": found.role,
-        "text": found.snippet,
+        "conversation": hit.title,
+        "who": hit.role,
+        "text": hit.snippet,
     }
 
 
-async def _told(journal: Searched, place: str, principal: str | None) -> str:
+async def _conversation(journal: Searched, place: str, principal: str | None) -> str:
     run_id, _, seq = place.rpartition(":")
     records = await journal.read(run_id, int(seq)) if seq.isdecimal() and len(seq) < 10 else ()
     # Another user's place is as unknown as one that is not there.

@@ -29,7 +29,7 @@ SEPARATE = bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class LineMatches:
     """`lines` are the first ones asked for; `cut` counts lines that were searched in part."""
 
     lines: list[tuple[int, str]]
@@ -86,15 +86,15 @@ class Searcher:
     ) -> None:
         self._close()
 
-    def search(self, data: bytes, wanted: int) -> Matches:
+    def search(self, data: bytes, wanted: int) -> LineMatches:
         """The lines that match; none in binary data. `wanted` is how many lines to return."""
         if self._process is not None:
-            found = self._ask({"bytes": len(data), "wanted": wanted}, data)
+            response = self._ask({"bytes": len(data), "wanted": wanted}, data)
         elif self._local is None or isinstance(self._local, str):
             raise RuntimeError("use the searcher in a `with` block")
         else:
-            found = search_worker.search(self._local, data, MAX_LINE, wanted)
-        return Matches([(number, line) for number, line in found["matches"]], found["count"], found["cut"])
+            response = search_worker.search(self._local, data, MAX_LINE, wanted)
+        return LineMatches([(number, line) for number, line in response["matches"]], response["count"], response["cut"])
 
     def _ask(self, header: dict[str, Any], data: bytes = b"") -> dict[str, Any]:
         process = self._process

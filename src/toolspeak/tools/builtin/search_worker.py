@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-SHOWN = 500
+EXCERPT_CHARACTERS = 500
 """Characters of a matching line that are returned."""
 
 LONGEST = 10_000_000.0
@@ -42,20 +42,20 @@ def search(pattern: re.Pattern[str], data: bytes, max_line: int, wanted: int) ->
     for number, line in enumerate(lines, 1):
         plain = line.removesuffix("\r")
         cut += len(plain) > max_line
-        found = pattern.search(plain[:max_line])
-        if found is None:
+        match = pattern.search(plain[:max_line])
+        if match is None:
             continue
         count += 1
         if len(matches) < wanted:
-            matches.append((number, _excerpt(plain, found.start())))
+            matches.append((number, _excerpt(plain, match.start())))
     return {"matches": matches, "count": count, "cut": cut}
 
 
 def _excerpt(line: str, at: int) -> str:
-    if len(line) <= SHOWN:
+    if len(line) <= EXCERPT_CHARACTERS:
         return line
-    start = max(0, min(at - SHOWN // 4, len(line) - SHOWN))
-    end = start + SHOWN
+    start = max(0, min(at - EXCERPT_CHARACTERS // 4, len(line) - EXCERPT_CHARACTERS))
+    end = start + EXCERPT_CHARACTERS
     return ("..." if start else "") + line[start:end] + ("..." if end < len(line) else "")
 
 

@@ -49,8 +49,8 @@ def record_lines(ctx: RunContext[Any], real: str, sha256: str, first: int, last:
         if not total or spans == ((1, total),):
             record(ctx, real, sha256)
         elif spans:
-            kept = {"sha256": sha256, "spans": [list(span) for span in spans]}
-            cast("dict[str, Any]", ctx.memory.setdefault(LINES_KEY, {}))[real] = kept
+            entry = {"sha256": sha256, "spans": [list(span) for span in spans]}
+            cast("dict[str, Any]", ctx.memory.setdefault(LINES_KEY, {}))[real] = entry
 
 
 def known(ctx: RunContext[Any], real: str) -> str | None:
@@ -90,8 +90,8 @@ def _files(ctx: RunContext[Any]) -> dict[str, str]:
 
 
 def _lines(ctx: RunContext[Any], real: str) -> Part | None:
-    kept = cast("dict[str, Any]", ctx.memory.get(LINES_KEY, {})).get(real)  # JSON: it survives with the run
-    return None if kept is None else Part(kept["sha256"], tuple((first, last) for first, last in kept["spans"]))
+    entry = cast("dict[str, Any]", ctx.memory.get(LINES_KEY, {})).get(real)  # JSON: it survives with the run
+    return None if entry is None else Part(entry["sha256"], tuple((first, last) for first, last in entry["spans"]))
 
 
 def _forget_lines(ctx: RunContext[Any], real: str) -> None:

@@ -13,7 +13,7 @@ from toolspeak.data.tools import EVERYTHING, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import Tool, tool
 from toolspeak.tools.builtin.capture import Capture
-from toolspeak.tools.builtin.processes import Group, Output, finished
+from toolspeak.tools.builtin.processes import Group, ProcessOutput, finished
 from toolspeak.tools.builtin.text import visible
 from toolspeak.tools.builtin.workspace import Workspace
 
@@ -87,7 +87,7 @@ async def _run(
     read_end, write_end = os.pipe()
     pipe = os.fdopen(read_end, "rb", buffering=0)
     try:
-        transport, output = await loop.connect_read_pipe(lambda: Output(capture.add), pipe)
+        transport, output = await loop.connect_read_pipe(lambda: ProcessOutput(capture.add), pipe)
     except BaseException:
         pipe.close()
         os.close(write_end)

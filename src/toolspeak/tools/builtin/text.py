@@ -108,8 +108,8 @@ def visible(text: str) -> str:
 
 def quoted(path: str) -> str:
     """A path on one line: as it is, or as a JSON string where it could be taken for something else."""
-    shown = visible(path)
-    plain = shown == path and _PLAIN_PATH.fullmatch(path) and not _SPACES.search(path)
+    spelled = visible(path)
+    plain = spelled == path and _PLAIN_PATH.fullmatch(path) and not _SPACES.search(path)
     return path if plain else visible(json.dumps(path, ensure_ascii=False))
 
 
@@ -117,11 +117,11 @@ _PLAIN_PATH = re.compile(r'[^\s"\\](?:[^"\\\n\t]*[^\s"\\])?')
 _SPACES = re.compile("  ")
 
 
-def _spelled(found: re.Match[str]) -> str:
-    character, at = found[0], found.start()
-    if character in "\ufe0e\ufe0f" and at and unicodedata.category(found.string[at - 1]) == "So":
+def _spelled(match: re.Match[str]) -> str:
+    character, at = match[0], match.start()
+    if character in "\ufe0e\ufe0f" and at and unicodedata.category(match.string[at - 1]) == "So":
         return character
-    before = found.string[max(0, at - _MOST_MARKS) : at]
+    before = match.string[max(0, at - _MOST_MARKS) : at]
     heaped = len(before) == _MOST_MARKS and all(unicodedata.category(each) in _MARKS for each in (*before, character))
     if heaped or unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character):
         return character.encode("unicode_escape").decode()

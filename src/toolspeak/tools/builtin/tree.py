@@ -41,6 +41,6 @@ def join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def shown(path: str) -> str:
+def printable_path(path: str) -> str:
     """The path as text that any encoder takes: a byte of a name that is not UTF-8 becomes `\\xff`."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

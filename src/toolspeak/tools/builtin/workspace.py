@@ -89,12 +89,12 @@ class Workspace:
         """Raises ConfigurationError when `root` is no folder. `descriptors=False` is the way for platforms without
         them.
         `lock_seconds` is how long `alone` waits for another process."""
-        given = os.path.abspath(root)
-        real = os.path.realpath(given)
+        absolute = os.path.abspath(root)
+        real = os.path.realpath(absolute)
         if not os.path.isdir(real):
             raise ConfigurationError(f"The workspace {str(root)!r} is no folder: make it, or name another.")
         self.root = Path(real)
-        self._given = given
+        self._absolute = absolute
         self._descriptors = descriptors
         self._lock_seconds = lock_seconds
         self._ignores_case = sys.platform in ("win32", "darwin")
@@ -103,8 +103,8 @@ class Workspace:
 
     def resolve(self, path: str) -> Parts:
         """Where a path leads, by name: the components below the root, free of links; `()` is the root."""
-        parts = components(path, (self._given, str(self.root)))
-        return follow(str(self.root), self._given, parts, repr(path))
+        parts = components(path, (self._absolute, str(self.root)))
+        return follow(str(self.root), self._absolute, parts, repr(path))
 
     def real(self, path: str) -> str:
         """The absolute real path, in posix form."""
@@ -130,12 +130,12 @@ class Workspace:
         """A token that changes with a file's content, or with the names in a folder, whoever changes them; UNVERSIONED
         where it cannot be told."""
         try:
-            found = os.stat(self.root.joinpath(*self.resolve(path)))
+            status = os.stat(self.root.joinpath(*self.resolve(path)))
         except (ToolError, OSError):
             return UNVERSIONED
-        if abs(time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns)) < _TICK:
+        if abs(time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns)) < _TICK:
             return UNVERSIONED
-        return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+        return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
     # Reading
 
@@ -168,8 +168,8 @@ class Workspace:
     def entries(self, path: str) -> list[Entry]:
         """What lies directly in a folder, in no order."""
         parts = self.resolve(path)
-        with _explained(path), self.folder(parts) as folder, folder.entries() as found:
-            return [self._entry(parts, entry) for entry in found]
+        with _explained(path), self.folder(parts) as folder, folder.entries() as listing:
+            return [self._entry(parts, entry) for entry in listing]
 
     def is_folder(self, path: str) -> bool:
         """Whether the path is an existing folder; False for a path that is refused."""
@@ -238,8 +238,8 @@ class Workspace:
         parts = self.resolve(path)
         if not parts:
             raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
-        if found := protected(os.path.join(self.root, *parts)):
-            raise ToolError(f"{path!r} is {found.what}, which this program goes by: no tool may change it.")
+        if protection := protected(os.path.join(self.root, *parts)):
+            raise ToolError(f"{path!r} is {protection.what}, which this program goes by: no tool may change it.")
         if parts[-1] == _CHANGE:
             raise ToolError(f"{path!r} has the name of what a change has begun with: choose another.")
         return parts
@@ -259,21 +259,21 @@ class Workspace:
         finally:
             folder.close()
 
-    def open_parts(self, parts: Parts, shown: str) -> int:
+    def open_parts(self, parts: Parts, label: str) -> int:
         """A descriptor for reading the regular file at resolved components; no link is followed. Raises OSError."""
         if not parts:
-            raise ToolError(f"{shown!r} is the workspace folder, not a file: use `list`.")
+            raise ToolError(f"{label!r} is the workspace folder, not a file: use `list`.")
         with self.folder(parts[:-1]) as folder:
             status = folder.stat(parts[-1])
-            found = protected(os.path.join(self.root, *parts)) or protected_as(status)
-            if found and found.secret:
+            protection = protected(os.path.join(self.root, *parts)) or protected_as(status)
+            if protection and protection.secret:
                 raise ToolError(
-                    f"{shown!r} is {found.what}, which this program goes by: no tool may read or change it."
+                    f"{label!r} is {protection.what}, which this program goes by: no tool may read or change it."
                 )
-            _refuse_special(status, shown)  # first: to open a device can already do something
+            _refuse_special(status, label)  # first: to open a device can already do something
             descriptor = folder.open(parts[-1], os.O_RDONLY)
         try:
-            _refuse_special(os.fstat(descriptor), shown)
+            _refuse_special(os.fstat(descriptor), label)
         except BaseException:
             os.close(descriptor)
             raise
@@ -284,7 +284,7 @@ class Workspace:
         if not entry.is_symlink():
             return Entry(name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False), link=False)
         try:
-            target = follow(str(self.root), self._given, (*parts, name), name)
+            target = follow(str(self.root), self._absolute, (*parts, name), name)
             if not target:
                 return Entry(name, folder=True, file=False, link=True)
             with self.folder(target[:-1]) as folder:
@@ -305,24 +305,24 @@ def _explained(path: str, *, writing: bool = False) -> Generator[None, None, Non
         raise ToolError(f"{path!r} {reason}") from error
 
 
-def _refuse_special(found: os.stat_result, shown: str) -> None:
-    kind = stat.S_IFMT(found.st_mode)
+def _refuse_special(status: os.stat_result, label: str) -> None:
+    kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
-        raise ToolError(f"{shown!r} {_KINDS.get(kind, 'is no regular file.')}")
+        raise ToolError(f"{label!r} {_KINDS.get(kind, 'is no regular file.')}")
 
 
-def _existing(folder: Folder, name: str, shown: str) -> os.stat_result | None:
+def _existing(folder: Folder, name: str, label: str) -> os.stat_result | None:
     """The file's status, None when there is none; what may not be written is refused."""
     try:
-        found = folder.stat(name)
+        status = folder.stat(name)
     except FileNotFoundError:
         return None
-    _refuse_special(found, shown)
+    _refuse_special(status, label)
     if not folder.writable(name):
         raise ToolError(
-            f"{shown!r} is read-only (mode {stat.S_IMODE(found.st_mode):o}): its permissions forbid writing."
+            f"{label!r} is read-only (mode {stat.S_IMODE(status.st_mode):o}): its permissions forbid writing."
         )
-    return found
+    return status
 
 
 def _add(file: FileIO, data: bytes) -> None:
@@ -338,7 +338,7 @@ def _add(file: FileIO, data: bytes) -> None:
         raise
 
 
-def _begun(folder: Folder, mode: int) -> tuple[str, int]:
+def _temporary_file(folder: Folder, mode: int) -> tuple[str, int]:
     """A new file in the folder: its name and a descriptor. What a killed process left there is taken away."""
     # Not derived from a file's name: that may already be as long as a name can be.
     other = f".toolspeak-{secrets.token_hex(8)}.tmp"  # where somebody else is at work, or nobody can tell
@@ -351,15 +351,15 @@ def _begun(folder: Folder, mode: int) -> tuple[str, int]:
     return other, folder.open(other, flags, mode)
 
 
-def _replace(folder: Folder, name: str, data: bytes, shown: str, before: bytes | Literal["any"] | None) -> None:
-    found = _existing(folder, name, shown)
+def _replace(folder: Folder, name: str, data: bytes, label: str, before: bytes | Literal["any"] | None) -> None:
+    status = _existing(folder, name, label)
     # A new file gets the umask's mode from the system; content of an existing one is hidden until its mode is set.
-    temporary, descriptor = _begun(folder, 0o666 if found is None else 0o600)
+    temporary, descriptor = _temporary_file(folder, 0o666 if status is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             folder.hold(descriptor)
-            if found is not None and hasattr(os, "fchmod"):
-                _keep_owner_and_mode(file.fileno(), found)
+            if status is not None and hasattr(os, "fchmod"):
+                _keep_owner_and_mode(file.fileno(), status)
                 _keep_attributes(folder, name, file.fileno())
             file.write(data)
             file.flush()
@@ -368,12 +368,12 @@ def _replace(folder: Folder, name: str, data: bytes, shown: str, before: bytes |
             folder.add(temporary, name)
         else:
             if before != "any" and not _holds(folder, name, before):
-                raise ToolError(_CHANGED.format(shown))
+                raise ToolError(_CHANGED.format(label))
             folder.rename(temporary, name)
     except FileExistsError:
         with suppress(OSError):
             folder.unlink(temporary)
-        raise ToolError(_MADE.format(shown)) from None
+        raise ToolError(_MADE.format(label)) from None
     except BaseException:
         with suppress(OSError):
             folder.unlink(temporary)

@@ -29,8 +29,8 @@ def write_tool(workspace: Workspace) -> Tool:
                 notes.extend(_condition(ctx, workspace.real(path), path, before))
             return _text(before, path), content
 
-        shown = preview(path, texts)
-        return "".join([*notes, shown])
+        diff = preview(path, texts)
+        return "".join([*notes, diff])
 
     @tool(name="write", aliases={"file": "path"}, effects=effects, effects_bound=effects(""), preview=would)
     def write(path: str, content: str, ctx: RunContext[Any], overwrite: bool = False) -> dict[str, Any]:

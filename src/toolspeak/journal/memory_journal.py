@@ -9,13 +9,13 @@ from typing import cast
 
 from toolspeak.data.events import Record, RunStarted, RunStatus
 from toolspeak.data.values import quick
-from toolspeak.journal.base import Found, Lease, RunInfo, SessionInfo
+from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.rules import (
     busy,
     check_lease,
     check_runs,
-    found_in,
     gone_on,
+    hits_in,
     no_start,
     session_after,
     session_conflict,
@@ -81,14 +81,14 @@ class MemoryJournal:
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
         wanted = [("session_id", session_id), ("status", status), ("principal", principal)]
-        found = [_info(run) for run_id, run in self._runs.items() if run.records and run_id.startswith(prefix)]
+        infos = [_info(run) for run_id, run in self._runs.items() if run.records and run_id.startswith(prefix)]
         for name, value in wanted:
             if value is not None:
-                found = [info for info in found if getattr(info, name) == value]
+                infos = [info for info in infos if getattr(info, name) == value]
         if alone:
-            found = [info for info in found if info.session_id is None]
-        found.sort(key=lambda info: (info.created, info.run_id), reverse=True)
-        return tuple(found[:limit])
+            infos = [info for info in infos if info.session_id is None]
+        infos.sort(key=lambda info: (info.created, info.run_id), reverse=True)
+        return tuple(infos[:limit])
 
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
         run = self._runs.setdefault(run_id, _Run())
@@ -120,13 +120,13 @@ class MemoryJournal:
         return self._sessions.get(session_id)
 
     async def sessions(self, *, principal: str | None = None, limit: int | None = None) -> Sequence[SessionInfo]:
-        found = [
+        infos = [
             replace(info, history=())
             for info in self._sessions.values()
             if principal is None or info.principal == principal
         ]
-        found.sort(key=lambda info: (info.updated, info.session_id), reverse=True)
-        return tuple(found[:limit])
+        infos.sort(key=lambda info: (info.updated, info.session_id), reverse=True)
+        return tuple(infos[:limit])
 
     async def add_session(self, session: SessionInfo, records: Sequence[Record] = ()) -> None:
         runs: dict[str, _Run] = {}
@@ -161,17 +161,17 @@ class MemoryJournal:
 
     async def search(
         self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
-    ) -> Sequence[Found]:
+    ) -> Sequence[SearchHit]:
         wanted = words(query)
-        found: list[Found] = []
+        hits: list[SearchHit] = []
         for run in self._runs.values() if wanted else ():
             if not run.records or ((private or principal is not None) and run.records[0].principal != principal):
                 continue
             info = _info(run)
-            found += [one for record in run.records for one in found_in(info, record, wanted)]
+            hits += [one for record in run.records for one in hits_in(info, record, wanted)]
         created = {run_id: run.records[0].time for run_id, run in self._runs.items() if run.records}
-        found.sort(key=lambda one: (created[one.run_id], one.run_id, one.seq), reverse=True)
-        return tuple(found[:limit])
+        hits.sort(key=lambda one: (created[one.run_id], one.run_id, one.seq), reverse=True)
+        return tuple(hits[:limit])
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -28,7 +28,7 @@ from toolspeak.execute.batch_state import BatchState
 from toolspeak.execute.call import Call
 from toolspeak.execute.call_interceptors import chain_of, hook_failure
 from toolspeak.execute.calls.prepare import PreparedCall
-from toolspeak.execute.calls.results import result_of, stopped_result
+from toolspeak.execute.calls.result_limits import result_of, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.hooks import Answer, Block, HookError
 from toolspeak.execute.recovery import ASKED, has_person, unknown_outcome
@@ -43,7 +43,7 @@ class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
 
 
-class Admission:
+class CallAdmission:
     """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far; `stop`
     is set once the run is to end. `has_pending`: a call waits for an answer."""
 

@@ -35,27 +35,27 @@ class SilentServer(httpx2.ReadTimeout):
 def status_error(address: str, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
     """The error of a response that is no success. `now`: Unix time in seconds."""
     text = body.decode("utf-8", "replace")
-    found = read_error(_error_of(text), status)
-    told = found.message or shortened(text, QUOTED_CHARACTERS)
-    remedy, code = found.remedy, found.code
+    error = read_error(_error_of(text), status)
+    message = error.message or shortened(text, QUOTED_CHARACTERS)
+    remedy, code = error.remedy, error.code
     if status < 400:
         code = "ill_formed"
         where = headers.get("location", "")[:QUOTED_CHARACTERS]
         remedy = f"The server redirects to {where!r}: set the base URL to where the API is."
     named = wait_of(headers, now)
-    wait = found.retry_after if named is None else named
+    wait = error.retry_after if named is None else named
     # OpenAI and Anthropic say it where the status does not: of a 500 that would come again, for one.
-    retryable = found.retryable and headers.get("x-should-retry", "").strip().lower() != "false"
+    retryable = error.retryable and headers.get("x-should-retry", "").strip().lower() != "false"
     if wait:
         remedy = f"{remedy} Retry-After: {wait:g} seconds."
-    quoted = f": {told!r}" if told else ""
+    quoted = f": {message!r}" if message else ""
     return ProviderError(
         f"{address} answered HTTP {status}{quoted}. {remedy}",
         status=status,
         retryable=retryable,
         code=code,
         retry_after=wait if retryable else None,
-        unread=found.unread,
+        unread=error.unread,
     )
 
 
@@ -149,10 +149,10 @@ def decode_json(data: str | bytes, what: str) -> JSON:
 
 def _error_of(text: str) -> JSON:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return {"message": text[: 2 * QUOTED_CHARACTERS]}
-    return cast("JSON", found) if isinstance(found, dict | list) else {"message": text[: 2 * QUOTED_CHARACTERS]}
+    return cast("JSON", value) if isinstance(value, dict | list) else {"message": text[: 2 * QUOTED_CHARACTERS]}
 
 
 def _is_proxied(address: str) -> bool:

@@ -62,17 +62,17 @@ def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None
     protect(place, "the configuration of the MCP servers")
     listed = _load(place)
     if not isinstance(listed, dict):
-        raise ConfigurationError(f'{place}: expected an object {{"mcpServers": {{…}}}}, found {_shown(listed)}')
+        raise ConfigurationError(f'{place}: expected an object {{"mcpServers": {{…}}}}, found {_excerpt(listed)}')
     entries = cast("dict[str, Any]", listed)
     keys = [key for key in ("mcpServers", "servers") if key in entries]
     if len(keys) != 1:
-        found = "both" if keys else f"none of them, but: {', '.join(entries) or 'nothing'}"
+        problem = "both" if keys else f"none of them, but: {', '.join(entries) or 'nothing'}"
         raise ConfigurationError(
-            f"{place}: list the servers under 'mcpServers' or (VS Code) under 'servers'; there is {found}"
+            f"{place}: list the servers under 'mcpServers' or (VS Code) under 'servers'; there is {problem}"
         )
     servers = entries[keys[0]]
     if not isinstance(servers, dict):
-        raise ConfigurationError(f'{place}: {keys[0]}: expected {{"name": {{…}}}}, found {_shown(servers)}')
+        raise ConfigurationError(f'{place}: {keys[0]}: expected {{"name": {{…}}}}, found {_excerpt(servers)}')
     variables = {**(os.environ if environ is None else environ)}
     folder = place.resolve().parent
     workspace = str(folder.parent if folder.name == ".vscode" else folder)
@@ -104,79 +104,79 @@ class _Place:
     variables: Mapping[str, str]
     workspace: str
 
-    def error(self, key: str, told: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.at}{'.' if key else ''}{key}: {told}")
+    def error(self, key: str, problem: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.at}{'.' if key else ''}{key}: {problem}")
 
     def text(self, key: str, value: Any) -> str:
         """A text with its variables filled in."""
         if not isinstance(value, str):
-            raise self.error(key, f"expected text, found {_shown(value)}")
+            raise self.error(key, f"expected text, found {_excerpt(value)}")
         if "\0" in value:
             raise self.error(key, "a NUL character cannot be handed on; remove it")
-        return _REFERENCE.sub(lambda found: self._filled(key, found[0]), value)
+        return _REFERENCE.sub(lambda match: self._filled(key, match[0]), value)
 
     def texts(self, key: str, value: Any) -> Mapping[str, str]:
         if not isinstance(value, dict):
-            raise self.error(key, f'expected {{"NAME": "text"}}, found {_shown(value)}')
+            raise self.error(key, f'expected {{"NAME": "text"}}, found {_excerpt(value)}')
         return {name: self.text(f"{key}.{name}", each) for name, each in cast("dict[str, Any]", value).items()}
 
     def _filled(self, key: str, reference: str) -> str:
         if reference == "${workspaceFolder}":
             return self.workspace
-        found = _VARIABLE.fullmatch(reference)
-        if found is None:
-            told = f"{reference} is not understood; write ${{NAME}} for the environment variable NAME"
-            raise self.error(key, told)
-        value = self.variables.get(found["name"])
-        if value is None or (not value and found["otherwise"] is not None):
-            value = found["otherwise"]
+        variable = _VARIABLE.fullmatch(reference)
+        if variable is None:
+            problem = f"{reference} is not understood; write ${{NAME}} for the environment variable NAME"
+            raise self.error(key, problem)
+        value = self.variables.get(variable["name"])
+        if value is None or (not value and variable["otherwise"] is not None):
+            value = variable["otherwise"]
         if value is None:
-            told = f"the environment variable {found['name']} is not set; set it, or write ${{{found['name']}:-value}}"
-            raise self.error(key, told)
+            name = variable["name"]
+            raise self.error(key, f"the environment variable {name} is not set; set it, or write ${{{name}:-value}}")
         return value
 
 
 def _server(name: str, entry: Any, at: _Place) -> Server | None:
     if not isinstance(entry, dict):
-        raise at.error("", f'expected {{"command": …}} or {{"url": …}}, found {_shown(entry)}')
-    given = cast("dict[str, Any]", entry)
-    if given.get("disabled") is True:
+        raise at.error("", f'expected {{"command": …}} or {{"url": …}}, found {_excerpt(entry)}')
+    settings = cast("dict[str, Any]", entry)
+    if settings.get("disabled") is True:
         return None
-    if ("command" in given) == ("url" in given):
-        found = "both" if "url" in given else f"neither, but: {', '.join(given) or 'nothing'}"
-        raise at.error("", f"give 'command' (a program to start) or 'url' (where it is served); there is {found}")
-    kind = given.get("type")
+    if ("command" in settings) == ("url" in settings):
+        problem = "both" if "url" in settings else f"neither, but: {', '.join(settings) or 'nothing'}"
+        raise at.error("", f"give 'command' (a program to start) or 'url' (where it is served); there is {problem}")
+    kind = settings.get("type")
     if kind == "sse":
         raise at.error("type", "'sse' is MCP's old way over HTTP; name the server's streamable HTTP address ('http')")
-    if "envFile" in given:
+    if "envFile" in settings:
         raise at.error("envFile", "such a file is not read; write its variables under 'env'")
-    if "url" in given:
-        return _http(name, given, at)
-    args = given.get("args", [])
+    if "url" in settings:
+        return _http(name, settings, at)
+    args = settings.get("args", [])
     if not isinstance(args, Sequence) or isinstance(args, str):
-        raise at.error("args", f"expected an array of texts, found {_shown(args)}")
-    command = at.text("command", given["command"])
+        raise at.error("args", f"expected an array of texts, found {_excerpt(args)}")
+    command = at.text("command", settings["command"])
     if not command.strip():
         raise at.error("command", "it is empty; name the program to start")
     return StdioServer(
         name,
         command,
         tuple(at.text(f"args[{index}]", each) for index, each in enumerate(cast("Sequence[Any]", args))),
-        at.texts("env", given.get("env", {})),
-        at.text("cwd", given["cwd"]) if given.get("cwd") is not None else None,
+        at.texts("env", settings.get("env", {})),
+        at.text("cwd", settings["cwd"]) if settings.get("cwd") is not None else None,
     )
 
 
-def _http(name: str, given: Mapping[str, Any], at: _Place) -> HttpServer:
-    url = at.text("url", given["url"])
+def _http(name: str, settings: Mapping[str, Any], at: _Place) -> HttpServer:
+    url = at.text("url", settings["url"])
     if not url.startswith(("http://", "https://")):
-        raise at.error("url", f"expected an address that begins with http:// or https://, found {_shown(url)}")
-    headers = at.texts("headers", given.get("headers", {}))
+        raise at.error("url", f"expected an address that begins with http:// or https://, found {_excerpt(url)}")
+    headers = at.texts("headers", settings.get("headers", {}))
     for header, value in headers.items():
         if not value.isascii() or "\n" in value or "\r" in value:
             raise at.error(f"headers.{header}", "a header is one line of ASCII; encode what is not")
     return HttpServer(name, url, headers)
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)[:60]

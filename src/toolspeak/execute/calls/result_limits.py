@@ -20,9 +20,9 @@ from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ToolError
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.calls.shorten import json_text, shorten_json
-from toolspeak.tools.content import to_content
 from toolspeak.tools.crashes import log_crash
-from toolspeak.tools.kept import keep
+from toolspeak.tools.returned_values import to_content
+from toolspeak.tools.stored_results import keep
 
 _LOG = logging.getLogger("toolspeak.execute")
 _LEFT_OUT = "\n[… {count} bytes left out here. {how}]\n"

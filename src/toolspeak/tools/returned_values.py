@@ -23,7 +23,7 @@ _TOO_LONG = 10**4300  # Python's own cap on turning an int into text
 
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
-_TOLD = 3  # values that a note names: a table may have thousands
+_NAMED_VALUES = 3  # values that a note names: a table may have thousands
 
 
 class Unserialisable(ToolError):
@@ -88,10 +88,10 @@ def _lenient(value: object) -> tuple[JSON, tuple[TextPart, ...]]:
 
 def note_of(odd: Sequence[str]) -> str:
     """What a model is told of the values that JSON cannot hold."""
-    more = f"; and {len(odd) - _TOLD} more" if len(odd) > _TOLD else ""
+    more = f"; and {len(odd) - _NAMED_VALUES} more" if len(odd) > _NAMED_VALUES else ""
     return (
         "[The call ran. JSON cannot hold all of what it returned; text, or null, stands here for it: "
-        f"{'; '.join(odd[:_TOLD])}{more}.]"
+        f"{'; '.join(odd[:_NAMED_VALUES])}{more}.]"
     )
 
 
@@ -171,8 +171,8 @@ class _Conversion:
             fields = dataclasses.fields(cast("Any", value))
             return self._members([(field.name, getattr(value, field.name)) for field in fields], path, inside)
         if isinstance(value, Iterator):  # to run it may take forever
-            kept = cast("object", value)
-            return self._refused(kept, path, f"is of type {_type(kept)}; return a list")
+            container = cast("object", value)
+            return self._refused(container, path, f"is of type {_type(container)}; return a list")
         plain = _own_plain(value)
         if plain is not value:
             return self.convert(plain, path, inside)
@@ -270,9 +270,9 @@ def _own_plain(value: object) -> object:
     return value
 
 
-def _free(name: str, taken: Mapping[str, JSON]) -> str:
+def _free(name: str, used: Mapping[str, JSON]) -> str:
     number = 2
-    while f"{name} ({number})" in taken:
+    while f"{name} ({number})" in used:
         number += 1
     return f"{name} ({number})"
 

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from mcp import types
 
 from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED, Effects, ToolSpec
-from toolspeak.mcp.content import returned
-from toolspeak.mcp.schema import Checks, SchemaReader, UnusableSchema, checks_of
-from toolspeak.tools.content import Returned
+from toolspeak.mcp.call_results import returned
+from toolspeak.mcp.schema_checks import Checks, SchemaReader, UnusableSchema, checks_of
 from toolspeak.tools.context import RunContext
+from toolspeak.tools.returned_values import Returned
 from toolspeak.tools.tool import Tool
 
 MAX_NAME = 64
@@ -23,7 +23,7 @@ MAX_NAME = 64
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Call(Protocol):
+class McpCall(Protocol):
     """Calls a tool of the server, as it was defined when the call was let run; `progress` is told a line at a time."""
 
     def __call__(
@@ -43,18 +43,18 @@ class LeftOut:
         return f"the tool {self.tool!r} of the MCP server {self.server!r} is left out: {self.reason}"
 
 
-def tool_name(server: str, tool: str, taken: Container[str] = ()) -> str:
+def tool_name(server: str, tool: str, used: Container[str] = ()) -> str:
     """`server__tool`, in what every model API takes as a name. Where it is taken or too long, its end is made of both
     names' digest, so that it is the same in every process."""
     plain = f"{server}__{tool}"
     name = _ODD.sub("_", plain)
     if not re.match(r"[A-Za-z_]", name):
         name = f"_{name}"
-    if name not in taken and len(name) <= MAX_NAME:
+    if name not in used and len(name) <= MAX_NAME:
         return name
     digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
     ends = (f"_{digest[:length]}" for length in range(8, len(digest)))
-    return next(found for end in ends if (found := name[: MAX_NAME - len(end)] + end) not in taken)
+    return next(candidate for end in ends if (candidate := name[: MAX_NAME - len(end)] + end) not in used)
 
 
 def effects_of(annotations: types.ToolAnnotations | None) -> Effects:
@@ -84,7 +84,7 @@ def tool_of(
     server: str,
     listed: types.Tool,
     name: str,
-    call: Call,
+    call: McpCall,
     timeout: float | None,
     definition: Callable[[types.Tool], types.Tool] = lambda listed: listed,
 ) -> Tool | LeftOut:
@@ -100,8 +100,8 @@ def tool_of(
 
     def spec_of(tool: types.Tool) -> ToolSpec:
         schema: dict[str, Any] = {"type": "object", "properties": {}, **tool.input_schema}
-        shown = {key: value for key, value in schema.items() if key != "$schema"}
-        return ToolSpec(name, tool.description or tool.title or "", shown, effects_of(tool.annotations))
+        parameters = {key: value for key, value in schema.items() if key != "$schema"}
+        return ToolSpec(name, tool.description or tool.title or "", parameters, effects_of(tool.annotations))
 
     def effects(_arguments: object) -> Effects:
         nonlocal judged

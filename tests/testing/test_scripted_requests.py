@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from toolspeak import Agent, ToolError, tool
-from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn, asked, assert_asked, assert_played
+from toolspeak.testing import (
+    ScriptedCall,
+    ScriptedProvider,
+    ScriptedTurn,
+    assert_played,
+    assert_request,
+    scripted_request,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
@@ -33,20 +40,20 @@ def play(*turns):
 
 def test_native_results_are_one_text_each():
     provider = play(ScriptedTurn("", calls=CALLS), "2")
-    assert asked(provider, 0).results == ()
-    assert asked(provider).results == ('{"size": 2}', "name a thing")
-    assert asked(provider).tools == ("size",)
-    assert_asked(provider, 1, user="How long?", system="Measure", results=["2", "name"], tools=["size"])
+    assert scripted_request(provider, 0).results == ()
+    assert scripted_request(provider).results == ('{"size": 2}', "name a thing")
+    assert scripted_request(provider).tools == ("size",)
+    assert_request(provider, 1, user="How long?", system="Measure", results=["2", "name"], tools=["size"])
     assert_played(provider)
 
 
 def test_in_a_dialect_results_are_text():
     provider = play(BLOCK, "2")
-    assert asked(provider).tools == ()
-    (results,) = asked(provider).results
+    assert scripted_request(provider).tools == ()
+    (results,) = scripted_request(provider).results
     assert "size" in results
-    assert_asked(provider, 0, system="size", user="How long?", results=[], tools=[])
-    assert_asked(provider, 1, results=["2"])
+    assert_request(provider, 0, system="size", user="How long?", results=[], tools=[])
+    assert_request(provider, 1, results=["2"])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +69,7 @@ def test_in_a_dialect_results_are_text():
 def test_a_failure_shows_what_was_asked(wanted, told):
     provider = play(ScriptedTurn("Hm.", calls=CALLS), "2")
     with pytest.raises(AssertionError) as caught:
-        assert_asked(provider, **wanted)
+        assert_request(provider, **wanted)
     shown = str(caught.value)
     assert told in shown
     assert "tools: size\n[system] Measure well." in shown
@@ -72,7 +79,7 @@ def test_a_failure_shows_what_was_asked(wanted, told):
 def test_requests_that_were_not_made_and_turns_that_were_not_asked_for():
     provider = play("2", "3")
     with pytest.raises(AssertionError, match="was asked 1 times: there is no request 1"):
-        asked(provider, 1)
+        scripted_request(provider, 1)
     with pytest.raises(AssertionError, match="1 turns are left"):
         assert_played(provider)
 

@@ -22,7 +22,7 @@ import httpx2
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.providers.failures import (
+from toolspeak.providers.provider_failures import (
     SilentServer,
     dropped_error,
     status_error,
@@ -152,11 +152,11 @@ class HttpApi:
                 reply = Reply(response)
                 yield reply
         except ProviderError as error:
-            told, shown = str(error), self.hide(str(error))
-            if shown == told:
+            text, safe = str(error), self.hide(str(error))
+            if safe == text:
                 raise
             # `from None`: the original would show in the traceback what was hidden.
-            raise error.retold(shown) from None
+            raise error.retold(safe) from None
         except httpx2.HTTPError as error:
             why = self.hide(shortened(str(error))) or type(error).__name__
             received = None if reply is None else reply.received
@@ -184,8 +184,8 @@ class HttpApi:
 
     async def _refusal(self, response: httpx2.Response) -> ProviderError:
         """The error of a response that is no success."""
-        told = self.hide((await _beginning(response)).decode("utf-8", "replace")).encode()
-        return status_error(self.address, response.status_code, response.headers, told, self.clock.now())
+        body = self.hide((await _beginning(response)).decode("utf-8", "replace")).encode()
+        return status_error(self.address, response.status_code, response.headers, body, self.clock.now())
 
     def _below(self, path: str) -> httpx2.URL:
         """The address of `path` below the base URL; a provider asks for the same again and again."""
@@ -292,8 +292,8 @@ async def _send(
             elif event == "http11.send_request_body.complete" and (sent := REQUEST_SENT.get()) is not None:
                 sent()
 
-        told = {**(headers or {}), **TRACE.get()}
-        request = client.build_request(method, url, content=content, headers=told, extensions={"trace": note})
+        sent_headers = {**(headers or {}), **TRACE.get()}
+        request = client.build_request(method, url, content=content, headers=sent_headers, extensions={"trace": note})
         try:
             return await client.send(request, stream=True)
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):

@@ -15,8 +15,8 @@ from pydantic_core import PydanticSerializationError
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.tools.reader import Reader
-from toolspeak.tools.signature import REQUIRED, Parameter, Signature
+from toolspeak.tools.argument_reader import StrictReader
+from toolspeak.tools.signature import REQUIRED, FunctionSignature, Parameter
 
 Schema: TypeAlias = dict[str, JSON]
 
@@ -27,7 +27,9 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLES = ("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
 
 
-def describe_parameters(signature: Signature, aliases: Mapping[str, str], where: str) -> tuple[Schema, Reader]:
+def describe_parameters(
+    signature: FunctionSignature, aliases: Mapping[str, str], where: str
+) -> tuple[Schema, StrictReader]:
     """The JSON Schema of the parameters and the reader that enforces it.
 
     Raises ToolDefinitionError for a type that JSON cannot express and for an alias that means nothing.
@@ -46,7 +48,7 @@ def describe_parameters(signature: Signature, aliases: Mapping[str, str], where:
         "additionalProperties": False,
         **({"$defs": schema["$defs"]} if schema.get("$defs") else {}),
     }
-    return ordered, Reader(model, tuple(names), dict(aliases), ordered)
+    return ordered, StrictReader(model, tuple(names), dict(aliases), ordered)
 
 
 def _check_aliases(aliases: Mapping[str, str], names: Sequence[str], injected: Collection[str], where: str) -> None:
@@ -84,8 +86,8 @@ def _culprit(parameters: Sequence[Parameter], error: Exception) -> tuple[str, Ex
     for parameter in parameters:
         try:
             _attempt([parameter])
-        except Exception as found:  # noqa: BLE001 - as in _model_and_schema
-            return f"parameter {parameter.name!r} (annotated {parameter.annotation!r})", found
+        except Exception as culprit:  # noqa: BLE001 - as in _model_and_schema
+            return f"parameter {parameter.name!r} (annotated {parameter.annotation!r})", culprit
     return "its parameters together", error
 
 
@@ -165,15 +167,15 @@ def _plain(schema: Schema) -> Schema:
 
 
 def _references(schema: Schema) -> Iterator[str]:
-    found: list[str] = []
+    references: list[str] = []
 
     def note(part: Schema) -> Schema:
         if isinstance(part.get("$ref"), str):
-            found.append(part["$ref"].removeprefix(_DEFS))
+            references.append(part["$ref"].removeprefix(_DEFS))
         return part
 
     _rebuilt(schema, note)
-    return iter(found)
+    return iter(references)
 
 
 def _inline(schema: Schema) -> Schema:
@@ -181,7 +183,7 @@ def _inline(schema: Schema) -> Schema:
     definitions: dict[str, Schema] = schema.get("$defs", {})
     uses = Counter(_references(schema))
     targets = {name: set(_references(definition)) for name, definition in definitions.items()}
-    kept = {
+    recursive = {
         name
         for name, definition in definitions.items()
         if name in _reachable(targets[name], targets)
@@ -190,24 +192,24 @@ def _inline(schema: Schema) -> Schema:
 
     def put(part: Schema) -> Schema:
         name = str(part.get("$ref", "")).removeprefix(_DEFS)
-        if name not in definitions or name in kept:
+        if name not in definitions or name in recursive:
             return part
         siblings = {key: value for key, value in part.items() if key != "$ref"}
         return {**_rebuilt(definitions[name], put), **siblings}
 
     outer = {key: value for key, value in schema.items() if key != "$defs"}
     inlined: Schema = _rebuilt(outer, put)
-    if kept:
-        inlined["$defs"] = {name: _rebuilt(definitions[name], put) for name in definitions if name in kept}
+    if recursive:
+        inlined["$defs"] = {name: _rebuilt(definitions[name], put) for name in definitions if name in recursive}
     return inlined
 
 
 def _reachable(start: Iterable[str], targets: Mapping[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
+    reached: set[str] = set()
     waiting = list(start)
     while waiting:
         name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting.extend(targets.get(name, ()))
-    return seen
+    return reached

@@ -12,7 +12,7 @@ from toolspeak.wire.base import ModelRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScriptedRequest:
     """One request to a scripted model, as text."""
 
     request: ModelRequest
@@ -25,8 +25,8 @@ class Asked:
     @property
     def user(self) -> str:
         """The last message of role user that holds no native result."""
-        said = [each for each in self.request.messages if each.role == "user" and not _results(each)]
-        return _text(said[-1]) if said else ""
+        messages = [each for each in self.request.messages if each.role == "user" and not _results(each)]
+        return _text(messages[-1]) if messages else ""
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -48,22 +48,22 @@ class Asked:
     def __str__(self) -> str:
         lines = [f"tools: {', '.join(self.tools)}"] if self.tools else []
         for message in self.request.messages:
-            shown = [_text(message), *map(_result, _results(message))]
+            texts = [_text(message), *map(_result, _results(message))]
             if isinstance(message, Message):
-                shown += [f"calls {call.name}" for call in message.calls]
-            lines.append(f"[{message.role}] " + "\n".join(text for text in shown if text))
+                texts += [f"calls {call.name}" for call in message.calls]
+            lines.append(f"[{message.role}] " + "\n".join(text for text in texts if text))
         return "\n".join(lines)
 
 
-def asked(provider: ScriptedProvider, number: int = -1) -> Asked:
+def scripted_request(provider: ScriptedProvider, number: int = -1) -> ScriptedRequest:
     """A request to the model: 0 is the first, -1 the last. Raises AssertionError if there were not so many."""
     count = len(provider.requests)
     if not -count <= number < count:
         raise AssertionError(f"{provider.name} was asked {count} times: there is no request {number}")
-    return Asked(provider.requests[number])
+    return ScriptedRequest(provider.requests[number])
 
 
-def assert_asked(
+def assert_request(
     provider: ScriptedProvider,
     number: int = -1,
     *,
@@ -72,35 +72,37 @@ def assert_asked(
     results: Sequence[str] | None = None,
     tools: Sequence[str] | None = None,
 ) -> None:
-    """That request `number` (as in `asked`) was like this: `user` and `system` stand somewhere in those messages, each
-    of `results` in the result at its place, and `tools` are the names of all tools.
+    """Compares request `number`, counted as in `scripted_request`.
+
+    `user` and `system` are contained in those messages, each of `results` in the result at its place, and `tools` are
+    the names of all tools.
 
     Raises AssertionError with what was asked.
     """
-    found = asked(provider, number)
-    for name, wanted, text in (("user", user, found.user), ("system", system, found.system)):
+    request = scripted_request(provider, number)
+    for name, wanted, text in (("user", user, request.user), ("system", system, request.system)):
         if wanted is not None and wanted not in text:
-            raise _wrong(provider, number, found, f"{wanted!r} is not in its {name} message")
+            raise _wrong(provider, number, request, f"{wanted!r} is not in its {name} message")
     if results is not None:
-        if len(results) != len(found.results):
-            raise _wrong(provider, number, found, f"it has {len(found.results)} results, not {len(results)}")
-        for place, (wanted, text) in enumerate(zip(results, found.results, strict=True)):
+        if len(results) != len(request.results):
+            raise _wrong(provider, number, request, f"it has {len(request.results)} results, not {len(results)}")
+        for place, (wanted, text) in enumerate(zip(results, request.results, strict=True)):
             if wanted not in text:
-                raise _wrong(provider, number, found, f"{wanted!r} is not in its result {place}, {text!r}")
-    if tools is not None and tuple(tools) != found.tools:
-        raise _wrong(provider, number, found, f"its tools are {list(found.tools)}, not {list(tools)}")
+                raise _wrong(provider, number, request, f"{wanted!r} is not in its result {place}, {text!r}")
+    if tools is not None and tuple(tools) != request.tools:
+        raise _wrong(provider, number, request, f"its tools are {list(request.tools)}, not {list(tools)}")
 
 
 def assert_played(provider: ScriptedProvider) -> None:
     """That each turn of the playbook was asked for. Raises AssertionError."""
-    if provider.left:
+    if provider.turns_left:
         count = len(provider.requests)
-        raise AssertionError(f"{provider.name} was asked {count} times: {provider.left} turns are left")
+        raise AssertionError(f"{provider.name} was asked {count} times: {provider.turns_left} turns are left")
 
 
-def _wrong(provider: ScriptedProvider, number: int, found: Asked, what: str) -> AssertionError:
+def _wrong(provider: ScriptedProvider, number: int, request: ScriptedRequest, what: str) -> AssertionError:
     place = number % len(provider.requests)
-    return AssertionError(f"request {place} to {provider.name}: {what}. It was:\n{found}")
+    return AssertionError(f"request {place} to {provider.name}: {what}. It was:\n{request}")
 
 
 def _results(message: Message | TextMessage) -> tuple[ToolResult, ...]:
@@ -112,13 +114,13 @@ def _text(message: Message | TextMessage) -> str:
 
 
 def _result(result: ToolResult) -> str:
-    shown: list[str] = []
+    texts: list[str] = []
     for part in result.content:
         match part:
             case TextPart(text):
-                shown.append(text)
+                texts.append(text)
             case JsonPart(value):
-                shown.append(json.dumps(value, ensure_ascii=False))
+                texts.append(json.dumps(value, ensure_ascii=False))
             case _:
-                shown.append(f"[{type(part).__name__} {part.media_type}]")
-    return "".join(shown)
+                texts.append(f"[{type(part).__name__} {part.media_type}]")
+    return "".join(texts)

@@ -25,7 +25,7 @@ _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 
 
 @quick()
-class Reader:
+class StrictReader:
     """An `ArgumentReader`. It accepts what JSON Schema `schema` describes: "1" is no integer and neither is
     true, 1 is a number, "2026-01-01" is a date, an enum comes by value, an array may become a tuple or a set.
     """

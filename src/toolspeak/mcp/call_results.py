@@ -12,8 +12,8 @@ from mcp import types
 
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart
 from toolspeak.errors import ToolError
-from toolspeak.mcp.schema import Checks, mismatch
-from toolspeak.tools.content import Returned
+from toolspeak.mcp.schema_checks import Checks, mismatch
+from toolspeak.tools.returned_values import Returned
 
 
 def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
@@ -24,7 +24,7 @@ def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
     """
     parts = tuple(_part(block) for block in result.content)
     if result.is_error:
-        raise ToolError(_told(parts) or "the server says that the call failed, and not why")
+        raise ToolError(_failure_text(parts) or "the server says that the call failed, and not why")
     value: JSON = result.structured_content
     wrong = mismatch(output, value) if output is not None else ""
     if wrong:
@@ -63,10 +63,10 @@ def _says(text: str, value: JSON) -> bool:
         return False
 
 
-def _told(parts: Sequence[ContentPart]) -> str:
-    told = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+def _failure_text(parts: Sequence[ContentPart]) -> str:
+    text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     others = sum(not isinstance(part, TextPart) for part in parts)
-    return f"{told}\n[{others} images or files came with it]" if others else told
+    return f"{text}\n[{others} images or files came with it]" if others else text
 
 
 def _part(block: types.ContentBlock) -> ContentPart:
@@ -86,15 +86,15 @@ def _part(block: types.ContentBlock) -> ContentPart:
             return _resource(block.resource)
 
 
-def _resource(found: types.TextResourceContents | types.BlobResourceContents) -> ContentPart:
-    if isinstance(found, types.TextResourceContents):
-        return TextPart(found.text)
-    data, kind = _decoded(found.blob), found.mime_type or "application/octet-stream"
+def _resource(resource: types.TextResourceContents | types.BlobResourceContents) -> ContentPart:
+    if isinstance(resource, types.TextResourceContents):
+        return TextPart(resource.text)
+    data, kind = _decoded(resource.blob), resource.mime_type or "application/octet-stream"
     if data is None:
-        return _unreadable(found.uri)
+        return _unreadable(resource.uri)
     if kind.startswith("image/"):
         return ImagePart(kind, data)
-    return FilePart(found.uri.rstrip("/").rpartition("/")[2] or "data", kind, data)
+    return FilePart(resource.uri.rstrip("/").rpartition("/")[2] or "data", kind, data)
 
 
 def _decoded(text: str) -> bytes | None:

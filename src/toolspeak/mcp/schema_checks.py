@@ -19,14 +19,14 @@ import jsonschema_rs
 
 from toolspeak.data.messages import JSON
 from toolspeak.mcp import schema_worker
+from toolspeak.tools.argument_reader import find_flaw
 from toolspeak.tools.problems import MAX_PROBLEMS, problem
-from toolspeak.tools.reader import find_flaw
 from toolspeak.tools.tool import ArgumentProblem
 
 ARGUMENTS = "arguments"
 """The one keyword argument a server's tool takes here: the names in its schema are anybody's, `self` among them."""
 
-_SHOWN = 300  # characters of a problem: the library shows the value that is wrong, however long
+_MESSAGE_CHARACTERS = 300  # characters of a problem: the library shows the value that is wrong, however long
 
 _SEPARATE = bool(sys.executable) and not getattr(sys, "frozen", False)
 _SECONDS = 3.0
@@ -61,13 +61,13 @@ class Checks:
         if _AT_ONCE < cost <= _LOOKED_AT and self.validator.is_valid(value):
             return ()
         if cost <= _AT_ONCE or not _SEPARATE:
-            found = schema_worker.flaws_of(self.validator, value, wanted)
+            pairs = schema_worker.flaws_of(self.validator, value, wanted)
         else:
-            found = self._flaws_elsewhere(value, wanted)
-        return tuple(problem(tuple(path), _first_line(message)) for path, message in found)
+            pairs = self._flaws_elsewhere(value, wanted)
+        return tuple(problem(tuple(path), _first_line(message)) for path, message in pairs)
 
     def _flaws_elsewhere(self, value: JSON, wanted: int) -> list[tuple[list[str | int], str]]:
-        asked = {
+        request = {
             "schema": self.schema,
             "value": value,
             "wanted": wanted,
@@ -78,7 +78,7 @@ class Checks:
         try:
             done = subprocess.run(
                 [sys.executable, "-I", "-S", str(Path(schema_worker.__file__))],
-                input=json.dumps(asked).encode(),
+                input=json.dumps(request).encode(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 timeout=_SECONDS,
@@ -93,17 +93,17 @@ class Checks:
 
 def checks_of(schema: Mapping[str, Any]) -> Checks:
     """Checks against the schema. Raises UnusableSchema."""
-    asked: list[str] = []
+    references: list[str] = []
 
     def refuse(uri: str) -> Never:
-        asked.append(uri)
+        references.append(uri)
         schema_worker.refuse(uri)
 
     try:
         validator = jsonschema_rs.validator_for(dict(schema), retriever=refuse)
     except (jsonschema_rs.ReferencingError, ValueError, TypeError) as error:
-        told = f"it refers to {asked[0]}, and nothing is fetched for a schema" if asked else _first_line(str(error))
-        raise UnusableSchema(told) from None
+        foreign = f"it refers to {references[0]}, and nothing is fetched for a schema" if references else ""
+        raise UnusableSchema(foreign or _first_line(str(error))) from None
     try:
         return Checks(schema, validator, _weight(schema, schema, {}))
     except RecursionError:  # a chain of a thousand references
@@ -169,16 +169,16 @@ class SchemaReader:
         flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
         if flaws:
             return flaws
-        given = dict(arguments)
-        return self.checks.flaws(given) or {ARGUMENTS: given}
+        plain = dict(arguments)
+        return self.checks.flaws(plain) or {ARGUMENTS: plain}
 
 
 def mismatch(checks: Checks, value: JSON) -> str:
     """The first thing in which a value does not fit the schema, "" if it does."""
-    found = checks.flaws(value, 1)
-    return found[0].message if found else ""
+    flaws = checks.flaws(value, 1)
+    return flaws[0].message if flaws else ""
 
 
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
-    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
+    return line if len(line) <= _MESSAGE_CHARACTERS else line[:_MESSAGE_CHARACTERS] + "…"

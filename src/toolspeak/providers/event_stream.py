@@ -19,7 +19,7 @@ class EventData:
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self._begun: list[bytes] = []  # of the line that has not ended
+        self._open_line: list[bytes] = []  # of the line that has not ended
         self._data: list[bytes] = []  # the lines of the event that has not ended
         self._begun_size = self._size = 0
         self._after_cr = False
@@ -37,19 +37,19 @@ class EventData:
         self._after_cr = chunk.endswith(b"\r")
         lines = chunk.splitlines()  # of bytes: at line feeds and carriage returns only
         rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
-        if self._begun and lines:
-            lines[0] = b"".join([*self._begun, lines[0]])
-            self._begun.clear()
+        if self._open_line and lines:
+            lines[0] = b"".join([*self._open_line, lines[0]])
+            self._open_line.clear()
             self._begun_size = 0
         if lines and not self._began:
             self._began = True
             lines[0] = lines[0].removeprefix(BOM_UTF8)
-        found: list[str] = []
+        data_lines: list[str] = []
         data = self._data
         for line in lines:
             if not line:
                 if data:
-                    found.append((data[0] if len(data) == 1 else b"\n".join(data)).decode("utf-8", "replace"))
+                    data_lines.append((data[0] if len(data) == 1 else b"\n".join(data)).decode("utf-8", "replace"))
                     data.clear()
                 self._size = 0
             elif line.startswith(b"data:"):
@@ -58,17 +58,17 @@ class EventData:
             elif line == b"data":
                 data.append(b"")
         if rest:
-            self._begun.append(rest)
+            self._open_line.append(rest)
             self._begun_size += len(rest)
         if self._size + self._begun_size > self._longest:
             raise ProviderError(
                 f"the server sent an event of more than {self._longest} bytes: check the base URL", code="ill_formed"
             )
-        return found
+        return data_lines
 
     def rest(self) -> str:
         """The data of an event that the end of the stream cut off; servers forget its blank line."""
-        if self._begun:
+        if self._open_line:
             self.feed(b"\n")
         return b"\n".join(self._data).decode("utf-8", "replace")
 
@@ -78,21 +78,21 @@ class RawEvents:
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self._begun: list[bytes] = []
+        self._open_line: list[bytes] = []
         self._size = 0
         self._end = b""
         self._began = False
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
         """The events that end in `chunk`. Raises ProviderError for an event of more than `longest` bytes."""
-        if not self._begun and self._began and chunk.startswith(b"data: ") and chunk.endswith(b"\n\n"):
+        if not self._open_line and self._began and chunk.startswith(b"data: ") and chunk.endswith(b"\n\n"):
             line = chunk[6:-2]
             if b"\n" not in line and b"\r" not in line:  # the ordinary chunk is one event of one line
                 return [(chunk, line)]
         searched = self._end + chunk  # a blank line may lie across chunks
         self._end = searched[-3:]
         if _BLANK_LINE.search(searched) is None:
-            self._begun.append(chunk)
+            self._open_line.append(chunk)
             self._size += len(chunk)
             if self._size > self._longest:
                 raise ProviderError(
@@ -100,21 +100,21 @@ class RawEvents:
                     code="ill_formed",
                 )
             return []
-        data = b"".join([*self._begun, chunk]) if self._begun else chunk
-        found: list[tuple[bytes, bytes]] = []
+        data = b"".join([*self._open_line, chunk]) if self._open_line else chunk
+        data_lines: list[tuple[bytes, bytes]] = []
         start = 0
         for blank in _BLANK_LINE.finditer(data):
             raw = data[start : blank.end()]
             start = blank.end()
-            found.append((raw, self._data(raw)))
+            data_lines.append((raw, self._data(raw)))
         rest = data[start:]
-        self._begun, self._size, self._end = ([rest] if rest else []), len(rest), rest[-3:]
-        return found
+        self._open_line, self._size, self._end = ([rest] if rest else []), len(rest), rest[-3:]
+        return data_lines
 
     def rest(self) -> tuple[bytes, bytes]:
         """The event that the end of the stream cut off, closed with a blank line; servers forget it."""
-        raw = b"".join(self._begun)
-        self._begun.clear()
+        raw = b"".join(self._open_line)
+        self._open_line.clear()
         return raw.rstrip(b"\r\n") + b"\n\n", self._data(raw)
 
     def _data(self, raw: bytes) -> bytes:
@@ -125,10 +125,10 @@ class RawEvents:
             line = raw[6:].rstrip(b"\r\n")
             if b"\n" not in line and b"\r" not in line:
                 return line
-        found: list[bytes] = []
+        data_lines: list[bytes] = []
         for line in raw.splitlines():
             if line.startswith(b"data:"):
-                found.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                data_lines.append(line[6:] if line.startswith(b"data: ") else line[5:])
             elif line == b"data":
-                found.append(b"")
-        return b"\n".join(found)
+                data_lines.append(b"")
+        return b"\n".join(data_lines)

@@ -185,8 +185,8 @@ class Renderer:
                 self.end_line()
                 self._requests[request.call_id] = request
             case ApprovalDecided(_, approved, reason, by) if by != "user":
-                told = f": {one_line(reason)}" if reason else ""
-                answer = f"{'✓ allowed' if approved else '✗ refused'} by {one_line(by) or 'somebody'}{told}"
+                suffix = f": {one_line(reason)}" if reason else ""
+                answer = f"{'✓ allowed' if approved else '✗ refused'} by {one_line(by) or 'somebody'}{suffix}"
                 self._line(f"  {answer}", "green" if approved else "red")
             case ToolFinished(result):
                 self._show_result(result)
@@ -221,8 +221,8 @@ class Renderer:
             return
         diff = is_diff(result.text)
         width = self._console.width - len(_INDENT) if self._console.file.isatty() else _WIDTH
-        shown, more = fold(result_lines(result))
-        for number, line in enumerate(shown):
+        visible_lines, more = fold(result_lines(result))
+        for number, line in enumerate(visible_lines):
             style = "red" if failed else diff_style(line, number) if diff else ""
             write(self._console, _INDENT + fit(line, width), style)
         if more:
@@ -244,8 +244,8 @@ class Renderer:
                 for text, style in lines[:_WAITING_LINES]:
                     write(self._console, text, style)
                 if len(lines) > _WAITING_LINES:
-                    left = f"{len(lines) - _WAITING_LINES:,} more lines, which `toolspeak resume` shows"
-                    write(self._console, f"{_INDENT}… {left}", "dim")
+                    remainder = f"{len(lines) - _WAITING_LINES:,} more lines, which `toolspeak resume` shows"
+                    write(self._console, f"{_INDENT}… {remainder}", "dim")
 
     def _name(self, call_id: str) -> str:
         call = self._calls.get(call_id)
