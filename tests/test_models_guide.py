@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from toolspeak import Agent
+from toolspeak import Agent, DialectSettings
 from toolspeak.agent import ReActDriver
 from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
 from toolspeak.agent.drivers.native import NativeDriver
@@ -106,8 +106,8 @@ def test_its_numbers_and_names_are_the_codes(said: str):
 CLASSES: dict[str, Any] = {
     each.__name__: each
     for each in (
-        Agent, AnthropicProvider, Capabilities, GeminiProvider, NativeDriver, OllamaProvider, OpenAIProvider,
-        OpenAIResponsesProvider, ReActDriver, ToolChoice, ToolSpec,
+        Agent, AnthropicProvider, Capabilities, DialectSettings, GeminiProvider, NativeDriver, OllamaProvider,
+        OpenAIProvider, OpenAIResponsesProvider, ReActDriver, ToolChoice, ToolSpec,
     )
 }  # fmt: skip
 CALLS = [found for found in re.findall(r"`([A-Z]\w+\([^`]*\))`", GUIDE) if "SomeType" not in found]
@@ -138,4 +138,4 @@ def test_what_is_known_of_a_model_is_changed_in_part(monkeypatch: pytest.MonkeyP
 def test_an_agent_takes_what_it_names():
     names = re.findall(r"`(?:Agent\()?(\w+)=?[^`]*`", GUIDE.split("## How a model is asked")[1].split("**A driver")[0])
     known = inspect.signature(Agent).parameters
-    assert {"tool_choice", "output", "output_mode", "output_retries"} <= {name for name in names if name in known}
+    assert {"tool_choice", "output", "dialect"} <= {name for name in names if name in known}

@@ -6,7 +6,7 @@ import contextvars
 import pytest
 from agent_helpers import DIALECTS, WatchedJournal, calling
 
-from toolspeak import Agent, Effects, Message, RunContext, TextPart, ToolCall, ToolResult, tool
+from toolspeak import Agent, Effects, Execution, Message, RunContext, TextPart, ToolCall, ToolResult, tool
 from toolspeak.data.messages import JsonPart
 from toolspeak.execute import Decision
 from toolspeak.providers.scripted import ScriptedProvider
@@ -63,7 +63,7 @@ def test_a_tool_sees_its_dependencies_its_call_and_the_run():
         return word
 
     turns = [calling("cogency-json", ("look", {"word": "x"})), "ok"]
-    agent = Agent(ScriptedProvider(turns), [look], early_start=False)
+    agent = Agent(ScriptedProvider(turns), [look], execution=Execution(early_start=False))
     deps = {"answer": 42}
     result = asyncio.run(agent.run("go", deps=deps))
     (ctx,) = seen

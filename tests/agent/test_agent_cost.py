@@ -7,7 +7,7 @@ from agent_helpers import WatchedJournal, add, adding, calling, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolspeak import Agent, ConfigurationError, Limits, MemoryJournal, RunContext, tool
+from toolspeak import Agent, ConfigurationError, Execution, Limits, MemoryJournal, RunContext, tool
 from toolspeak.agent import fold
 from toolspeak.agent.storage.load import load_state
 from toolspeak.data.events import LimitReached, ModelAnswered, SubRunUsed
@@ -177,7 +177,9 @@ def family(child_turns, parent_turns, *, sync=False, own_loop=False, child_price
 ASKING = native(("ask", {"question": "What is it?"}))
 
 
-@pytest.mark.parametrize("how", [{}, {"sync": True}, {"sync": True, "own_loop": True}, {"early_start": False}])
+@pytest.mark.parametrize(
+    "how", [{}, {"sync": True}, {"sync": True, "own_loop": True}, {"execution": Execution(early_start=False)}]
+)
 def test_what_a_sub_run_uses_counts_as_its_parents(how):
     result, journal = family([said("Four.")], [ASKING, said("It is four.")], **how)
     assert result.answer == "It is four."

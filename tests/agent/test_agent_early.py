@@ -9,7 +9,7 @@ from agent_helpers import WatchedJournal, calling
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolspeak import Agent, Effects, Interceptor, Limits, RunContext, tool
+from toolspeak import Agent, Effects, Execution, Interceptor, Limits, RunContext, tool
 from toolspeak.agent.state.memory import remembered
 from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ToolFinished, ToolStarted
@@ -130,19 +130,23 @@ class Watchful(Interceptor):
 @pytest.mark.parametrize(
     ("calls", "options", "early"),
     [
-        ([LOOK], {"early_start": False}, []),
+        ([LOOK], {"execution": Execution(early_start=False)}, []),
         ([LOOK], {"call_pipeline": True}, []),
         ([LOOK], {"dialect": "tool-call"}, []),
         ([("put", {"key": "file:a"})], {}, []),
         ([("fetch", {})], {}, []),
         ([("vague", {}), LOOK], {}, []),
         ([("put", {"key": "file:a/b"}), LOOK], {}, []),
-        ([("put", {"key": "file:a/b"}), LOOK], {"schedule": "parallel"}, ["look file:a"]),
+        ([("put", {"key": "file:a/b"}), LOOK], {"execution": Execution(schedule="parallel")}, ["look file:a"]),
         ([("put", {"key": "file:b"}), LOOK], {}, ["look file:a"]),
-        ([("put", {"key": "file:b"}), LOOK], {"schedule": "sequential"}, []),
+        ([("put", {"key": "file:b"}), LOOK], {"execution": Execution(schedule="sequential")}, []),
         ([("look", {"key": 5}), LOOK], {}, ["look file:a"]),
         ([("no_such_tool", {}), LOOK], {}, ["look file:a"]),
-        ([LOOK, ("look", {"key": "file:b"})], {"concurrency": Concurrency(batch=1)}, ["look file:a"]),
+        (
+            [LOOK, ("look", {"key": "file:b"})],
+            {"execution": Execution(concurrency=Concurrency(batch=1))},
+            ["look file:a"],
+        ),
     ],
     ids=[
         "switched off",
@@ -286,7 +290,7 @@ def test_the_outcome_is_the_same_with_and_without(calls, chunk):
         bench, journal = Bench(), WatchedJournal()
         turn = bench.turn(*((name, {"key": key}) for name, key in calls))
         provider = ScriptedProvider([turn if calls else "nothing", "done"], chunk=chunk)
-        agent = Agent(provider, bench.tools, approve="all", journal=journal, early_start=early)
+        agent = Agent(provider, bench.tools, approve="all", journal=journal, execution=Execution(early_start=early))
         result = asyncio.run(agent.run("go"))
         events = [
             replace(event, memory=()) if isinstance(event, ToolFinished) else event  # which call told of it is open

@@ -9,14 +9,18 @@ from agent_helpers import add, adding, an_agent, calling
 
 from toolspeak import (
     Agent,
+    Approval,
     Concurrency,
     ConfigurationError,
     Decision,
+    DialectSettings,
     Effects,
+    Execution,
     Executor,
     Interceptor,
     Limits,
     MemoryJournal,
+    Output,
     Rule,
     RunContext,
     Session,
@@ -85,7 +89,7 @@ class Unawaited:
 SETTINGS = [
     ({"approve": lambda request: True}, "approve is an async function.*<lambda> is not async.*async def"),
     ({"approve": refuse}, "refuse is not async"),
-    ({"policy": look}, "a plain function of a request, and .*look.* is async"),
+    ({"approve": Approval(policy=look)}, "a plain function of a request, and .*look.* is async"),
     ({"observers": [look]}, "a plain function, and .*look.* is async"),
     ({"interceptors": [Unasync()]}, "Unasync.before is not async; write `async def before`"),
     ({"interceptors": [Unawaited()]}, "Unawaited.after is not async"),
@@ -94,30 +98,30 @@ SETTINGS = [
     ({"tools": "add"}, "tools is a list of functions"),
     ({"tools": [{"type": "function", "function": {"name": "add"}}]}, "is a dict.*a tool is a typed function"),
     ({"limits": 3}, "limits is a Limits"),
-    ({"concurrency": 4}, r"Concurrency\(batch=4\)"),
+    ({"execution": Execution(concurrency=4)}, r"Concurrency\(batch=4\)"),
     ({"interceptors": [Interceptor]}, "the class Interceptor; give an instance"),
     ({"observers": print}, r"observers=\[it\]"),
     ({"observers": [1]}, "an observer is a function"),
     ({"journal": "x.db"}, r"SqliteJournal\(path\)"),
-    ({"policy": Rule("add", "approve")}, "a function of a request, or a list of Rules"),
-    ({"policy": ["add"]}, "a function of a request, or a list of Rules"),
-    ({"rules": []}, "StandingRules"),
+    ({"approve": Approval(policy=Rule("add", "approve"))}, "a function of a request, or a list of Rules"),
+    ({"approve": Approval(policy=["add"])}, "a function of a request, or a list of Rules"),
+    ({"approve": Approval(rules=[])}, "StandingRules"),
     ({"window": "8k"}, "a number of tokens"),
     ({"instructions": None}, "instructions is a text"),
     ({"name": None}, "name is a text"),
-    ({"tool_timeout": -1}, "seconds above 0"),
-    ({"tool_timeout": "5"}, "seconds above 0"),
+    ({"execution": Execution(tool_timeout=-1)}, "seconds above 0"),
+    ({"execution": Execution(tool_timeout="5")}, "seconds above 0"),
     ({"prices": {"m": 3}}, "a Price"),
     ({"cassette": "x.jsonl"}, "a Cassette"),
     ({"secrets": ["hunter2"]}, "a dict of names and values"),
-    ({"starts_in": "thinking"}, "'text' or 'reasoning'"),
+    ({"dialect": DialectSettings(starts_in="thinking")}, "'text' or 'reasoning'"),
     ({"secrets": {"KEY": 12345}}, "'KEY' is a text, not of type int"),
     ({"tools": [add, None]}, "None is no function"),
-    ({"early_start": "no"}, "early_start is True or False"),
-    ({"throw_on_failure": "false"}, "throw_on_failure is True or False"),
-    ({"stop_on_block": None}, "stop_on_block is True or False"),
-    ({"max_result_bytes": "16k"}, "a number of bytes"),
-    ({"output_retries": -1}, "a number from 0 up"),
+    ({"execution": Execution(early_start="no")}, "early_start is True or False"),
+    ({"execution": Execution(throw_on_failure="false")}, "throw_on_failure is True or False"),
+    ({"execution": Execution(stop_on_block=None)}, "stop_on_block is True or False"),
+    ({"execution": Execution(max_result_bytes="16k")}, "a number of bytes"),
+    ({"output": Output(int, retries=-1)}, "a number from 0 up"),
     ({"clock": 0}, "a function that gives the Unix time"),
 ]
 
@@ -221,7 +225,7 @@ def test_effects_that_are_none_end_the_run_with_what_belongs_there(early_start, 
 
     turns = [calling("cogency-json", ("put", {"path": "a"}), tools=Toolset([put])), "done"]
     with pytest.raises(ToolDefinitionError, match=r"tool 'put': effects gave a .*Effects\(writes="):
-        an_agent(turns, [put], early_start=early_start).run_sync("x")
+        an_agent(turns, [put], execution=Execution(early_start=early_start)).run_sync("x")
     assert ran == []
 
 
@@ -234,7 +238,8 @@ def test_what_can_be_meant_still_is():
             return approve(request, True)
 
     for each in (partial(approve, answer=True), Approver()):
-        assert an_agent(TURNS, approve=each, concurrency=Concurrency(batch=1), window=8_000).run_sync("x").answer == "3"
+        execution = Execution(concurrency=Concurrency(batch=1))
+        assert an_agent(TURNS, approve=each, execution=execution, window=8_000).run_sync("x").answer == "3"
 
 
 class Store:

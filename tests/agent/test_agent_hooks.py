@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from agent_helpers import TOOLS, add, adding, calling, play, texts
 
-from toolspeak import AgentStop, Interceptor, ModelInterceptor
+from toolspeak import AgentStop, Execution, Interceptor, ModelInterceptor
 from toolspeak.data.events import StopRequested, ToolStarted, UserMessageQueued
 from toolspeak.data.messages import TextPart
 
@@ -51,7 +51,9 @@ def test_after_rescues_a_call_that_could_not_run():
             context.set("rescued", call.extra.get("malformed") or call.name)
             return replace(result, status="success", code=None, content=(TextPart("never mind"),))
 
-    result, journal, provider = play([BROKEN, "ok"], interceptors=[Rescue()], throw_on_failure=True)
+    result, journal, provider = play(
+        [BROKEN, "ok"], interceptors=[Rescue()], execution=Execution(throw_on_failure=True)
+    )
     assert (result.answer, journal.all(StopRequested)) == ("ok", [])
     assert texts(provider.requests[1])[-1].count("never mind") == 3
     assert result.state.metadata["rescued"] == "7"

@@ -11,6 +11,7 @@ from toolspeak import (
     AgentStop,
     Decision,
     Effects,
+    Execution,
     Interceptor,
     Message,
     ModelInterceptor,
@@ -390,7 +391,7 @@ def test_a_tool_stops_the_run_with_an_answer():
 
 def test_throw_on_failure_fails_the_run_and_says_why():
     turn = calling("cogency-json", ("fail", {}), ("add", {"a": 1, "b": 2}))
-    result, journal, _ = play([turn, "never read"], [add, fail], throw_on_failure=True)
+    result, journal, _ = play([turn, "never read"], [add, fail], execution=Execution(throw_on_failure=True))
     assert (result.status, result.reason, result.state.stop.message) == ("failed", "tool_failure", "OSError: no disk")
     assert len(journal.all(ToolFinished)) == 2
     assert_pairs(result.messages)

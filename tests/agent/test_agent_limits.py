@@ -20,7 +20,7 @@ from agent_helpers import (
     texts,
 )
 
-from toolspeak import Agent, Limits, ToolChoice, tool
+from toolspeak import Agent, Execution, Limits, ToolChoice, tool
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import LimitReached, ModelAnswered, ModelAsked, RunFinished, ToolStarted
 from toolspeak.data.messages import Usage
@@ -179,7 +179,7 @@ def test_a_hung_tool_is_cut_by_the_time_limit_and_the_model_wraps_up():
             [quick, hang],
             limits=Limits(seconds=10),
             clock=loop_clock,
-            tool_timeout=None,
+            execution=Execution(tool_timeout=None),
         )
         return await agent.run("go")
 
@@ -246,7 +246,9 @@ def test_a_tool_cut_by_the_limit_ends_the_run_even_if_the_clock_stands_still():
 
     async def main():
         turns = [calling("cogency-json", ("hang", {})), "I gave up."]
-        agent = an_agent(turns, [hang], limits=Limits(seconds=10), clock=lambda: 5.0, tool_timeout=None)
+        agent = an_agent(
+            turns, [hang], limits=Limits(seconds=10), clock=lambda: 5.0, execution=Execution(tool_timeout=None)
+        )
         return await agent.run("go")
 
     result = run_jumping(main())

@@ -9,7 +9,7 @@ from agent_helpers import WatchedJournal, an_agent, calling
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolspeak import Agent, RunContext, tool
+from toolspeak import Agent, Execution, RunContext, tool
 from toolspeak.agent import fold
 from toolspeak.agent.state.memory import Memory, remembered
 from toolspeak.data.codec import dumps, loads
@@ -78,7 +78,7 @@ def test_what_a_tool_kept_is_there_when_a_killed_run_is_resumed(tmp_path):
             aclosing(SqliteJournal(tmp_path / "t.db")) as journal,
             aclosing(SqliteJournal(tmp_path / "t.db")) as another,
         ):
-            run = Agent(provider, [count], journal=journal, early_start=False).start("go")
+            run = Agent(provider, [count], journal=journal, execution=Execution(early_start=False)).start("go")
             await stopped(run, 2)
             done = await Agent(provider, [count], journal=another).resume(run.run_id)
             return done, await journal.read(run.run_id)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from agent_helpers import DIALECTS, TOOLS, adding, assert_pairs, calling, play, texts
 
-from toolspeak import tool
+from toolspeak import DialectSettings, Execution, tool
 from toolspeak.data.events import ModelAnswered, ToolStarted
 from toolspeak.providers.scripted import ScriptedTurn
 from toolspeak.tools import Toolset
@@ -235,7 +235,9 @@ def test_how_the_stream_is_cut_changes_nothing(dialect, chunk):
 
 
 def test_starting_in_reasoning():
-    result, _, _ = play([f"I could {adding(1, 2)} but no</think>No tool needed."], starts_in="reasoning")
+    result, _, _ = play(
+        [f"I could {adding(1, 2)} but no</think>No tool needed."], dialect=DialectSettings(starts_in="reasoning")
+    )
     assert result.answer == "No tool needed."
 
 
@@ -253,7 +255,7 @@ def test_a_write_that_returns_what_json_cannot_hold_took_effect_and_is_not_said_
         return {"paid": Money(), "balance": float("nan")}
 
     turns = [calling("cogency-json", ("pay", {"amount": 12.5}), tools=Toolset([pay])), "Paid."]
-    result, _, provider = play(turns, [pay], throw_on_failure=True)
+    result, _, provider = play(turns, [pay], execution=Execution(throw_on_failure=True))
     assert (result.answer, paid, result.failed) == ("Paid.", [12.5], ())
     told = texts(provider.requests[1])[-1]
     assert '"status": "success"' in told

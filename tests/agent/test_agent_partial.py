@@ -6,7 +6,7 @@ import json
 import pytest
 from agent_helpers import OpenProvider, WatchedJournal, loop_clock, run_jumping
 
-from toolspeak import Agent, Effects, JournalError, Limits, ProviderError, tool
+from toolspeak import Agent, Effects, Execution, JournalError, Limits, ProviderError, tool
 from toolspeak.agent import fold
 from toolspeak.agent.checkpoint import EVERY, SIZE
 from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
@@ -189,7 +189,9 @@ def test_a_native_call_that_was_half_written_is_kept():
     turn = ScriptedTurn("Let me see.", calls=calls, error=ProviderError("down"), chunk=3)
     journal = WatchedJournal()
     with pytest.raises(ProviderError):
-        asyncio.run(Agent(ScriptedProvider([turn]), [read], journal=journal, early_start=False).run("go"))
+        asyncio.run(
+            Agent(ScriptedProvider([turn]), [read], journal=journal, execution=Execution(early_start=False)).run("go")
+        )
     first, second, third = kept(journal).split("\n")
     assert first == "Let me see."
     assert (second[:5], json.loads(second[5:])) == ("read ", {"path": "a.txt"})

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from agent_helpers import TOOLS, WatchedJournal, adding, an_agent, calling, play
 
-from toolspeak import Agent, ProviderError, RunError, tool
+from toolspeak import Agent, Execution, ProviderError, RunError, tool
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -81,7 +81,10 @@ def test_facts_are_durable_before_what_follows_from_them():
         return "done"
 
     agent = an_agent(
-        [calling("cogency-json", ("look", {}), tools=TOOLS), answer], [look], journal=journal, early_start=False
+        [calling("cogency-json", ("look", {}), tools=TOOLS), answer],
+        [look],
+        journal=journal,
+        execution=Execution(early_start=False),
     )
     asyncio.run(agent.run("look"))
     assert seen[0] == ["RunStarted", "ModelAsked", "ModelAnswered", "ToolStarted"]
@@ -115,7 +118,7 @@ def test_a_journal_that_fails_stops_the_run_before_the_effect(kind, tool_runs, m
 
     journal = WatchedJournal(look)
     provider = ScriptedProvider([calling("cogency-json", ("effect", {})), "ok"])
-    agent = Agent(provider, [effect], journal=journal, early_start=False)
+    agent = Agent(provider, [effect], journal=journal, execution=Execution(early_start=False))
 
     async def main():
         if way == "run":

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 from agent_helpers import WatchedJournal, calling, texts
 
-from toolspeak import Agent, ConfigurationError, Effects, Happened, RunContext, RunError, Session, tool
+from toolspeak import Agent, Approval, ConfigurationError, Effects, Happened, RunContext, RunError, Session, tool
 from toolspeak.agent.storage.exports import export_session, import_session
 from toolspeak.agent.storage.load import load_state
 from toolspeak.agent.storage.sessions import fork_session
@@ -125,7 +125,7 @@ def test_a_call_in_doubt_that_may_run_twice_runs_again_under_its_key(name):
 
 
 @pytest.mark.parametrize("name", ["add_line", "fetch"])
-@pytest.mark.parametrize("options", [{"approve": "all"}, {"approve": "none"}, {"in_doubt": "report", "approve": None}])
+@pytest.mark.parametrize("options", [{"approve": "all"}, {"approve": "none"}, {"approve": Approval(in_doubt="report")}])
 def test_of_another_the_model_is_told_that_the_outcome_is_unknown(name, options):
     toolbox = Toolbox()
     journal, run_id = interrupted(name, toolbox)
@@ -138,13 +138,13 @@ def test_of_another_the_model_is_told_that_the_outcome_is_unknown(name, options)
 def test_the_user_may_have_it_repeated():
     toolbox = Toolbox()
     journal, run_id = interrupted("add_line", toolbox)
-    assert "add_line done" in resume(journal, run_id, toolbox, "add_line", in_doubt="repeat").answer
+    assert "add_line done" in resume(journal, run_id, toolbox, "add_line", approve=Approval(in_doubt="repeat")).answer
     assert len(toolbox.ran) == 2
 
 
 def test_a_policy_for_doubts_that_nobody_knows_is_refused_at_once():
     with pytest.raises(ConfigurationError, match=r"'ask', 'report', 'repeat', not 'tell'"):
-        Agent(ScriptedProvider([]), in_doubt="tell")
+        Agent(ScriptedProvider([]), approve=Approval(in_doubt="tell"))
 
 
 @pytest.mark.parametrize("approved", [True, False])

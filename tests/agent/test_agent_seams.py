@@ -10,11 +10,15 @@ from agent_helpers import TOOLS, WatchedJournal, add, adding, an_agent, calling,
 
 from toolspeak import (
     Agent,
+    Approval,
     ConfigurationError,
     Decision,
+    Execution,
     Executor,
     MemoryJournal,
+    Output,
     ProviderError,
+    Rule,
     RunContext,
     Toolset,
     tool,
@@ -35,7 +39,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message, ToolCall, ToolResult
 from toolspeak.dialects import get_dialect
-from toolspeak.execute import Batch, ToolCallCompleted, ToolCallStarted
+from toolspeak.execute import Batch, StandingRules, ToolCallCompleted, ToolCallStarted
 from toolspeak.execute.calls.observe import DecisionTaken, DecisionValidationFailed
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
@@ -166,10 +170,10 @@ class Counting:
 
 def test_an_agent_runs_its_calls_with_the_executor_it_is_given():
     executor = Counting(Executor(TOOLS, max_result_bytes=50))
-    result, journal, _ = play([adding(1, 2), "3"], (), executor=executor)
+    result, journal, _ = play([adding(1, 2), "3"], (), execution=executor)
     assert (result.answer, executor.batches) == ("3", [["add"]])
     assert [one.structured for one in journal.results()] == [3]
-    result, _, _ = play([adding(1, 2), "3"], (), executor=Executor(TOOLS))
+    result, _, _ = play([adding(1, 2), "3"], (), execution=Executor(TOOLS))
     assert result.steps[0].executions[0].value == 3
 
 
@@ -178,7 +182,7 @@ def test_results_that_an_executor_does_not_record_are_recorded_for_it():
         async def run(self, calls, **how):
             return Batch(tuple(ToolResult(call.id, call.name, "success", ()) for call in calls))
 
-    result, journal, _ = play([adding(1, 2), "3"], executor=Remote())
+    result, journal, _ = play([adding(1, 2), "3"], execution=Remote())
     assert result.answer == "3"
     assert [type(event) for event in journal.events].count(ToolFinished) == 1
 
@@ -187,13 +191,13 @@ def test_results_that_an_executor_does_not_record_are_recorded_for_it():
             return Batch(())
 
     with pytest.raises(ConfigurationError, match=r"Forgets\.run gave no result for call_1_0"):
-        play([adding(1, 2), "3"], executor=Forgets())
+        play([adding(1, 2), "3"], execution=Forgets())
 
 
 def test_an_executor_of_ones_own_keeps_calls_waiting_for_a_yes():
     executor = Counting(Executor(TOOLS))
     turns = [calling("cogency-json", ("note", {"path": "a"})), "done"]
-    agent = an_agent(ScriptedProvider(turns), (), executor=executor, approve=None)
+    agent = an_agent(ScriptedProvider(turns), (), execution=executor, approve=None)
     waiting = agent.run_sync("x")
     assert waiting.status == "awaiting_approval"
     result = asyncio.run(agent.resume(waiting, dict.fromkeys(waiting.waiting, True)))
@@ -203,17 +207,16 @@ def test_an_executor_of_ones_own_keeps_calls_waiting_for_a_yes():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"schedule": "parallel"}, "schedule: the executor's to say"),
-        ({"throw_on_failure": True, "tool_timeout": 3}, "tool_timeout, throw_on_failure: the executor's to say"),
-        ({"rules": []}, "rules"),
-        ({"executor": object()}, "executor is an Executor"),
-        ({"executor": Executor}, "executor is an Executor"),
-        ({"output": int, "output_mode": "tool"}, "output_mode='prompted'"),
+        ({"approve": Approval(policy=[Rule("approve")])}, "policy: the executor's to say"),
+        ({"approve": Approval(rules=StandingRules())}, "rules: the executor's to say"),
+        ({"execution": object()}, "or an executor with its `run`"),
+        ({"execution": Executor}, "or an executor with its `run`"),
+        ({"output": Output(int, mode="tool")}, "mode='prompted'"),
     ],
 )
 def test_settings_that_the_executor_has_are_not_said_twice(options, told):
     with pytest.raises(ConfigurationError, match=told):
-        Agent(ScriptedProvider([]), **{"executor": Executor(TOOLS), **options})
+        Agent(ScriptedProvider([]), **{"execution": Executor(TOOLS), **options})
 
 
 # --- a driver of one's own ------------------------------------------------------------------------------------------
@@ -273,7 +276,7 @@ def test_the_calls_of_a_driver_wait_for_a_yes_and_the_turn_is_asked_for_anew():
 
 def test_a_driver_whose_call_ends_the_run_is_left_there():
     driver = Looks(("nosuch", {}))
-    result = Agent(driver, TOOLS, throw_on_failure=True).run_sync("x")
+    result = Agent(driver, TOOLS, execution=Execution(throw_on_failure=True)).run_sync("x")
     assert (result.status, result.reason, driver.seen) == ("failed", "tool_failure", [])
     assert "no tool is called 'nosuch'" in result.error
 

@@ -9,7 +9,7 @@ from agent_helpers import DIALECTS, TOOLS, WatchedJournal, adding, an_agent, ass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolspeak import Agent, Limits, ProviderError, RunError
+from toolspeak import Agent, Execution, Limits, ProviderError, RunError
 from toolspeak.agent import apply, fold, result_of
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Finish, RunTools, decide
 from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
@@ -166,7 +166,7 @@ def test_records_that_cannot_come_here_are_refused():
 def test_what_a_limit_leaves_of_a_batch_does_not_grow_when_it_is_taken_up_again():
     """A crash in the middle of a batch: what ran before it counts towards the limit."""
     batch = calling("cogency-json", *[("add", {"a": n, "b": 0}) for n in range(4)])
-    _, journal, _ = play([batch, "ok"], limits=Limits(calls=3), schedule="sequential")
+    _, journal, _ = play([batch, "ok"], limits=Limits(calls=3), execution=Execution(schedule="sequential"))
     done = [i for i, event in enumerate(journal.events) if isinstance(event, ToolFinished)]
     for ran, end in [(0, done[0]), *((n + 1, at + 1) for n, at in enumerate(done[:2]))]:
         action = decide(fold(journal.records[:end]))

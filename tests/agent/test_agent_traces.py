@@ -6,7 +6,18 @@ import logging
 import pytest
 from agent_helpers import adding, an_agent, calling, play
 
-from toolspeak import Agent, AgentStop, Decision, Interceptor, Limits, ProviderError, ToolError, tool
+from toolspeak import (
+    Agent,
+    AgentStop,
+    Approval,
+    Decision,
+    Execution,
+    Interceptor,
+    Limits,
+    ProviderError,
+    ToolError,
+    tool,
+)
 from toolspeak.errors import ToolFailed
 from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.journal.memory_journal import MemoryJournal
@@ -99,7 +110,7 @@ def test_the_programs_beside_a_tool_are_logged_when_they_fail(caplog):
         return Decision(True)
 
     calls = [calling("cogency-json", ("put", {"key": "k"}), tools=Toolset([put])), "done"]
-    play(calls, [put], approve=approve, interceptors=[Broken()], policy=policy)
+    play(calls, [put], approve=Approval(approve, policy=policy), interceptors=[Broken()])
     told = "\n".join(traceback_of(one) + one.getMessage() for one in caplog.records if one.levelno == logging.WARNING)
     for where in ("in the interceptor", "in the policy"):
         assert where in told
@@ -123,7 +134,7 @@ def test_the_exception_is_the_cause_of_tool_failed_and_stands_in_the_execution()
 
 def test_a_run_that_ends_at_a_failed_call_says_why_and_holds_the_call():
     turns = [calling("cogency-json", ("look_up", {"key": "k"}), tools=TOOLS)]
-    result, _, _ = play(turns, TOOLS, throw_on_failure=True)
+    result, _, _ = play(turns, TOOLS, execution=Execution(throw_on_failure=True))
     assert (result.status, result.reason, result.answer) == ("failed", "tool_failure", "")
     assert "look_up" in result.error
     assert "KeyError: 'k'" in result.error
@@ -167,12 +178,16 @@ def test_a_resumed_run_still_holds_the_calls_that_failed_before():
     ]
     provider = ScriptedProvider(turns)
 
-    waiting = asyncio.run(an_agent(provider, TOOLS, journal=journal, approve=None, policy=yes_to_decline).run("x"))
+    waiting = asyncio.run(
+        an_agent(provider, TOOLS, journal=journal, approve=Approval(None, policy=yes_to_decline)).run("x")
+    )
     assert (waiting.status, waiting.error) == ("awaiting_approval", "")
     assert [one.name for one in waiting.failed] == ["decline"]
     decided = {waiting.waiting[0]: True}
     result = asyncio.run(
-        an_agent(provider, TOOLS, journal=journal, policy=yes_to_decline).resume(waiting.run_id, decided)
+        an_agent(provider, TOOLS, journal=journal, approve=Approval("all", policy=yes_to_decline)).resume(
+            waiting.run_id, decided
+        )
     )
     assert [one.name for one in result.failed] == ["decline", "look_up"]
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from agent_helpers import WatchedJournal, an_agent, calling, play, texts
 
-from toolspeak import Agent, ConfigurationError, SqliteJournal, ToolResult, tool
+from toolspeak import Agent, ConfigurationError, Execution, SqliteJournal, ToolResult, tool
 from toolspeak.data.messages import ImagePart, JsonPart, TextPart
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset
@@ -42,13 +42,13 @@ def test_the_value_is_whole_where_the_models_copy_was_shortened():
 
 
 def test_how_much_the_model_gets_is_the_agents_to_say():
-    result, _, provider = play(TURNS, TOOLS, max_result_bytes=1_000)
+    result, _, provider = play(TURNS, TOOLS, execution=Execution(max_result_bytes=1_000))
     assert len(texts(provider.requests[1])[-1]) < 3_000
     assert result.steps[0].executions[0].value == ROWS
-    result, _, _ = play(TURNS, TOOLS, max_result_bytes=1_000_000)
+    result, _, _ = play(TURNS, TOOLS, execution=Execution(max_result_bytes=1_000_000))
     assert json.loads(result.messages[2].results[0].text) == ROWS
     with pytest.raises(ConfigurationError, match="max_result_bytes"):
-        Agent(ScriptedProvider([]), max_result_bytes=-1)
+        Agent(ScriptedProvider([]), execution=Execution(max_result_bytes=-1))
 
 
 def test_another_process_gets_the_whole_of_what_the_model_may_page_through(tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from agent_helpers import OpenProvider, WatchedJournal, note
 
-from toolspeak import Agent, AgentStop, ConfigurationError, Decision, Effects, tool
+from toolspeak import Agent, AgentStop, Approval, ConfigurationError, Decision, Effects, tool
 from toolspeak.agent import Cassette
 from toolspeak.data.approvals import Escalate, Rule
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, ModelAnswered, RunPaused, ToolFinished
@@ -134,7 +134,7 @@ def test_a_question_that_was_not_asked_is_told(tmp_path):
     def refuses(request):
         return Decision(False, "no") if request.call.name == "write" else None
 
-    run(Cassette.record(path), [writing("a"), "Done."], nobody, policy=refuses)
+    run(Cassette.record(path), [writing("a"), "Done."], Approval(nobody, policy=refuses))
     with pytest.raises(ReplayDiverged, match=r"asks whether write \(call_1_0\) may run, which was not asked"):
         run(Cassette.replay(path), [], nobody)
 
@@ -153,10 +153,10 @@ def test_always_holds_for_the_replay_and_is_not_kept_behind_it(tmp_path):
         return Decision(True, by="eve", always=Rule("approve", tool="write"))
 
     path, turns, rules = tmp_path / "run.jsonl", [writing("a"), writing("b"), "Done."], StandingRules()
-    _, first, journal = run(Cassette.record(path), turns, always, rules=rules)
+    _, first, journal = run(Cassette.record(path), turns, Approval(always, rules=rules))
     assert len(rules) == 1
     others = StandingRules()
-    _, again, played = run(Cassette.replay(path), [], nobody, rules=others)
+    _, again, played = run(Cassette.replay(path), [], Approval(nobody, rules=others))
     assert (facts(played), list(again.messages)) == (facts(journal), list(first.messages))
     assert len(others) == 0
 
@@ -164,7 +164,7 @@ def test_always_holds_for_the_replay_and_is_not_kept_behind_it(tmp_path):
 def test_a_rule_that_is_not_there_any_more_is_not_missed(tmp_path):
     path, rules = tmp_path / "run.jsonl", StandingRules()
     rules.add(Rule("approve", tool="write"))
-    _, first, _ = run(Cassette.record(path), [writing("a"), "Done."], nobody, rules=rules)
+    _, first, _ = run(Cassette.record(path), [writing("a"), "Done."], Approval(nobody, rules=rules))
     _, again, _ = run(Cassette.replay(path), [], nobody)
     assert list(again.messages) == list(first.messages)
 

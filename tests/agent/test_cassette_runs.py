@@ -11,9 +11,11 @@ from pydantic import BaseModel
 
 from toolspeak import (
     Agent,
+    Approval,
     ConfigurationError,
     Decision,
     Effects,
+    Execution,
     Limits,
     ProviderError,
     RunContext,
@@ -329,7 +331,12 @@ def test_a_call_that_was_not_started_for_want_of_room_is_not_played(tmp_path):
     path = tmp_path / "run.jsonl"
     turns = [native(("stuck", {"number": 1})), native(("stuck", {"number": 2}), ("ping", {})), "Done."]
     try:
-        first, _ = run(Cassette.record(path), lambda wrap: ScriptedProvider(turns), [stuck, ping], early_start=False)
+        first, _ = run(
+            Cassette.record(path),
+            lambda wrap: ScriptedProvider(turns),
+            [stuck, ping],
+            execution=Execution(early_start=False),
+        )
     finally:
         release.set()
     codes = [result.code for message in first.messages for result in message.results]
@@ -409,7 +416,7 @@ def test_wherever_a_process_dies_the_recording_that_goes_on_is_whole(tmp_path, a
         "Done.",
     ]
     journal = WatchedJournal(look)
-    options = {"journal": journal, "approve": yes, "in_doubt": "report"}
+    options = {"journal": journal, "approve": Approval(yes, in_doubt="report")}
     agent = Agent(ScriptedProvider(turns, follow=True), [ping, note], cassette=Cassette.record(path), **options)
     try:
         asyncio.run(agent.run("Go."))

@@ -16,7 +16,7 @@ from loopback_server import Answer, Exchange, Server, chunked, dropped, event, s
 from openai_turns import CHUNKED_HEAD
 from pydantic import BaseModel
 
-from toolspeak import Agent, RunResult, tool
+from toolspeak import Agent, Output, RunResult, tool
 from toolspeak.data.messages import Message
 from toolspeak.errors import ProviderError
 from toolspeak.providers import Capabilities
@@ -195,7 +195,7 @@ def test_required_calls_that_do_not_come_are_asked_for_once():
 def test_white_space_until_the_limit_is_no_answer_of_the_type():
     blank = streamed(*[chunk({"content": "\n\n"})] * 3, chunk({"content": ""}, "length"))
     good = streamed(chunk({"content": '{"name": "Ulm"}'}), chunk({}, "stop"))
-    result = run(blank, good, output=Town, output_mode="native")
+    result = run(blank, good, output=Output(Town, mode="native"))
     assert (result.output, len(ASKED)) == (Town(name="Ulm"), 2)
     assert ASKED[0]["response_format"]["type"] == "json_schema"
 

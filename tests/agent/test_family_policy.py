@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolspeak import Agent, Decision, Effects, Rule, RunContext, tool
+from toolspeak import Agent, Approval, Decision, Effects, Rule, RunContext, tool
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 bought = []
@@ -46,22 +46,22 @@ def no_bombs(request):
 @pytest.mark.parametrize("policy", [[Rule("reject", paths=("order:bomb",))], no_bombs])
 @pytest.mark.parametrize("approve", ["all", yes, Together()])
 def test_what_the_policy_refuses_is_refused_whoever_says_yes(approve, policy):
-    assert family(approve=approve, policy=policy).run_sync("go").answer == "Done."
+    assert family(approve=Approval(approve, policy=policy)).run_sync("go").answer == "Done."
     assert bought == ["pear"]
 
 
 def test_what_the_policy_refuses_is_not_asked():
-    waiting = family(policy=no_bombs).run_sync("go")
+    waiting = family(approve=Approval(policy=no_bombs)).run_sync("go")
     assert [request.call.arguments for request in waiting.requests] == [{"thing": "pear"}]
 
 
 def test_what_the_policy_lets_pass_is_asked():
     """Its yes was said of the run's own calls."""
-    waiting = family(policy=[Rule("approve", tool="buy")]).run_sync("go")
+    waiting = family(approve=Approval(policy=[Rule("approve", tool="buy")])).run_sync("go")
     assert len(waiting.requests) == 2
     assert bought == []
 
 
 def test_what_the_policy_could_not_judge_is_let_pass_by_nobody():
-    family(approve="all", policy=lambda request: request.nothing).run_sync("go")
+    family(approve=Approval("all", policy=lambda request: request.nothing)).run_sync("go")
     assert bought == []

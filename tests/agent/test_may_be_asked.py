@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from toolspeak import Agent, Effects, Rule, tool
+from toolspeak import Agent, Approval, Effects, Rule, tool
 from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.dialects import DIALECTS
 from toolspeak.execute import Decision
@@ -96,6 +96,11 @@ def test_rules_that_leave_nothing_to_ask_ask_nobody():
     writing = '<tool_call>{"name": "%s", "arguments": {}}</tool_call>'
     for rules in ([Rule("approve")], [Rule("reject")], [Rule("approve", effects="writes")], [Rule("escalate")]):
         for each in TOOLS:
-            agent = Agent(ScriptedProvider([writing % each.name, "Done."]), [each], dialect="hermes", policy=rules)
+            agent = Agent(
+                ScriptedProvider([writing % each.name, "Done."]),
+                [each],
+                dialect="hermes",
+                approve=Approval(policy=rules),
+            )
             waits = asyncio.run(agent.run("Go on.")).waiting != ()
             assert waits <= may_be_asked(None, rules, each.spec), (rules, each.name)

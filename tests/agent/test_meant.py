@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from agent_helpers import calling
 
-from toolspeak import Agent, ConfigurationError, Decision, Effects, Rule, tool
+from toolspeak import Agent, Approval, ConfigurationError, Decision, Effects, Rule, tool
 from toolspeak.execute import Escalate, StandingRules
 from toolspeak.providers.scripted import ScriptedProvider
 
@@ -51,7 +51,7 @@ RULES = [
 @pytest.mark.parametrize(("rule", "told"), RULES)
 def test_a_rule_that_is_mistyped_is_refused(rule, told):
     with pytest.raises(ConfigurationError, match=told):
-        an_agent(policy=[rule])
+        an_agent(approve=Approval(policy=[rule]))
     with pytest.raises(ConfigurationError, match=told):
         StandingRules().add(rule)
 
@@ -78,7 +78,7 @@ def test_a_decision_that_is_mistyped_is_no_yes(decision, told):
     waiting = agent.run_sync("go")
     with pytest.raises(ConfigurationError, match=told):
         asyncio.run(agent.resume(waiting, {waiting.waiting[0]: decision}))
-    judged = an_agent(policy=lambda request: decision).run_sync("go")
+    judged = an_agent(approve=Approval(policy=lambda request: decision)).run_sync("go")
     assert judged.status == "awaiting_approval"
     assert "the policy failed" in judged.requests[0].reason
     assert ran == []
@@ -106,20 +106,20 @@ def test_a_yes_to_another_request_is_refused():
 )
 def test_what_a_policy_could_not_judge_is_let_pass_by_a_person_alone(policy):
     """Neither by a yes to everything nor by a rule that was kept."""
-    refused = an_agent(policy=policy, approve="all").run_sync("go")
+    refused = an_agent(approve=Approval("all", policy=policy)).run_sync("go")
     assert "nobody to ask" in refused.messages[2].results[0].text
     rules = StandingRules()
     rules.add(Rule("approve", tool="write"))
-    assert an_agent(policy=policy, rules=rules).run_sync("go").status == "awaiting_approval"
+    assert an_agent(approve=Approval(policy=policy, rules=rules)).run_sync("go").status == "awaiting_approval"
     assert ran == []
 
     async def approve(request):
         return Decision(True)
 
-    an_agent(policy=policy, approve=approve).run_sync("go")
+    an_agent(approve=Approval(approve, policy=policy)).run_sync("go")
     assert ran == ["/etc/passwd"]
 
 
 def test_what_a_policy_escalates_is_answered_by_a_standing_yes():
-    an_agent(policy=[Rule("escalate", tool="write")], approve="all").run_sync("go")
+    an_agent(approve=Approval("all", policy=[Rule("escalate", tool="write")])).run_sync("go")
     assert ran == ["/etc/passwd"]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from toolspeak import Agent, tool
+from toolspeak import Agent, Output, tool
 from toolspeak.data.events import AnswerRejected
 from toolspeak.errors import ConfigurationError
 from toolspeak.providers import Capabilities
@@ -101,7 +101,7 @@ def test_prose_is_no_answer(mode):
 
 @MODES
 def test_a_model_that_cannot_ends_without_an_answer_and_what_it_said_is_kept(mode):
-    provider, result = run(mode, ["No.", "No!", "No?", "never asked"], output_retries=2)
+    provider, result = run(mode, ["No.", "No!", "No?", "never asked"], Output(Town, retries=2))
     assert (result.status, result.reason, result.answer, result.output) == ("no_answer", "invalid_output", "No?", None)
     assert len(provider.requests) == 3
 
@@ -156,17 +156,17 @@ def test_a_rejected_answer_is_a_fact_and_a_resumed_run_counts_it():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("output", "message"),
     [
-        ({"output": Town, "output_mode": "native"}, "needs an API"),
-        ({"output": Town, "output_mode": "loud"}, "output_mode: one of auto"),
-        ({"output": Town, "output_retries": -1}, "output_retries"),
-        ({"output": object()}, "has no JSON Schema"),
+        (Output(Town, mode="native"), "needs an API"),
+        (Output(Town, mode="loud"), r"Output\(mode=…\): one of auto"),
+        (Output(Town, retries=-1), "a number from 0 up"),
+        (object(), "has no JSON Schema"),
     ],
 )
-def test_what_cannot_be_is_refused(options, message):
+def test_what_cannot_be_is_refused(output, message):
     with pytest.raises(ConfigurationError, match=message):
-        Agent(ScriptedProvider([]), **options)
+        Agent(ScriptedProvider([]), output=output)
 
 
 def test_a_tool_of_the_answers_name_is_refused():
@@ -176,7 +176,7 @@ def test_a_tool_of_the_answers_name_is_refused():
         return ""
 
     with pytest.raises(ConfigurationError, match="rename it"):
-        Agent(ScriptedProvider([]), [final_answer], output=Town, output_mode="tool")
+        Agent(ScriptedProvider([]), [final_answer], output=Output(Town, mode="tool"))
 
 
 class Renamed(BaseModel):
@@ -208,7 +208,7 @@ def test_an_answer_is_read_as_it_was_written_whatever_its_own_json_would_be(mode
 )
 @pytest.mark.parametrize("mode", ["native", "prompted"])
 def test_a_plain_text_is_an_answer_where_the_type_is_one(mode, type_, text, value):
-    _, result = run(mode, [text], type_, output_retries=0)
+    _, result = run(mode, [text], Output(type_, retries=0))
     assert (result.status, result.output) == ("answered", value)
 
 
@@ -219,7 +219,7 @@ def test_an_object_with_a_mistake_is_no_text_though_the_type_may_be_one():
 
 @pytest.mark.parametrize("type_", [int, bool, Town])
 def test_a_number_in_quotes_or_in_prose_is_no_answer(type_):
-    _, result = run("prompted", ['It is "forty-two", I think.'], type_, output_retries=0)
+    _, result = run("prompted", ['It is "forty-two", I think.'], Output(type_, retries=0))
     assert result.output is None
 
 
@@ -238,11 +238,11 @@ def test_a_schema_that_would_let_no_call_through_is_not_sent_beside_tools():
     assert provider.requests[0].output is not None
     assert not provider.requests[0].tools
     provider = Engine([GOOD])
-    Agent(provider, [ping], output=Town, output_mode="native").run_sync("Which town?")
+    Agent(provider, [ping], output=Output(Town, mode="native")).run_sync("Which town?")
     assert provider.requests[0].output is not None
 
 
 @pytest.mark.parametrize("answer", ['<think>[1], or {"value": 1}?</think>\n{"value": 2}', '{"value": 1}?\n</think>\n2'])
 def test_a_draft_in_a_thought_is_no_answer(answer):
-    result = Agent(ScriptedProvider([answer]), output=int, output_mode="prompted").run_sync("How many?")
+    result = Agent(ScriptedProvider([answer]), output=Output(int, mode="prompted")).run_sync("How many?")
     assert result.output == 2

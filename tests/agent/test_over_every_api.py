@@ -10,7 +10,7 @@ import pytest
 from api_servers import Api, Breaks, Model, Reached, Status, each_api, reach, turn
 from pydantic import BaseModel, Field
 
-from toolspeak import Agent, Limits, RunContext, tool
+from toolspeak import Agent, Limits, Output, RunContext, tool
 from toolspeak.agent import ReActDriver
 from toolspeak.data.messages import Message, Usage
 from toolspeak.data.prices import Price
@@ -85,7 +85,7 @@ def test_an_answer_of_a_type_with_a_call_before_and_faults_between(api: Api, mod
     script = (BUSY, turn("Hm… ", ("look", {"where": "É"})), answer(mode, WRONG), DOWN, answer(mode, GOOD))
 
     async def work(reached: Reached) -> Any:
-        return await Agent(reached.provider, [look], output=Person, output_mode=mode).run("Who?"), reached
+        return await Agent(reached.provider, [look], output=Output(Person, mode=mode)).run("Who?"), reached
 
     result, reached = over(api, *script)(work)
     assert (result.status, result.output) == ("answered", ZOE)
@@ -115,7 +115,7 @@ def test_answers_that_are_no_objects(api: Api, mode: Any, type_: Any, value: Any
     told = {"value": value} if mode == "native" else value
 
     async def work(reached: Reached) -> Any:
-        return await Agent(reached.provider, [look], output=type_, output_mode=mode).run("Which?")
+        return await Agent(reached.provider, [look], output=Output(type_, mode=mode)).run("Which?")
 
     assert over(api, answer(mode, told))(work).output == value
 
@@ -124,7 +124,7 @@ def test_answers_that_are_no_objects(api: Api, mode: Any, type_: Any, value: Any
 @MODES
 def test_a_model_that_cannot_ends_without_an_answer(api: Api, mode: Any):
     async def work(reached: Reached) -> Any:
-        agent = Agent(reached.provider, [look], output=Person, output_mode=mode, output_retries=1)
+        agent = Agent(reached.provider, [look], output=Output(Person, mode=mode, retries=1))
         return await agent.run("Who?"), len(reached.model.bodies)
 
     for last in (turn("I cannot."), answer(mode, WRONG)):
@@ -139,7 +139,7 @@ def test_a_run_that_broke_off_in_its_answer_is_taken_up_by_the_next(api: Api, mo
     script = (turn("", ("look", {"where": "x"})), Breaks(how, answer(mode, GOOD)), answer(mode, GOOD))
 
     async def work(reached: Reached) -> Any:
-        agent = Agent(reached.provider, [look], output=Person, output_mode=mode)
+        agent = Agent(reached.provider, [look], output=Output(Person, mode=mode))
         with pytest.raises(ProviderError) as caught:
             await agent.run("Who?")
         assert caught.value.retryable

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from forked import completed_text
-from toolspeak import Agent, Effects, Message, SqliteJournal, ToolCall, get_dialect, tool
+from toolspeak import Agent, Approval, Effects, Message, SqliteJournal, ToolCall, get_dialect, tool
 from toolspeak.data.approvals import Rule
 from toolspeak.data.events import ApprovalRequested, ToolFinished
 from toolspeak.execute import StandingRules
@@ -90,8 +90,8 @@ def test_a_rule_does_not_let_a_call_pass_that_changes_the_journal(tmp_path):
     rules = StandingRules()
     rules.add(Rule("approve", "put"))
     calls = [("put", {"path": "a.txt"}), ("put", {"path": "toolspeak.db"})]
-    for policy in ({"rules": rules}, {"policy": [Rule("approve", "put")]}):
-        events = run(SqliteJournal(tmp_path / "toolspeak.db"), [put], [said(*calls), "done"], **policy)
+    for approval in (Approval(rules=rules), Approval(policy=[Rule("approve", "put")])):
+        events = run(SqliteJournal(tmp_path / "toolspeak.db"), [put], [said(*calls), "done"], approve=approval)
         (asked,) = [event for event in events if isinstance(event, ApprovalRequested)]
         assert asked.call_id == "call_1_1"
 

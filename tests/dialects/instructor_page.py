@@ -40,7 +40,7 @@ STATEMENTS: tuple[tuple[str, str, str, str], ...] = (
     ("Results are formatted as follow-up messages", "works", _NATIVE, "native_calls_run_and_their_results_go_back"),
     ("An AgentStep is built and attached", "works (`RunResult.steps`)", _VALUES,
      "steps_say_what_the_model_read_and_wrote_and_what_came_of_it"),
-    ("CanExecuteToolCalls is a contract one may implement (withToolExecutor)", "works (`Agent(executor=…)`)", _SEAMS,
+    ("CanExecuteToolCalls is a contract one may implement (withToolExecutor)", "works (`Agent(execution=…)`)", _SEAMS,
      "results_that_an_executor_does_not_record_are_recorded_for_it"),
     ("The executor resolves tools", "works", _EXECUTOR, "what_cannot_run_fails_in_its_position"),
     ("… injects context", "works", "execute/test_injection.py", "the_call_and_the_state_are_injected_by_type_too"),

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from asking import TOOLS, Engine, plain_and_streamed, provider
 
-from toolspeak import Agent
+from toolspeak import Agent, DialectSettings
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.providers import ModelRequest, capabilities_of
@@ -38,14 +38,21 @@ class Sending(OpenAIProvider):
 
 
 def run(
-    engine: Engine, dialect: str, task: str, *, stream: bool = True, tool_choice: str = "auto", **settings: Any
+    engine: Engine,
+    dialect: str,
+    task: str,
+    *,
+    stream: bool = True,
+    tool_choice: str = "auto",
+    listing: Any = None,
+    **settings: Any,
 ) -> tuple[Any, list[Any]]:
     """A run, and the bodies of its requests."""
     model = provider(engine, stream=stream, capabilities=LLAMACPP)
     model.__class__, model.sent = Sending, []  # pyright: ignore - the same object, listened to
 
     async def go() -> Any:
-        async with Agent(model, TOOLS, dialect=dialect, **settings) as agent:
+        async with Agent(model, TOOLS, dialect=DialectSettings(dialect, listing), **settings) as agent:
             return await agent.run(task, tool_choice=tool_choice)
 
     return asyncio.run(go()), model.sent

@@ -14,7 +14,7 @@ import pytest
 from asking import CHOICES, SMALL, TOOLS, VALID, Engine, ask, plain_and_streamed, provider, text_of
 from engine_prompts import ANSWER, RESULT, RUNS, Sending
 
-from toolspeak import Agent, Limits, tool
+from toolspeak import Agent, DialectSettings, Limits, tool
 from toolspeak.data.deltas import CallCompleted
 from toolspeak.data.messages import ToolCall
 from toolspeak.dialects import DIALECTS, Dialect, read_turn
@@ -23,14 +23,16 @@ from toolspeak.providers import capabilities_of
 VLLM = capabilities_of("vllm", "tiny")
 
 
-def run(engine: Engine, dialect: str, task: str, *, stream: bool = True, **settings: Any) -> tuple[Any, list[Any]]:
+def run(
+    engine: Engine, dialect: str, task: str, *, stream: bool = True, listing: Any = None, **settings: Any
+) -> tuple[Any, list[Any]]:
     """A run, and the bodies of its requests, without those that ask what the server does with tools."""
     choice = settings.pop("tool_choice", "auto")
     model = provider(engine, stream=stream, capabilities=VLLM)
     model.__class__, model.sent = Sending, []  # pyright: ignore - the same object, listened to
 
     async def go() -> Any:
-        async with Agent(model, TOOLS, dialect=dialect, **settings) as agent:
+        async with Agent(model, TOOLS, dialect=DialectSettings(dialect, listing), **settings) as agent:
             return await agent.run(task, tool_choice=choice)
 
     return asyncio.run(go()), [body for body in model.sent if body.get("max_tokens") != 1]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from loop_turns import turns_of_the_loop
 
-from toolspeak import Agent, Message, ToolCall, get_dialect, tool
+from toolspeak import Agent, Approval, Message, ToolCall, get_dialect, tool
 from toolspeak.agent.storage.load import load_state
 from toolspeak.data.events import Record, RunFinished, RunResumed, UserMessageQueued
 from toolspeak.errors import JournalError, RunConflict
@@ -235,7 +235,9 @@ def test_a_cancelled_run_knows_what_is_recorded_of_it_and_goes_on(tmp_path, numb
         def answer(messages):
             return CALL if messages[-1].text == "go" else "ok"
 
-        agent = Agent(ScriptedProvider([answer] * 9), [effect], journal=journal, approve="all", in_doubt="report")
+        agent = Agent(
+            ScriptedProvider([answer] * 9), [effect], journal=journal, approve=Approval("all", in_doubt="report")
+        )
         run = agent.start("go")
         journal.task = asyncio.create_task(run.finish())
         try:

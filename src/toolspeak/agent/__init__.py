@@ -8,25 +8,31 @@ from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
+from toolspeak.agent.options import Approval, DialectSettings, Execution
 from toolspeak.agent.recorder import RunEvent, Watched
 from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
 from toolspeak.agent.state.compaction import Window
 from toolspeak.agent.state.decide import Finish
 from toolspeak.agent.state.fold import apply, fold
+from toolspeak.agent.state.output import Output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunStep, StepEnded
 
 __all__ = [
     "DEFAULT_DIALECT",
     "Agent",
+    "Approval",
     "Cassette",
     "Conversation",
+    "DialectSettings",
     "Driver",
     "DriverContext",
+    "Execution",
     "Finish",
     "ModelInterceptor",
     "NativeDriver",
+    "Output",
     "ReActDriver",
     "Run",
     "RunEvent",

@@ -7,24 +7,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Self, Unpack, cast, get_args
+from typing import Any, Self, Unpack, cast
 
 from toolspeak.agent.cassettes.cassette import Cassette
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import checked_choice, choose_driver
 from toolspeak.agent.family import journal_of_parent, parent_call, sub_run_id
-from toolspeak.agent.given import (
-    RunOptions,
-    check_deps,
-    check_executor,
-    check_messages,
-    check_options,
-    check_settings,
-    rules_of,
-    secrets_of,
-    toolset_of,
-)
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
+from toolspeak.agent.options import Approval, DialectSettings, Execution, RunOptions
 from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.recorder import Watched
 from toolspeak.agent.result import RunResult, result_of
@@ -33,31 +23,36 @@ from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.compaction import Window
 from toolspeak.agent.state.history import paired, without_secrets
-from toolspeak.agent.state.output import OutputMode, choose_output, with_output
+from toolspeak.agent.state.output import choose_output, with_output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.sessions import Place
 from toolspeak.agent.storage.suspend import suspend_run
 from toolspeak.agent.stored_run import stored_run
 from toolspeak.agent.sync import run_sync
+from toolspeak.agent.validation import (
+    check_approval,
+    check_deps,
+    check_execution,
+    check_executor,
+    check_messages,
+    check_options,
+    check_settings,
+    secrets_of,
+    toolset_of,
+)
 from toolspeak.data.events import PAUSED, Limits, RunStarted
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.values import changed
-from toolspeak.dialects import Dialect, Section
-from toolspeak.dialects.base import PromptListing
+from toolspeak.dialects import Dialect
 from toolspeak.errors import ConfigurationError, ProviderError, RunError, SubRunPaused
 from toolspeak.execute import (
     ApprovalRequest,
     Approve,
     BatchExecutor,
-    Concurrency,
     Decision,
     Executor,
-    InDoubt,
     Observer,
-    Policy,
-    Rule,
-    ScheduleName,
     Secrets,
     StandingRules,
     resolve_approver,
@@ -70,7 +65,8 @@ from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
-_IN_DOUBT: tuple[InDoubt, ...] = get_args(InDoubt)
+_USUAL_EXECUTION = Execution()
+_USUAL_APPROVAL = Approval()
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
@@ -80,38 +76,26 @@ class Agent:
         agent = Agent("openai:qwen3", tools=[read, write], approve="all")
         print(agent.run_sync("Summarise notes.md").answer)
 
-    `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
-    the model writes calls: "auto" is native where its API has calls, else the dialect of its family, else
-    `cogency-json`, and whatever dialect a turn is in is read; "native"; "react" (see `ReActDriver`); or a
-    dialect, by name or as a Dialect. `starts_in="reasoning"` if the chat template opens the reasoning block.
-    `listing` is who writes the prompt where calls are text, and how: "server", by the chat template that the server has
-    (see `ServerPromptDriver`), or we, "trained" as the model's own chat template does it, in "prose", as "signatures"
-    (the shortest) or "json_schema"; None is "server" where the API is known for it, else "trained".
-
-    `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
-    an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
-    every call first; `rules` are those that are kept because somebody said "always". `interceptors` wrap calls, model
-    requests, steps and runs; `observers` are told of all that happens (see `RunEvent`), in the runs that its tools
-    start too.
-
-    `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the dialect's specification
-    says. `concurrency` limits how many calls run at once. With `early_start` a call that reads begins while the model
-    still writes the rest of its turn (not with interceptors of calls or a policy). `throw_on_failure` ends a run at the
-    first call that fails, `stop_on_block` skips the calls behind one that was blocked or rejected. `in_doubt` is what
-    happens on resuming to a call that was started, has no result and must not simply run again: "ask" the person
-    (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
-    `tool_choice` is "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`; a model that
-    does not follow it is told once.
-    `executor` runs the calls in place of one that the agent makes of these settings, which are the executor's then.
-    `max_result_bytes` is how much the model gets of a call's result, of text and JSON (UTF-8); the whole is the
-    `ToolExecution.value` in `RunResult.steps`.
-    `output` is the type of the answer (see `Output`; `RunResult.output` is the value), `output_mode` how it is asked
-    for.
-    `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
-
-    `prices` come before those of `data.prices`, by `provider:model`; a limit in USD (`Limits.cost`) needs the model's.
-    `cassette` records the model's turns, the tools' results and what people decided in a file, or plays them in place
-    of all three.
+    - `model`: a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver.
+    - `tools`: functions, Tools, or a Toolset.
+    - `dialect`: how the model writes calls: a name, a Dialect, or `DialectSettings`.
+    - `instructions`: the agent's part of the system prompt.
+    - `output`: the type of the answer, or `Output`. `RunResult.output` is the value.
+    - `tool_choice`: "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`. A model that
+      does not follow it is told once.
+    - `approve`: who answers for calls that write or leave the machine: "all", "none", an async function, None (the run
+      pauses and waits for `resume`), or `Approval`.
+    - `limits`: when a run ends with a wrap-up answer. A limit in USD (`Limits.cost`) needs the model's price.
+    - `execution`: how calls run, or an executor of your own, whose settings these are then.
+    - `window`: how many tokens the model reads, or a `Window`. A conversation that fills it is made shorter.
+    - `interceptors`: wrap calls, model requests, steps and runs.
+    - `observers`: functions that get all that happens (see `RunEvent`), in the runs that its tools start too.
+    - `journal`: where runs are recorded. None: in memory, for each run its own.
+    - `cassette`: records the model's turns, the tools' results and the decisions in a file, or plays them.
+    - `secrets`: values by name, which the model reads as placeholders.
+    - `prices`: by `provider:model`, before those of `data.prices`.
+    - `name`: the agent in its records.
+    - `clock`: gives Unix seconds.
 
     Raises ConfigurationError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
@@ -121,111 +105,108 @@ class Agent:
         model: str | Provider | Driver,
         tools: Toolset | Iterable[Tool | Callable[..., Any]] = (),
         *,
-        dialect: str | Dialect = "auto",
+        dialect: str | Dialect | DialectSettings = "auto",
         instructions: str = "",
-        approve: Approve = None,
-        policy: Policy | Sequence[Rule] | None = None,
-        rules: StandingRules | None = None,
-        schedule: ScheduleName | Literal["native"] = "serializable",
-        concurrency: Concurrency = Concurrency(),
-        early_start: bool = True,
+        output: Any = None,
+        tool_choice: str | ToolChoice = "auto",
+        approve: Approve | Approval = None,
         limits: Limits = Limits(),
+        execution: Execution | BatchExecutor = _USUAL_EXECUTION,
+        window: int | Window | None = None,
         interceptors: Sequence[AnyInterceptor] = (),
         observers: Sequence[Observer] = (),
-        executor: BatchExecutor | None = None,
-        throw_on_failure: bool = False,
-        stop_on_block: bool = False,
         journal: Journal | None = None,
-        secrets: Secrets | Mapping[str, str] | None = None,
-        starts_in: Section = "text",
-        listing: PromptListing | None = None,
-        tool_timeout: float | None = 120.0,
-        max_result_bytes: int = 16 * 1024,
-        in_doubt: InDoubt = "ask",
-        window: int | Window | None = None,
-        tool_choice: str | ToolChoice = "auto",
-        output: Any = None,
-        output_mode: OutputMode = "auto",
-        output_retries: int = 2,
-        prices: Mapping[str, Price] = MappingProxyType({}),
         cassette: Cassette | None = None,
+        secrets: Secrets | Mapping[str, str] | None = None,
+        prices: Mapping[str, Price] = MappingProxyType({}),
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
         check_settings(
             limits=limits,
-            concurrency=concurrency,
             interceptors=interceptors,
             observers=observers,
             journal=journal,
-            rules=rules,
             window=window,
             instructions=instructions,
             name=name,
-            tool_timeout=tool_timeout,
             prices=prices,
             cassette=cassette,
-            output_retries=output_retries,
             clock=clock,
-            flags=(early_start, throw_on_failure, stop_on_block),
         )
+        approval = _USUAL_APPROVAL if approve is None else approve
+        approval = approval if isinstance(approval, Approval) else Approval(approval)
+        check_approval(approval)
+        speech = dialect if isinstance(dialect, DialectSettings) else DialectSettings(dialect)
+        executor = None if isinstance(execution, Execution) else execution
         self.secrets = secrets_of(getattr(executor, "secrets", None) if secrets is None else secrets)
-        kin_approver = approver = resolve_approver(approve)
+        kin_approver = approver = resolve_approver(approval.approver)
         recording = None if cassette is None else cassette.recording
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
-        self.driver, chosen = choose_driver(model, dialect, starts_in, asks=True, listing=listing)
+        self.driver, text = choose_driver(model, speech.dialect, speech.starts_in, asks=True, listing=speech.listing)
         own = toolset_of(tools if tools or executor is None else getattr(executor, "tools", ()))
-        wanted = choose_output(output, output_mode, output_retries, self.driver, tools=len(own) > 0)
-        self.toolset = with_output(own, wanted)
-        if wanted is not None:
-            instructions = "\n\n".join(part for part in (instructions, wanted.instructions) if part)
-        if schedule == "native":
-            if chosen is None:
-                raise ConfigurationError("schedule='native' needs a text dialect; name a schedule")
-            schedule = chosen.info.native_schedule
-        if in_doubt not in _IN_DOUBT:
-            raise ConfigurationError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
+        answer_type = choose_output(output, self.driver, tools=len(own) > 0)
+        self.toolset = with_output(own, answer_type)
+        if answer_type is not None:
+            instructions = "\n\n".join(part for part in (instructions, answer_type.instructions) if part)
         pipelines = by_level(interceptors)
-        self.rules = rules_of(executor, rules)
+        rules: StandingRules | None = approval.rules if executor is None else getattr(executor, "rules", None)
+        self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replayer is not None:
             self.rules = StandingRules(self.rules)  # what is kept now was said when it was recorded
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
-        said: dict[str, Any] = {
-            "schedule": schedule,
-            "concurrency": concurrency,
-            "call_pipeline": pipelines["call"],
-            "max_result_bytes": max_result_bytes,
-            "tool_timeout": tool_timeout,
-            "throw_on_failure": throw_on_failure,
-            "stop_on_block": stop_on_block,
-            "policy": policy,
-            "recorder": None if recording is None else recording.recorder,
-            "replayer": None if recording is None else recording.replayer,
-        }
-        if executor is None:
-            runs = Executor(self.toolset, secrets=self.secrets, rules=self.rules, **said)
+        if isinstance(execution, Execution):
+            if execution is not _USUAL_EXECUTION:
+                check_execution(execution)
+            schedule, policy = execution.schedule, approval.policy
+            if schedule == "native":
+                if text is None:
+                    raise ConfigurationError("schedule='native' needs a text dialect; name a schedule")
+                schedule = text.info.native_schedule
+            runs = Executor(
+                self.toolset,
+                schedule=schedule,
+                concurrency=execution.concurrency,
+                early_start=execution.early_start,
+                call_pipeline=pipelines["call"],
+                max_result_bytes=execution.max_result_bytes,
+                tool_timeout=execution.tool_timeout,
+                secrets=self.secrets,
+                throw_on_failure=execution.throw_on_failure,
+                stop_on_block=execution.stop_on_block,
+                policy=policy,
+                rules=self.rules,
+                recorder=None if recording is None else recording.recorder,
+                replayer=None if recording is None else recording.replayer,
+            )
         else:
-            check_executor(executor, said, answers=self.toolset is not own)
-            runs = executor
+            choices = {
+                "call_pipeline": pipelines["call"],
+                "policy": approval.policy,
+                "rules": approval.rules is not None,
+                "recorder": None if recording is None else recording.recorder,
+                "replayer": None if recording is None else recording.replayer,
+            }
+            check_executor(execution, choices, answers=self.toolset is not own)
+            runs, policy = execution, getattr(execution, "policy", None)
         self._settings = RunSettings(
             driver=self.driver,
             toolset=self.toolset,
             executor=runs,
             journal=self._run_journal(),
             keeps=journal is not None,
-            asks=partial(may_be_asked, approver, policy if executor is None else getattr(executor, "policy", None)),
+            asks=partial(may_be_asked, approver, policy),
             secrets=self.secrets,
             approver=approver,
             kin_approver=kin_approver,
             instructions=self.secrets.hide_text(instructions),
             agent=name,
-            early_start=early_start,
             pipelines=pipelines,
-            in_doubt=in_doubt,
-            output=wanted,
+            in_doubt=approval.in_doubt,
+            output=answer_type,
             window=Window(window) if isinstance(window, int) else window,
             prices={**PRICES, **prices} if prices else PRICES,
             recording=recording,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Unpack, cast
 
 from toolspeak.agent.agent import Agent, RunResult
-from toolspeak.agent.given import RunOptions
+from toolspeak.agent.options import RunOptions
 from toolspeak.agent.run import Run
 from toolspeak.agent.storage.sessions import (
     WhenOpen,

@@ -10,7 +10,7 @@ from typing import Any
 from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.state.compaction import Window
-from toolspeak.agent.state.output import Output
+from toolspeak.agent.state.output import AnswerType
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
@@ -40,10 +40,9 @@ class RunSettings:
     principal: str | None = None
     traceparent: str | None = None
     parent_run_id: str | None = None
-    early_start: bool = True
     in_doubt: InDoubt = "ask"
     window: Window | None = None
-    output: Output | None = None
+    output: AnswerType | None = None
     pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
     prices: Mapping[str, Price] = field(default_factory=lambda: PRICES)
     recording: Recording | None = None

@@ -173,7 +173,7 @@ class Turns:
             await self.drop_early()
         self._offered = 0
         checkpoint.begin()
-        starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
+        starts_early = settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
         try:
             try:

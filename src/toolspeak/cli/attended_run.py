@@ -17,7 +17,17 @@ import click
 from rich.console import Console
 
 from toolspeak import dialects, mcp
-from toolspeak.agent import DEFAULT_DIALECT, Agent, Cassette, Run, RunResult, RunState
+from toolspeak.agent import (
+    DEFAULT_DIALECT,
+    Agent,
+    Approval,
+    Cassette,
+    DialectSettings,
+    Execution,
+    Run,
+    RunResult,
+    RunState,
+)
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.recorder import Watched
 from toolspeak.cli.command_options import read_json, write_text
@@ -184,19 +194,23 @@ async def _work(
     agent = Agent(
         setup.model,
         Toolset([*tools, recall_tool(journal), *more_tools]),
-        dialect=dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
-        rules=open_rules(setup.rules) if setup.rules else None,
+        dialect=DialectSettings(
+            dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
+            listing=setup.listing,
+            starts_in=setup.starts_in,
+        ),
         instructions=_INSTRUCTIONS,
-        approve=approver,
-        schedule=setup.schedule,
-        starts_in=setup.starts_in,
-        listing=setup.listing,
+        approve=Approval(
+            approver,
+            rules=open_rules(setup.rules) if setup.rules else None,
+            # A yes to everything is nobody who has looked whether the call took effect.
+            in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
+        ),
+        execution=Execution(schedule=setup.schedule),
         window=setup.window,
         prices=_prices(setup.prices) if setup.prices else {},
         journal=journal,
         cassette=cassette,
-        # A yes to everything is nobody who has looked whether the call took effect.
-        in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
     )
     show = _print_record if display.as_json else Renderer(live, thoughts=display.thoughts).show
     try:

@@ -90,7 +90,7 @@ class Batch:
 
 
 class BatchExecutor(Protocol):
-    """Runs a run's batches of calls: `Executor`, or one of your own around it or in its place (`Agent(executor=…)`).
+    """Runs a run's batches of calls: `Executor`, or one of your own around it or in its place (`Agent(execution=…)`).
 
     `run` is called with what `Executor.run` takes by name (`emit`, `context`, `approver`, …). A result it returns that
     it has not recorded (`await emit(ToolFinished(result))`) is recorded for it; a batch that waits for decisions lists

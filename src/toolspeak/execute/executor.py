@@ -41,8 +41,9 @@ _NO_RESULTS: Mapping[str, ToolResult] = MappingProxyType({})
 class Executor:
     """Runs batches of calls; holds nothing of a batch, so one executor may run several at the same time.
 
-    `concurrency` says how many calls run at once. `max_result_bytes` is what a result may hold of text and JSON
-    (UTF-8 bytes). `tool_timeout` is in seconds, for calls whose tool names none; None is no limit.
+    `concurrency` says how many calls run at once. `early_start`: whether calls that only read may start before their
+    turn is over. `max_result_bytes` is what a result may hold of text and JSON (UTF-8 bytes). `tool_timeout` is in
+    seconds, for calls whose tool names none; None is no limit.
 
     With `throw_on_failure` the batch ends at the first call that fails: no further one is started, and ToolFailed is
     raised once all results are recorded. With `stop_on_block` the calls behind one that is blocked or rejected are
@@ -59,6 +60,7 @@ class Executor:
         *,
         schedule: ScheduleName = "serializable",
         concurrency: Concurrency = Concurrency(),
+        early_start: bool = True,
         call_pipeline: tuple[Interceptor, ...] = (),
         max_result_bytes: int = 16 * 1024,
         tool_timeout: float | None = 120.0,
@@ -82,6 +84,7 @@ class Executor:
         self.secrets = Secrets() if secrets is None else secrets
         self.policy = resolve_policy(policy)
         self.rules = StandingRules() if rules is None else rules
+        self._early_start = early_start
         self._observers = tuple(observers)
         self._settings = ExecutorSettings(
             tools,
@@ -101,7 +104,7 @@ class Executor:
         """What starts the calls of a turn before it is over, None if interceptors or a policy must see every call
         first."""
         settings = self._settings
-        if settings.pipeline or self.policy is not None or settings.replayer is not None:
+        if not self._early_start or settings.pipeline or self.policy is not None or settings.replayer is not None:
             return None
         return EarlyStart(
             self.tools,

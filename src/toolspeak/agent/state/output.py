@@ -10,6 +10,7 @@ from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.text import schema_asked
 from toolspeak.data.messages import JSON, ToolCall
+from toolspeak.data.values import quick
 from toolspeak.dialects.text.extract import json_values, only_object
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.tools import Tool, Toolset, tool, typed
@@ -25,17 +26,26 @@ _MAX_PROBLEMS = 8
 _BY_TOOL = f"Give your final answer by calling the tool {FINAL_TOOL}, never as text."
 
 
+@quick()
 class Output:
-    """The type of an agent's answers.
+    """The type of the answer, and how it is asked for. A type alone stands for `Output(type)`."""
 
-    `native`: the API is told the schema and holds to it; `tool`: the answer is the argument of a tool; `prompted`: the
-    schema stands in the instructions. In each the answer is checked, and what is wrong goes back to the model up to
-    `retries` times. Raises ConfigurationError for a type that has no JSON Schema.
-    """
+    type: Any
+    """Any type that pydantic has a JSON Schema for. `RunResult.output` is the value."""
+    mode: OutputMode = "auto"
+    """"native": the API holds the answer to the schema. "tool": the answer is the argument of a tool. "prompted": the
+    instructions hold the schema. "auto": the first of these that the API has."""
+    retries: int = 2
+    """Answers of another type that go back to the model before the run ends without one."""
+
+
+class AnswerType:
+    """Asks for an `Output` in one mode, and checks the answers. Raises ConfigurationError for a type that has no JSON
+    Schema."""
 
     def __init__(self, type_: Any, mode: Literal["native", "tool", "prompted"], retries: int) -> None:
-        if retries < 0:
-            raise ConfigurationError("output_retries: a number from 0 up")
+        if type(retries) is not int or retries < 0:
+            raise ConfigurationError("Output(retries=…): a number from 0 up")
         self.mode = mode
         self.retries = retries
         self._adapter: typed.TypeAdapter[Any]
@@ -119,33 +129,35 @@ def _told(error: typed.ValidationError) -> list[str]:
     return [*told, f"and {len(found) - _MAX_PROBLEMS} more"] if len(found) > _MAX_PROBLEMS else told
 
 
-def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver, *, tools: bool) -> Output | None:
-    """The output that an agent asks for, None without a type. `auto` is native where the API takes the type's schema,
-    beside calls if there are `tools`; a tool where it does not, and has calls; and words where calls are text. Raises
-    ConfigurationError."""
-    if mode not in _MODES:
-        raise ConfigurationError(f"output_mode: one of {', '.join(_MODES)}, not {mode!r}")
-    if type_ is None:
+def choose_output(output: Any, driver: Driver, *, tools: bool) -> AnswerType | None:
+    """The answer that an agent asks for, None without an `Output` or a type. `auto` is native where the API takes the
+    type's schema, beside calls if there are `tools`; a tool where it does not, and has calls; and words where calls are
+    text. Raises ConfigurationError."""
+    if output is None:
         return None
+    output = output if isinstance(output, Output) else Output(output)
+    if output.mode not in _MODES:
+        raise ConfigurationError(f"Output(mode=…): one of {', '.join(_MODES)}, not {output.mode!r}")
     can = driver.provider.capabilities if isinstance(driver, NativeDriver) else None
-    if mode == "native" and (can is None or not can.output):
-        raise ConfigurationError("output_mode='native' needs an API that takes a schema beside its own tool calls")
-    if mode == "auto":
-        mode = "prompted"
-        if can is not None:
-            held = can.output and (not tools or can.output_with_tools)
-            if held and can.output_closed:
-                held = is_closed(Output(type_, "native", retries).schema.schema)
-            mode = "native" if held else "tool"
-    return Output(type_, mode, retries)
+    if output.mode == "native" and (can is None or not can.output):
+        raise ConfigurationError("Output(mode='native') needs an API that takes a schema beside its own tool calls")
+    if output.mode != "auto":
+        return AnswerType(output.type, output.mode, output.retries)
+    if can is None:
+        return AnswerType(output.type, "prompted", output.retries)
+    if can.output and (not tools or can.output_with_tools):
+        native = AnswerType(output.type, "native", output.retries)
+        if not can.output_closed or is_closed(native.schema.schema):
+            return native
+    return AnswerType(output.type, "tool", output.retries)
 
 
-def with_output(tools: Toolset, output: Output | None) -> Toolset:
+def with_output(tools: Toolset, output: AnswerType | None) -> Toolset:
     """The tools, and the one that answers if there is to be one."""
     if output is None or output.mode != "tool":
         return tools
     if tools.get(FINAL_TOOL) is not None:
         raise ConfigurationError(
-            f"output_mode='tool' adds a tool {FINAL_TOOL!r}, and there is one of that name: rename it"
+            f"Output(mode='tool') adds a tool {FINAL_TOOL!r}, and there is one of that name: rename it"
         )
     return Toolset([*tools, output.tool()])

@@ -1,18 +1,19 @@
-"""What a caller gives an agent and its runs, looked at where it is given: a later failure would not name it."""
+"""Checks of what a caller chooses for an agent and its runs, where it is chosen: a later failure would not name it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from inspect import iscoroutinefunction, signature
+from inspect import iscoroutinefunction
 from types import MappingProxyType
-from typing import Any, TypedDict, cast
+from typing import Any, cast, get_args
 
+from toolspeak.agent.options import Approval, Execution
 from toolspeak.agent.state.compaction import Window
 from toolspeak.data.events import Limits
-from toolspeak.data.messages import JSON, Message, ToolChoice
+from toolspeak.data.messages import Message
 from toolspeak.data.prices import Price
 from toolspeak.errors import ConfigurationError, suggest
-from toolspeak.execute import BatchExecutor, Concurrency, Executor, Secrets, StandingRules
+from toolspeak.execute import BatchExecutor, Concurrency, InDoubt, Secrets, StandingRules
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.returned_values import Unserialisable, jsonable
 
@@ -20,26 +21,8 @@ _NO_SECRETS = Secrets()
 _USUAL_LIMITS = Limits()
 _HISTORY = "a list of Messages, say the `messages` of an earlier RunResult"
 _LISTS = (list, tuple)
-_FLAGS = ("early_start", "throw_on_failure", "stop_on_block")
+_IN_DOUBT: tuple[InDoubt, ...] = get_args(InDoubt)
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
-
-
-class RunOptions(TypedDict, total=False):
-    """What one run is given besides its task.
-
-    `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`; `limits` and
-    `tool_choice` instead of the agent's. `setup` is kept with the run, for whoever sets it up again in another process.
-    The rest goes into every record: on whose behalf, in which trace, started by which run.
-    """
-
-    history: Sequence[Message]
-    deps: Any
-    limits: Limits | None
-    tool_choice: str | ToolChoice
-    principal: str | None
-    traceparent: str | None
-    parent_run_id: str | None
-    setup: Mapping[str, JSON]
 
 
 def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
@@ -50,7 +33,9 @@ def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
         isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__")
     ):
         remedy = "write tools=[it]" if callable(tools) else "write tools=[function, …]"
-        raise ConfigurationError(f"tools is a list of functions and tools, or a Toolset, not {_shown(tools)}; {remedy}")
+        raise ConfigurationError(
+            f"tools is a list of functions and tools, or a Toolset, not {_quoted(tools)}; {remedy}"
+        )
     return Toolset(tools)
 
 
@@ -62,9 +47,9 @@ def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
     return Secrets(secrets)
 
 
-def check_options(given: Mapping[str, Any], known: Collection[str]) -> None:
+def check_options(options: Mapping[str, Any], known: Collection[str]) -> None:
     """Raises ConfigurationError for an option of a run that there is none of, or whose value cannot be meant."""
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in known:
             raise ConfigurationError(f"a run has no option {suggest(name, known)}")
         if name == "limits":
@@ -80,7 +65,7 @@ def _check_setup(setup: object) -> None:
     try:
         jsonable(setup)
     except Unserialisable:
-        raise ConfigurationError(f"setup is a dict of JSON, for it is recorded, not {_shown(setup)}") from None
+        raise ConfigurationError(f"setup is a dict of JSON, for it is recorded, not {_quoted(setup)}") from None
 
 
 def check_messages(task: object, history: object) -> None:
@@ -90,10 +75,10 @@ def check_messages(task: object, history: object) -> None:
     if history == ():
         return
     if isinstance(history, str) or not isinstance(history, Sequence):
-        raise ConfigurationError(f"history is {_HISTORY}, not {_shown(history)}")
+        raise ConfigurationError(f"history is {_HISTORY}, not {_quoted(history)}")
     for each in cast("Sequence[object]", history):
         if not isinstance(each, Message):
-            raise ConfigurationError(f"history is {_HISTORY}; it holds {_shown(each)}")
+            raise ConfigurationError(f"history is {_HISTORY}; it holds {_quoted(each)}")
 
 
 def check_limits(limits: object) -> None:
@@ -101,38 +86,56 @@ def check_limits(limits: object) -> None:
     if limits is None:
         return
     if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits is a Limits, not {_shown(limits)}; write Limits(steps=20), say")
-    given = (limits.steps, limits.calls, limits.seconds, limits.tokens, limits.repeats, limits.failures, limits.cost)
-    for place, value in enumerate(cast("tuple[object, ...]", given)):
+        raise ConfigurationError(f"limits is a Limits, not {_quoted(limits)}; write Limits(steps=20), say")
+    values = (limits.steps, limits.calls, limits.seconds, limits.tokens, limits.repeats, limits.failures, limits.cost)
+    for place, value in enumerate(cast("tuple[object, ...]", values)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
             name = _EACH_LIMIT[place]
             raise ConfigurationError(f"Limits({name}={value!r}): a number from 0 up, or None for no limit")
 
 
+def check_execution(execution: Execution) -> None:
+    """Raises ConfigurationError for an `Execution` that cannot be meant. The executor checks the rest."""
+    _is(execution.concurrency, Concurrency, "concurrency", "a Concurrency, say Concurrency(batch=4)")
+    timeout = cast("object", execution.tool_timeout)
+    if timeout is not None:
+        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if not is_number or not cast("float", timeout) > 0:
+            expected = "a number of seconds above 0, or None for no limit"
+            raise ConfigurationError(f"tool_timeout is {expected}, not {_quoted(timeout)}")
+    for name in ("early_start", "throw_on_failure", "stop_on_block"):
+        flag = getattr(execution, name)
+        if flag is not True and flag is not False:
+            raise ConfigurationError(f"{name} is True or False, not {_quoted(flag)}")
+
+
+def check_approval(approval: Approval) -> None:
+    """Raises ConfigurationError for an `Approval` that cannot be meant. The approver and the policy are checked where
+    they are resolved."""
+    if approval.rules is not None:
+        remedy = "a StandingRules; rules that decide first are policy=[Rule(…), …]"
+        _is(approval.rules, StandingRules, "rules", remedy)
+    if approval.in_doubt not in _IN_DOUBT:
+        raise ConfigurationError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {approval.in_doubt!r}")
+
+
 def check_settings(
     *,
     limits: object,
-    concurrency: object,
     interceptors: object,
     observers: object,
     journal: object,
-    rules: object,
     window: object,
     instructions: object,
     name: object,
-    tool_timeout: object,
     prices: object,
     cassette: object,
-    output_retries: object,
     clock: object,
-    flags: tuple[object, object, object],
 ) -> None:
     """Raises ConfigurationError for a setting of an agent that cannot be meant, with what belongs there."""
     # An agent is made in 10 µs: what is as usual is passed over by its type.
     if type(limits) is not Limits or limits != _USUAL_LIMITS:
         check_limits(limits)
-    if type(concurrency) is not Concurrency:
-        _is(concurrency, Concurrency, "concurrency", "a Concurrency, say Concurrency(batch=4)")
     if interceptors != ():
         for each in _listed(interceptors, "interceptors"):
             if isinstance(each, type):
@@ -142,35 +145,23 @@ def check_settings(
     if observers != ():
         for each in _listed(observers, "observers"):
             if not callable(each):
-                raise ConfigurationError(f"an observer is a function of one event, not {_shown(each)}")
+                raise ConfigurationError(f"an observer is a function of one event, not {_quoted(each)}")
             if iscoroutinefunction(each):
                 remedy = "nobody would wait for it; read `Run.events()`, or put the event in a queue"
-                raise ConfigurationError(f"an observer is a plain function, and {_shown(each)} is async: {remedy}")
+                raise ConfigurationError(f"an observer is a plain function, and {_quoted(each)} is async: {remedy}")
     if journal is not None and not hasattr(journal, "append"):
         remedy = "open one with SqliteJournal(path) or open_journal(url)"
-        raise ConfigurationError(f"journal is a Journal, not {_shown(journal)}; {remedy}")
+        raise ConfigurationError(f"journal is a Journal, not {_quoted(journal)}; {remedy}")
     if cassette is not None and not hasattr(cassette, "recording"):
-        raise ConfigurationError(f"cassette is a Cassette, not {_shown(cassette)}; write Cassette(path)")
-    if rules is not None:
-        _is(rules, StandingRules, "rules", "a StandingRules; rules that decide first are policy=[Rule(…), …]")
+        raise ConfigurationError(f"cassette is a Cassette, not {_quoted(cassette)}; write Cassette(path)")
     if window is not None:
         _is(window, int | Window, "window", "a number of tokens or a Window")
     if type(instructions) is not str:
         _is(instructions, str, "instructions", "a text")
     if type(name) is not str:
         _is(name, str, "name", "a text")
-    if tool_timeout is not None:
-        is_number = isinstance(tool_timeout, int | float) and not isinstance(tool_timeout, bool)
-        if not is_number or not cast("float", tool_timeout) > 0:
-            wanted = "a number of seconds above 0, or None for no limit"
-            raise ConfigurationError(f"tool_timeout is {wanted}, not {_shown(tool_timeout)}")
-    if type(output_retries) is not int or output_retries < 0:
-        raise ConfigurationError(f"output_retries is a number from 0 up, not {_shown(output_retries)}")
     if not callable(clock):
-        raise ConfigurationError(f"clock is a function that gives the Unix time, not {_shown(clock)}")
-    for place, said in enumerate(flags):
-        if said is not True and said is not False:
-            raise ConfigurationError(f"{_FLAGS[place]} is True or False, not {_shown(said)}")
+        raise ConfigurationError(f"clock is a function that gives the Unix time, not {_quoted(clock)}")
     if type(prices) is not MappingProxyType or prices:
         _is(cast("object", prices), Mapping, "prices", "a dict of Prices by 'provider:model'")
         for model, price in cast("Mapping[object, object]", prices).items():
@@ -179,32 +170,23 @@ def check_settings(
 
 def _listed(value: object, name: str) -> Sequence[object]:
     if not isinstance(value, Sequence):
-        raise ConfigurationError(f"{name} is a list, not {_shown(value)}; write {name}=[it]")
+        raise ConfigurationError(f"{name} is a list, not {_quoted(value)}; write {name}=[it]")
     return cast("Sequence[object]", value)
 
 
-def rules_of(executor: object, rules: StandingRules | None) -> StandingRules:
-    """The rules an agent keeps: its executor's, if it is given one. Raises ConfigurationError for both."""
-    own: StandingRules | None = getattr(executor, "rules", None)
-    if executor is not None and rules is not None:
-        raise ConfigurationError("rules: the executor's to say, as in Executor(Toolset(tools), rules=…)")
-    return StandingRules() if own is None and rules is None else cast("StandingRules", rules if own is None else own)
-
-
-def check_executor(given: BatchExecutor, said: Mapping[str, Any], *, answers: bool) -> None:
-    """Raises ConfigurationError for what is no executor, for settings that are its own to say, and where the answer is
-    asked for as a tool (`answers`), which it does not have."""
-    if not hasattr(given, "run") or isinstance(given, type):
-        raise ConfigurationError(f"executor is an Executor, or has its `run`, not {_shown(given)}")
-    defaults = signature(Executor).parameters
-    twice = [name for name, value in said.items() if value != defaults[name].default]
+def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, answers: bool) -> None:
+    """Raises ConfigurationError for what is no executor, for `choices` that are its own to make, and where the answer
+    is asked for as a tool (`answers`), which it does not have."""
+    if not hasattr(executor, "run") or isinstance(executor, type):
+        raise ConfigurationError(f"execution is an Execution, or an executor with its `run`, not {_quoted(executor)}")
+    twice = [name for name, choice in choices.items() if choice]
     if twice:
         raise ConfigurationError(
             f"{', '.join(twice)}: the executor's to say, as in Executor(Toolset(tools), {twice[0]}=…)"
         )
     if answers:
         raise ConfigurationError(
-            "the answer is asked for as a tool, which the executor does not have: say output_mode='prompted'"
+            "the answer is asked for as a tool, which the executor does not have: say Output(…, mode='prompted')"
         )
 
 
@@ -219,11 +201,11 @@ def check_deps(tools: Toolset, deps: object) -> None:
         )
 
 
-def _is(value: object, kinds: Any, name: str, wanted: str, *, optional: bool = False) -> None:
+def _is(value: object, kinds: Any, name: str, expected: str, *, optional: bool = False) -> None:
     if not isinstance(value, kinds) and not (optional and value is None):
-        raise ConfigurationError(f"{name} is {wanted}, not {_shown(value)}")
+        raise ConfigurationError(f"{name} is {expected}, not {_quoted(value)}")
 
 
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return f"{shown if len(shown) <= 60 else shown[:59] + '…'} ({type(value).__name__})"
+def _quoted(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:59] + '…'} ({type(value).__name__})"

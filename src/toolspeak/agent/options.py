@@ -1,0 +1,88 @@
+"""What a caller chooses: the groups of an agent's settings, and the options of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from toolspeak.data.events import Limits
+from toolspeak.data.messages import JSON, Message, ToolChoice
+from toolspeak.data.values import quick
+from toolspeak.dialects import Dialect, Section
+from toolspeak.dialects.base import PromptListing
+from toolspeak.execute import Approve, Concurrency, InDoubt, Policy, Rule, ScheduleName, StandingRules
+
+
+@quick()
+class DialectSettings:
+    """How the model writes calls, and who writes the prompt. A dialect alone stands for `DialectSettings(dialect)`."""
+
+    dialect: str | Dialect = "auto"
+    """A dialect, its name, or one of these. "auto": native calls where the API has them, else the dialect of the
+    model's family, else `cogency-json`; every dialect is read. "native": the API's own calls. "react": see
+    `ReActDriver`."""
+    listing: PromptListing | None = None
+    """How the prompt lists the tools where calls are text. "server": the server's chat template writes it (see
+    `ServerPromptDriver`). "trained": as the model's chat template does. "signatures": the shortest. "prose" or
+    "json_schema". None: "server" where the API is known for it, else "trained"."""
+    starts_in: Section = "text"
+    """"reasoning" if the chat template opens the reasoning block in the prompt."""
+
+
+@quick()
+class Approval:
+    """Who decides whether a call runs. An approver alone stands for `Approval(approver)`."""
+
+    approver: Approve = None
+    """Decides about calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none", an
+    async function, or None: the run pauses until `Agent.resume`."""
+    policy: Policy | Sequence[Rule] | None = None
+    """Looks at every call first: a function, or rules of which the first that fits decides."""
+    rules: StandingRules | None = None
+    """Rules that are kept, because somebody said "always"."""
+    in_doubt: InDoubt = "ask"
+    """For a call that was started, has no result and must not simply run again, when its run resumes. "ask" the
+    approver (without one: as "report"), "report" the unknown outcome to the model, or "repeat" the call."""
+
+
+@quick()
+class Execution:
+    """How calls run: in which order, how many at once, for how long."""
+
+    schedule: ScheduleName | Literal["native"] = "serializable"
+    """"serializable": at once, but for conflicting effects. "parallel", "sequential", or "native": as the dialect's
+    specification says."""
+    concurrency: Concurrency = Concurrency()
+    """How many calls run at once."""
+    early_start: bool = True
+    """Whether a call that only reads may start while the model still writes the rest of its turn. It does not where an
+    interceptor of calls or a policy must see it first."""
+    tool_timeout: float | None = 120.0
+    """Seconds for a call whose tool names no timeout. None: no limit."""
+    max_result_bytes: int = 16 * 1024
+    """Bytes (UTF-8) of a result's text and JSON that the model reads. The whole is `ToolExecution.value`."""
+    throw_on_failure: bool = False
+    """Whether the run ends at the first call that fails."""
+    stop_on_block: bool = False
+    """Whether the calls behind one that was blocked or rejected are skipped."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What one run is given besides its task.
+
+    - `history`: the conversation that the run continues.
+    - `deps`: what tools receive as `RunContext.deps`.
+    - `limits`, `tool_choice`: in place of the agent's.
+    - `setup`: recorded with the run, for whoever sets it up again in another process.
+    - `principal`, `traceparent`, `parent_run_id`: in every record: on whose behalf, in which trace, started by which
+      run.
+    """
+
+    history: Sequence[Message]
+    deps: Any
+    limits: Limits | None
+    tool_choice: str | ToolChoice
+    principal: str | None
+    traceparent: str | None
+    parent_run_id: str | None
+    setup: Mapping[str, JSON]
