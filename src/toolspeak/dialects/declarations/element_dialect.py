@@ -16,9 +16,9 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.element_tags import ElementSyntax
-from toolspeak.dialects.readers.element_values import TEXT, needs_mark, value_types, write_json, write_text
 from toolspeak.dialects.readers.elements import ElementCalls
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
+from toolspeak.dialects.readers.tagged_values import TEXT, needs_mark, value_types, write_json, write_text
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Alone, Starts, Tag, Texts
 from toolspeak.dialects.text.scan import Caps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
@@ -12,12 +13,12 @@ from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDial
 from toolspeak.dialects.grammar.ir import Node, Rules, optional, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.pair_calls import PairCalls
 from toolspeak.dialects.readers.pair_tags import PairTags
-from toolspeak.dialects.readers.raw_values import write_value
+from toolspeak.dialects.readers.tagged_values import write_text
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Follows, followed_by
 from toolspeak.dialects.text.scan import Caps
@@ -137,8 +138,11 @@ def _write_call(tags: PairTags, layout: Layout, call: ToolCall | MalformedCall, 
     return f"{start}{call.name}{name_end}{layout.gap}{pairs}{layout.last if pairs else ''}{end}"
 
 
-def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str, value: object) -> str:
-    text = write_value(value, tags.types(spec, name), tags.value_end, Caps())
+def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str, value: JSON) -> str:
+    if isinstance(value, str):
+        text = write_text(value, tags.value.pattern, tags.types(spec, name), "exact")
+    else:
+        text = dump_json(value, re.compile(f"<(?={re.escape(tags.value.end[1:])})"))
     key = f"{tags.start('arg_key')}{name}{tags.end('arg_key')}"
     return f"{key}{layout.gap}{tags.start('arg_value')}{text}{tags.end('arg_value')}{layout.after_value}"
 

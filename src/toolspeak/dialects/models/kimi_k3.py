@@ -14,23 +14,26 @@ from toolspeak.dialects.grammar.ir import COUNTER, Node, Rules, choice, series
 from toolspeak.dialects.grammar.schema_rules import only
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix, result_text
 from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueTags
 from toolspeak.dialects.readers.pair_tags import KINDS
-from toolspeak.dialects.readers.raw_values import TEXT, Answer, EndTag, Landmark, OpenValue, RawValues, write_value
 from toolspeak.dialects.readers.reader_states import skip_space
-from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls
+from toolspeak.dialects.readers.tagged_values import TEXT, value_types, write_text
+from toolspeak.dialects.text.end_marker import stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import NEVER, Matches, followed_by
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
-from toolspeak.dialects.text.typed_text import admits_argument, argument_types, json_type, schema_types
+from toolspeak.dialects.text.scan import Caps, Problem, shorten
+from toolspeak.dialects.text.typed_text import admits_argument, json_type, schema_types
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _CALL, _ARGUMENT, _JSON = f"{_OPEN}call", f"{_OPEN}argument", f"{_OPEN}json"
 _ARGUMENT_END, _JSON_END, _CALL_END, _TOOLS_END = (
     f"{_CLOSE}{name}{_SEP}" for name in ("argument", "json", "call", "tools")
 )
-_VALUE_END = EndTag(_ARGUMENT_END, (_ARGUMENT, _CALL, _CALL_END))
+_VALUE_TAGS = ValueTags(_ARGUMENT_END, (_ARGUMENT, _CALL, _CALL_END), start=_ARGUMENT)
+_VALUE_END = re.compile(f"<(?={re.escape(_ARGUMENT_END[1:])})")
 _LIVE = marker_prefix((_OPEN[1:], _CLOSE[1:]))
 _MAX_HEAD = 2048  # the escaped name of an argument, and what stands around it
 _HEAD = re.compile(r'<\|open\|>(\w+)((?:[^"<]|"[^"]*")*+)<\|sep\|>')
@@ -39,50 +42,46 @@ _BARE = re.compile(r'tool="[^"<>]*"[^<>]*<\|sep\|>')  # of a call without the bl
 _BARE_START = re.compile(r"(?:t(?:oo?)?|tool(?:=[^<>]*+(?:<[|sep]*+)?)?)?")
 _ATTRIBUTE = re.compile(r'([\w-]+)\s*=\s*"([^"]*)"')
 _ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
+_SIGNS: Mapping[str, Event] = {
+    _ARGUMENT: "argument",
+    _CALL: "call",
+    _CALL_END: "call_end",
+    _TOOLS_END: "block_end",
+}
 
 
-class KimiCalls(RawValues):
+class KimiCalls(TaggedCalls):
     """Implements `Body`; text leaves as it comes."""
 
-    tears = True
-    signs = (_ARGUMENT, _CALL, _CALL_END, _TOOLS_END)
+    signs = _SIGNS
 
-    def _may_follow(self, text: str, position: int) -> Answer:
-        # The last two are mistakes there, but more likely a call that was not closed than content.
-        tag = stands(text, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
-        return "undecided" if tag is None else "yes" if tag else "no"
-
-    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
-        rest = text[at : at + MAX_CANDIDATE]
-        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
-        if rest.startswith(_CALL_END):
+    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+        if literal == _ARGUMENT_END:
+            return "argument_end"
+        if literal == _CALL_END:
             return "call_end"
         head = _HEAD.match(rest)
         if head is None:
-            begun = rest.startswith((_CALL, _ARGUMENT)) and _HEAD_START.fullmatch(rest)
-            return more if begun or begins(rest, 0, _CALL, _ARGUMENT, _CALL_END) else "content"
+            return "undecided" if _HEAD_START.fullmatch(rest) else "content"
         if head[1] == "call":
             behind = stands(rest, skip_space(rest, head.end()), (_ARGUMENT, _CALL_END))
-            return more if behind is None else "call" if behind else "content"
+            return "undecided" if behind is None else "call" if behind else "content"
         key = dict(_ATTRIBUTE.findall(head[2])).get("key")
         if head[1] != "argument" or key is None:
             return "content"
         call, key = self._open_call(), _unescape(key)
         missing = key not in call.arguments and key != value.name
         missing = missing and (call.spec is None or admits_argument(call.spec, key))
-        return "argument" if value.rejected or value.calls or missing else "content"
+        return "argument" if value.rejected or value.inside.calls or missing else "content"
 
-    def _gives_up(self, text: str, position: int) -> Answer:
-        rest = text[position : position + MAX_CANDIDATE]
-        stop = skip_space(rest, len(_CALL_END))
-        tag = stands(rest, stop, (_CALL, _TOOLS_END))
-        if tag is None:
-            return "undecided" if len(rest) < MAX_CANDIDATE else "no"
-        return "yes" if tag else "no"
+    def _may_follow(self, rest: str, position: int) -> Answer:
+        # The last two are mistakes there, but more likely a call that was not closed than content.
+        tag = stands(rest, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
+        return "undecided" if tag is None else "yes" if tag else "no"
 
-    def _in_vain(self, value: OpenValue) -> Problem:
-        reason = f"the value of {shorten(value.name)!r} did not end at its {_ARGUMENT_END}, because text follows it"
-        return Problem("invalid_value", reason)
+    def _call_ends(self, rest: str) -> Answer:
+        tag = stands(rest, skip_space(rest, len(_CALL_END)), (_CALL, _TOOLS_END))
+        return "undecided" if tag is None else "yes" if tag else "no"
 
     # States, as in `blocks`; `wait` asks for the same text again with more behind it.
 
@@ -148,7 +147,7 @@ class KimiCalls(RawValues):
             return
         key = attributes.get("key", "")
         kinds = KINDS.get(attributes.get("type", ""))
-        self._start_value(key, _VALUE_END, kinds or argument_types(self._open_call().spec, key))
+        self._start_value(key, _VALUE_TAGS, kinds or value_types(self._open_call().spec, key, guesses=True))
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_json(text, position, out)
@@ -205,7 +204,7 @@ def _write_call(call: ToolCall | MalformedCall, number: int) -> str:
 
 def _write_argument(name: str, value: JSON) -> str:
     kind = json_type(value)
-    text = write_value(value, TEXT if kind == "string" else KINDS[kind], _VALUE_END, Caps())
+    text = write_text(value, _VALUE_TAGS.pattern, TEXT) if isinstance(value, str) else dump_json(value, _VALUE_END)
     shown = "number" if kind == "integer" else kind
     return f'{_ARGUMENT} key="{_escape(name)}" type="{shown}"{_SEP}{text}{_ARGUMENT_END}'
 

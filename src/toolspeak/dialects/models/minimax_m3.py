@@ -20,9 +20,9 @@ from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.body import Body
-from toolspeak.dialects.readers.element_values import CDATA, as_cdata, escape_name, write_json
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.nested_elements import ITEM, NestedCalls
+from toolspeak.dialects.readers.tagged_values import CDATA, as_cdata, escape_name, write_json
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import NEVER, Tag, Texts
 from toolspeak.dialects.text.scan import Caps

@@ -24,8 +24,8 @@ from toolspeak.dialects.parser.open_block import BlockFormat
 from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.element_tags import ElementSyntax
-from toolspeak.dialects.readers.element_values import escape_name
 from toolspeak.dialects.readers.elements import ElementCalls
+from toolspeak.dialects.readers.tagged_values import escape_name
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.markers import Found, Marker, MarkerTable
 from toolspeak.dialects.text.openings import Texts

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.element_values import CDATA, Explicit, escape_name, unescape_name
-from toolspeak.dialects.readers.reader_states import without
+from toolspeak.dialects.readers.open_value import ValueRules, ValueTags
+from toolspeak.dialects.readers.tagged_values import CDATA, Explicit, escape_name, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
@@ -65,6 +64,7 @@ class ElementSyntax:
     call_end: str = field(init=False)
     argument_end: str = field(init=False)
     ends: re.Pattern[str] = field(init=False)
+    rules: ValueRules = field(init=False)
     _patterns: dict[str, re.Pattern[str]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +79,8 @@ class ElementSyntax:
         set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
         texts = (self.argument_end, self.call_end, self.argument)
         set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
+        tears: Literal["line", "word"] = "word" if self.tight else "line"
+        set_(self, "rules", ValueRules(reading="lenient", trims=self.trims, tears=tears, mends=True))
         set_(self, "_patterns", patterns)
 
     def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
@@ -103,10 +105,6 @@ class ElementSyntax:
         name = escape_name(name)
         return f"{opener}{name}{attribute}>" if opener.endswith("=") else f'{opener} name="{name}"{attribute}>'
 
-    def lacks_start(self, value: str) -> bool:
-        """Whether a value holds more ends of arguments than begin in it."""
-        return value.count(self.argument_end) > value.count(self.argument.rstrip("="))
-
     def cut_end(self, text: str) -> bool:
         """Whether a text ends in what is left of an argument's end tag: its beginning, or all but two characters."""
         said, end = text[-2 * len(self.argument_end) :].rstrip().lower(), self.argument_end.lower()
@@ -122,46 +120,17 @@ class ElementSyntax:
         unopened = ended is not None and f"<{ended[1]}" not in said
         return value.endswith("\n") or said.endswith("<") or self.cut_end(said) or unopened
 
-    def line_break(self, text: str, start: int, stop: int, crlf: bool) -> int:
-        """Where the line break begins that stands behind the value in text[start:stop]; `stop` if there is none."""
-        mark = "\r\n" if crlf else "\n"
-        return stop - len(mark) if self.trims and text.endswith(mark, start, stop) else stop
 
-
-@quick()
-class Landmarks:
-    """The tags that a value may hold and that may end it: those of a syntax, and a block's markers. `flow` says whether
-    a chunk of a value holds none, `whole` is a call that has none in its values."""
-
-    tags: re.Pattern[str]
-    flow: Callable[[str], object]
-    whole: WholeCall
-    _syntax: ElementSyntax
-    _texts: tuple[str, ...]
-    _seconds: str  # their second characters
-
-    def hold_from(self, text: str, start: int, crlf: bool) -> int:
-        """Where the end of this text may turn out to be the beginning of what ends a value."""
-        end = len(text)
-        at = text.rfind("<", max(start, end - 32), end)
-        if at >= 0 and text[at + 1 : at + 2] in self._seconds:
-            rest = text[at:]
-            if any(each.startswith(rest) for each in self._texts):
-                end = at
-        cut = self._syntax.line_break(text, start, end, crlf)
-        return cut - (crlf and cut == end and text.endswith("\r", start, end))
+@cache
+def value_tags(syntax: ElementSyntax, block: tuple[str, ...]) -> ValueTags:
+    around = (syntax.call_end, syntax.argument, syntax.call, *block)
+    return ValueTags(syntax.argument_end, around, start=syntax.argument.rstrip("="), trims=syntax.trims)
 
 
 @cache
-def landmarks(syntax: ElementSyntax, block: tuple[str, ...]) -> Landmarks:
+def whole_element(syntax: ElementSyntax, block: tuple[str, ...]) -> WholeCall:
+    """A call with plain names and none of the tags that may end a value in its values."""
     texts = (syntax.argument_end, syntax.call_end, syntax.argument, syntax.call, *block)
-    seconds = "".join(dict.fromkeys(text[1] for text in texts))
-    flow = without("<", seconds, r"[\r\n]" if syntax.trims else "")
-    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, _whole(syntax, texts), syntax, texts, seconds)
-
-
-def _whole(syntax: ElementSyntax, texts: tuple[str, ...]) -> WholeCall:
-    """A call with plain names and none of these texts in its values."""
     key = _plain_tag(syntax.argument, f"(?P<key>{_PLAIN_NAME})", _PLAIN_TYPE)
     line_break = r"\n?+" if syntax.trims else ""
     value = rf"(?!\s*+{re.escape(CDATA)}|\r){line_break}(?P<value>{text_without(*texts)})"

@@ -10,58 +10,29 @@ next one is read. `<![CDATA[…]]>` holds any text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cached_property
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.element_ends import Lookahead
-from toolspeak.dialects.readers.element_tags import ElementSyntax, Tag, explicit_type, landmarks
-from toolspeak.dialects.readers.element_values import (
-    CDATA,
-    CDATA_END,
-    Explicit,
-    is_text,
-    leaning,
-    read_value,
-    value_types,
-)
+from toolspeak.dialects.readers.element_tags import ElementSyntax, Tag, explicit_type, value_tags, whole_element
 from toolspeak.dialects.readers.loose_values import read_other
-from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, skip_space, string_text, without
+from toolspeak.dialects.readers.open_value import Event, OpenValue
+from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
+from toolspeak.dialects.readers.tagged_calls import Answer, Outcome, TaggedCalls
+from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, is_text, read_value, value_types
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
-from toolspeak.dialects.text.typed_text import Types, argument_schemas, as_mapping, has_argument
+from toolspeak.dialects.text.typed_text import admits_argument, argument_schemas, as_mapping, has_argument
 
 
-@dataclass(slots=True)
-class _Value:
-    """The value being read. `streams`: it is text for certain, and leaves as it comes; `held`: it is not text, or may
-    not be, for certain, until it ends; else its first characters have yet to tell. `crlf`: its lines end so, as its
-    first does."""
-
-    name: str
-    types: Types
-    explicit: Explicit
-    streams: bool
-    held: bool
-    wrapper: bool
-    crlf: bool = False
-
-
-def _streams(types: Types, explicit: Explicit) -> bool:
-    """Whether a value of these types is text for certain."""
-    return is_text(types) if explicit == "" else explicit == "string" and "string" in types
-
-
-class ElementCalls(CallSteps):
+class ElementCalls(TaggedCalls):
     """Implements `Body`. `block` is its markers: the end follows the last call, and with `bare` is the end tag of the
     only call. Another start, or one of `breaks`, ends a block whose own end is missing."""
 
-    _value: _Value | None = None
-    _lost = False  # whether something in the open call could not be read
-    _depth = 0  # calls and blocks that began behind that
+    _waits = False  # nothing has come yet behind a block's end in a value
 
     def __init__(
         self,
@@ -74,30 +45,25 @@ class ElementCalls(CallSteps):
         breaks: tuple[str, ...] = (),
     ) -> None:
         super().__init__(tools, first_index, caps)
-        self._syntax = syntax
+        self._syntax, self.rules = syntax, syntax.rules
         self._block, self._block_end = block, block[1]
         self._breaks = breaks
         self._unclosed = () if bare else (block[0], *breaks)  # what ends a block without its end
         self._bare = bare
-        self._landmarks = landmarks(syntax, () if bare else block)
+        self._value_tags = value_tags(syntax, () if bare else block)
+        self._whole = whole_element(syntax, () if bare else block)
+        self.signs = {syntax.call_end: "call_end", self._block_end: "block_end"}
 
     @cached_property
     def _lookahead(self) -> Lookahead:
         return Lookahead(self._syntax, self._block, self._breaks, self._tools, self._bare)
 
-    def flow(self) -> Callable[[str], object] | None:
-        if self._value is None or not self._value.streams:
-            return None
-        if self._state == self._in_cdata:
-            return without("]")
-        return self._landmarks.flow if self._state == self._in_value else None
-
     def may_end(self, rest: str) -> bool:
-        return self._lookahead.waits
+        return self._waits
 
     def end(self, out: list[Delta]) -> None:
         """Where the turn ends behind the block's end, though a value is open, its call alone fails."""
-        if self._value is not None and self._lookahead.waits:
+        if self._value is not None and self._waits:
             call = self._open_call()
             call.problem = call.problem or self._no_end(self._value)
             self._end_value()
@@ -105,17 +71,88 @@ class ElementCalls(CallSteps):
         super().end(out)
 
     def hint(self) -> str:
-        if self._value is None or not (rejected := self._lookahead.rejected):
+        if self._value is None or not (rejected := self._value.rejected):
             return ""
         return (
             f"the value of {self._value.name!r} did not end at its {self._syntax.argument_end}, because {rejected!r} "
             f"follows; an argument, {self._syntax.call_end} or the block's end may follow"
         )
 
+    # Tags in a value.
+
+    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+        syntax, self._waits = self._syntax, False
+        if literal == syntax.argument_end:
+            return "argument_end"
+        if literal == syntax.call_end:
+            return "call_end"
+        if literal == syntax.argument:
+            tag = syntax.match(syntax.argument, rest, 0)
+            if isinstance(tag, Tag):
+                return "content" if tag.empty and value.inside.calls else "argument"
+            return tag or "content"
+        if literal == syntax.call:
+            verdict, event = self._lookahead.begins_call(rest, 0), "call"
+        elif literal == self._block[0]:
+            verdict, event = self._lookahead.begins_block(rest, 0), "block"
+        else:
+            return "block_end"
+        return event if verdict == "yes" else "content" if verdict == "no" else "undecided"
+
+    def _may_follow(self, rest: str, position: int) -> Answer:
+        return self._lookahead.follows_value(rest, position)
+
+    def _call_ends(self, rest: str) -> Answer:
+        return self._lookahead.ends_call(rest)
+
+    def _block_ends(self, rest: str) -> Outcome:
+        self._waits = skip_space(rest, len(self._block_end)) == len(rest) < MAX_CANDIDATE
+        verdict = self._lookahead.ends_block(rest)
+        return "broken" if verdict == "yes" else "content" if verdict == "no" else "undecided"
+
+    def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
+        """One that is not there yet ends the value before it, which was left open."""
+        syntax, call = self._syntax, self._open_call()
+        if syntax.cut_end(self._last(text, start, at)):
+            return "broken"
+        tag = syntax.match(syntax.argument, text, at)
+        line = value.tags.line_break(text, start, at, value.crlf) < at or (at == start and not self._text.length)
+        if not isinstance(tag, Tag) or not (self._stray or line or not syntax.trims):
+            return "content"
+        missing = tag.name != value.name and tag.name not in call.arguments
+        if not missing or not (call.spec is None or admits_argument(call.spec, tag.name)):
+            return "content"
+        return "broken" if self._stray else "open"
+
+    def _last(self, text: str, start: int, stop: int) -> str:
+        """The end of the value in front of text[stop]."""
+        held = max(0, self._text.length - MAX_CANDIDATE)
+        return (self._text.since(held) if stop - start < MAX_CANDIDATE else "") + text[start:stop][-MAX_CANDIDATE:]
+
+    def _rejected(self, rest: str, position: int) -> str:
+        return rest[position]
+
+    def _no_end(self, value: OpenValue) -> Problem:
+        reason = self.hint() or f"the value of {value.name!r} has no end; write {self._syntax.argument_end} behind it"
+        return Problem("unclosed", f"{reason}; a text that holds such tags goes into {CDATA}…{CDATA_END}")
+
+    def _close_value(self, value: OpenValue, outcome: Outcome) -> None:
+        if outcome == "open":
+            self._open_call().notes.append("missing_closer")
+            outcome = "broken" if self._syntax.ends_unread(self._text.value()) else outcome
+        super()._close_value(value, outcome)
+
+    def _store(self, value: OpenValue, text: str) -> None:
+        if value.wrapper:
+            if self._unwrap(value.name, text):
+                return
+            self._start_argument(value.name)
+        super()._store(value, text)
+
     # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        while (stop := self._take_whole(self._landmarks.whole, text, position, out)) > position:
+        while (stop := self._take_whole(self._whole, text, position, out)) > position:
             if self._bare:
                 self.done = True
                 return stop - len(self._syntax.call_end)
@@ -157,7 +194,7 @@ class ElementCalls(CallSteps):
 
     def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
         self._start_call(self._tool_name(tag.name), position, out)
-        self._lookahead.stray = self._lost = False
+        self._stray = False
         self._state = self._in_call
         if tag.empty:
             self._end_call(text, position + tag.length, out)
@@ -167,10 +204,6 @@ class ElementCalls(CallSteps):
         position = skip_space(text, position)
         if position == len(text):
             return position
-        if self._lost:
-            stop = self._skip_lost(call, text, position)
-            if stop > position or self._wait:
-                return stop
         if text.startswith(syntax.call_end, position):
             stop = position + len(syntax.call_end)
             self._end_call(text, stop, out)
@@ -184,14 +217,14 @@ class ElementCalls(CallSteps):
             self._end_call(text, position, out)
             self.done = True
             return position
-        if not call.written and not call.arguments and not self._lost and text[position] == "{":
+        if not call.written and not call.arguments and text[position] == "{":
             self._start_json()
             call.notes.append("json_arguments")
             self._state = self._in_json
             return position
         argument = syntax.match(syntax.argument, text, position)
         if isinstance(argument, Tag) and not call.written:
-            self._start_value(call, argument)
+            self._open_argument(call, argument)
             return position + argument.length
         following = syntax.match(syntax.call, text, position)
         between = text.startswith(syntax.skipped, position)  # no call holds that
@@ -206,45 +239,33 @@ class ElementCalls(CallSteps):
         return position
 
     def recover(self) -> bool:
-        """A call in which something cannot be read fails alone, and so does one whose tag cannot be read."""
-        problem = self.problem
-        if problem is None or problem.code != "invalid_xml":
-            return False
-        if self._call is None:
-            self._call = OpenCall("", None, self.problem_offset)
-        self._call.problem = self._call.problem or problem
-        self.problem, self._lost, self._depth, self._state = None, True, 0, self._in_call
-        return True
+        recovers = super().recover()
+        if recovers:
+            self._state = self._skip_lost  # what stands here may be an argument
+        return recovers
 
-    def _skip_lost(self, call: OpenCall, text: str, position: int) -> int:
-        """Behind what could not be read in a call: up to an argument or the call's own end. A call that begins in
-        between may be part of a value whose tag could not be read: it never runs."""
-        syntax, ends = self._syntax, (self._syntax.call_end, self._block_end)
-        if text[position] != "<":
-            at = text.find("<", position)
-            return at if at >= 0 else len(text)
-        inner = syntax.match(syntax.call, text, position)
-        if isinstance(inner, Tag) or text.startswith(self._unclosed[:1], position):
-            self._depth += 1
-        elif self._depth and text.startswith(ends, position):
-            self._depth -= 1
-        elif not self._depth and text.startswith((*ends, *self._unclosed, *syntax.skipped), position):
-            return position
-        else:
-            argument = syntax.match(syntax.argument, text, position)
-            if isinstance(argument, Tag) and not self._depth and not call.written:
-                return position
-            begun = begins(text, position, *ends, *self._unclosed, *syntax.skipped)
-            if "undecided" in (inner, argument) or begun:
-                self._wait = True
-                return position
-        at = text.find("<", position + 1)
-        return at if at >= 0 else len(text)
+    def _sign(self, text: str, at: int) -> Event:
+        syntax = self._syntax
+        inner, argument = (syntax.match(opener, text, at) for opener in (syntax.call, syntax.argument))
+        if isinstance(inner, Tag):
+            return "call"
+        if text.startswith(self._unclosed[:1], at):
+            return "block"
+        if isinstance(argument, Tag):
+            return "content" if self._open_call().written else "argument"
+        if text.startswith(syntax.call_end, at):
+            return "call_end"
+        if text.startswith(self._block_end, at):
+            return "block_end"
+        if text.startswith((*self._unclosed, *syntax.skipped), at):
+            return "content" if self._lost.calls or self._lost.blocks else "block_end"
+        ends = (syntax.call_end, self._block_end, *self._unclosed, *syntax.skipped)
+        return "undecided" if "undecided" in (inner, argument) or begins(text, at, *ends) else "content"
 
     def _end_unclosed(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()
         call.notes.append("missing_closer")
-        if self._bare or self._lookahead.stray or not (call.arguments or call.written):
+        if self._bare or self._stray or not (call.arguments or call.written):
             call.problem = call.problem or self._unended(call)
         self._end_call(text, position, out)
         return position
@@ -254,7 +275,7 @@ class ElementCalls(CallSteps):
         if name in self._syntax.wrappers and explicit != "string":
             return Problem("wrapped", "all arguments may be in it")
         text = text.removesuffix("\n") if self._syntax.trims else text
-        return text if _streams(types, explicit) else read_value(text, types, explicit, self.caps)
+        return text if is_text(types) and not explicit else read_value(text, types, explicit, self.caps)
 
     def _unended(self, call: OpenCall) -> Problem:
         reason = f"the call of {shorten(call.name)!r} has no end; write {self._syntax.call_end} before the next one"
@@ -267,130 +288,13 @@ class ElementCalls(CallSteps):
             self._state = self._in_call
         return stop
 
-    def _start_value(self, call: OpenCall, tag: Tag) -> None:
+    def _open_argument(self, call: OpenCall, tag: Tag) -> None:
         types = value_types(call.spec, tag.name, self._syntax.guesses)
         wrapper = tag.name in self._syntax.wrappers and tag.explicit != "string"
         wrapper = wrapper and call.spec is not None and not has_argument(call.spec, tag.name)
-        streams = not wrapper and _streams(types, tag.explicit)
-        held = wrapper or (not streams and (tag.explicit != "" or "string" not in types))
-        self._value = _Value(tag.name, types, tag.explicit, streams, held, wrapper)
-        self._lookahead.start_value()
-        # A wrapper's own name is only said if its value turns out to be none.
-        self._start_argument(tag.name, said=not wrapper)
-        if streams:
-            self._say('"')
-        self._state = self._value_start
+        self._start_value(tag.name, self._value_tags, types, explicit=tag.explicit, wrapper=wrapper)
         if tag.empty:
             self._end_value()
-
-    def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
-        """White space before a CDATA section is no part of the value; before anything else it is."""
-        value = self._open_value()
-        stop = skip_space(text, position)
-        if stop - position < MAX_CANDIDATE and (stop == len(text) or begins(text, stop, CDATA)):
-            self._wait = True
-            return position
-        if stop - position < MAX_CANDIDATE and text.startswith(CDATA, stop):
-            self._state = self._in_cdata
-            if "string" in value.types and value.explicit == "" and not value.wrapper:
-                value.explicit = "string"
-                self._let_go(value)
-            return stop + len(CDATA)
-        self._state = self._in_value
-        if not self._syntax.trims:
-            return position
-        value.crlf = text.startswith("\r\n", position)
-        return position + (2 if value.crlf else text[position] == "\n")
-
-    def _in_value(self, text: str, start: int, out: list[Delta]) -> int:
-        syntax, call, value = self._syntax, self._open_call(), self._open_value()
-        landmarks, position = self._landmarks, start
-        while (found := landmarks.tags.search(text, position)) is not None:
-            at = found.start()
-            cut = syntax.line_break(text, start, at, value.crlf)
-            alone = not syntax.trims or cut < at or (at == start and not self._text.length)
-            given = (value.name, *call.arguments)
-            half = found[0] == syntax.argument and syntax.cut_end(self._last(text, start, at))
-            outcome = self._lookahead.outcome(text, at, found[0], alone, half, given, call.spec)
-            if outcome == "content":
-                position = at + 1
-                continue
-            if self._grow(text, start, cut):
-                return cut
-            if outcome == "undecided":
-                self._wait = True
-                return cut
-            if outcome == "open":
-                call.notes.append("missing_closer")
-            if outcome == "broken" or (outcome == "open" and syntax.ends_unread(self._text.value())):
-                call.problem = call.problem or self._no_end(value)
-            self._end_value()
-            return found.end() if outcome == "closed" else at
-        hold = landmarks.hold_from(text, max(position, start), value.crlf)
-        if not self._grow(text, start, hold):
-            self._wait = hold < len(text)
-        return hold
-
-    def _last(self, text: str, start: int, stop: int) -> str:
-        """The end of the value in front of text[stop]."""
-        held = max(0, self._text.length - MAX_CANDIDATE)
-        return (self._text.since(held) if stop - start < MAX_CANDIDATE else "") + text[start:stop][-MAX_CANDIDATE:]
-
-    def _no_end(self, value: _Value) -> Problem:
-        reason = self.hint() or f"the value of {value.name!r} has no end; write {self._syntax.argument_end} behind it"
-        return Problem("unclosed", f"{reason}; a text that holds such tags goes into {CDATA}…{CDATA_END}")
-
-    def _in_cdata(self, text: str, start: int, out: list[Delta]) -> int:
-        position = start
-        while (at := text.find("]", position)) >= 0:
-            rest = text[at : at + MAX_CANDIDATE]
-            if rest.startswith(CDATA_END + CDATA):
-                stop = at + len(CDATA_END + CDATA)
-                return at if self._grow(text, start, at) else stop
-            after = skip_space(rest, len(CDATA_END))
-            ended = rest.startswith(CDATA_END)
-            if ended and rest.startswith(self._syntax.argument_end, after):
-                if not self._grow(text, start, at):
-                    self._end_value()
-                return at + after + len(self._syntax.argument_end)
-            wait = ended and (after == len(rest) or begins(rest, after, self._syntax.argument_end, CDATA))
-            if (wait and len(rest) < MAX_CANDIDATE) or begins(rest, 0, CDATA_END):
-                self._wait = not self._grow(text, start, at)
-                return at
-            position = at + 1
-        self._grow(text, start, len(text))
-        return len(text)
-
-    def _grow(self, text: str, start: int, stop: int) -> bool:
-        """Takes a piece of the value; True if it has grown too large."""
-        value = self._open_value()
-        self._content(text, start, stop, said=value.streams)
-        if not (value.streams or value.held) and stop > start:
-            lean = leaning(self._text.value(), value.types)
-            if lean == "text":
-                self._let_go(value)
-            value.held = lean == "other"
-        return self.problem is not None
-
-    def _let_go(self, value: _Value) -> None:
-        """A value that could have been something else is text for certain."""
-        if not value.streams:
-            value.streams, value.held = True, False
-            self._say('"' + string_text(self._text.value()))
-
-    def _end_value(self) -> None:
-        value, text = self._open_value(), self._text.value()
-        if self._lookahead.torn and self._syntax.lacks_start(text):
-            # A value whose start tag was lost would be run as a part of this one.
-            call = self._open_call()
-            call.problem = call.problem or self._no_end(value)
-        self._value, self._state = None, self._in_call
-        if value.wrapper:
-            if self._unwrap(value.name, text):
-                return
-            self._start_argument(value.name)
-        read = text if value.streams else read_value(text, value.types, value.explicit, self.caps)
-        self._keep(value.name, text, read, streamed=value.streams)
 
     def _unwrap(self, name: str, text: str) -> bool:
         """All arguments in one object, under a name that is none of the tool's: taken for the arguments."""
@@ -407,7 +311,3 @@ class ElementCalls(CallSteps):
     def _expected(self, what: str, text: str, position: int) -> None:
         inside = f"the call of {shorten(self._call.name)}" if self._call else "the block"
         self._fail("invalid_xml", f"expected {what} in {inside}, found {text[position]!r}", position)
-
-    def _open_value(self) -> _Value:
-        assert self._value is not None, "a value outside of an argument is our bug"
-        return self._value

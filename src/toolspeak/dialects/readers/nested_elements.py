@@ -15,17 +15,9 @@ from functools import cache, lru_cache
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.element_ends import Verdict
-from toolspeak.dialects.readers.element_values import (
-    CDATA,
-    CDATA_END,
-    TEXT,
-    UNTYPED,
-    is_text,
-    read_value,
-    unescape_name,
-)
 from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, skip_space, without
+from toolspeak.dialects.readers.tagged_calls import Answer
+from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
@@ -230,7 +222,7 @@ class NestedCalls(CallSteps):
             self._wait = hold < len(text)
         return hold
 
-    def _ends_call(self, node: _Node, found: re.Match[str], text: str) -> Verdict:
+    def _ends_call(self, node: _Node, found: re.Match[str], text: str) -> Answer:
         """Takes note of what begins and ends in the text; whether the call or the block ends here instead."""
         if found["end"]:
             node.argument = False

@@ -1,7 +1,7 @@
 """The body of a block whose calls are a name, then elements for key and value: GLM and what learned from it.
 
 `<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>`, with white space around the tags or without;
-some models put all calls into an outer element, or a separator behind the name. What a value is, `raw_values` says.
+some models put all calls into an outer element, or a separator behind the name. `tagged_calls` says where a value ends.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.readers.open_value import Event, OpenValue
 from toolspeak.dialects.readers.pair_tags import BREAK, KINDS, LOST_KEY, NAME, PairTags, written_tags
-from toolspeak.dialects.readers.raw_values import TEXT, Answer, Landmark, OpenValue, RawValues, read_value
 from toolspeak.dialects.readers.reader_states import skip_space
+from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls
+from toolspeak.dialects.readers.tagged_values import is_text, read_value
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.text.typed_text import admits_argument, argument_schemas, has_argument
@@ -42,10 +44,9 @@ def _skip_gap(text: str, position: int) -> int:
     return found.end() if found else position
 
 
-class PairCalls(RawValues):
+class PairCalls(TaggedCalls):
     """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
 
-    tears = True
     _tag_text = Buffer(0)  # of a key or type whose end is not there yet; each begins one of its own
     _key = ""
     _json: JsonCalls | None = None
@@ -66,56 +67,52 @@ class PairCalls(RawValues):
         self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
         self._wrapped = wrapped
         self._gap = skip_space
-        self._tags = written_tags(tags, wrapped)
+        self._tags, self._value_tags = written_tags(tags, wrapped), tags.value
         if wrapped:
-            self.signs = (self._tags.key, self._tags.call, self._tags.call_end, self._tags.block_end)
+            self.signs = {
+                self._tags.key: "argument",
+                self._tags.call: "call",
+                self._tags.call_end: "call_end",
+                self._tags.block_end: "block_end",
+            }
         else:
             self._state = self._name
         if nameless:
             self._start_call("", 0, [])
             self._tag_text, self._state = Buffer(caps.characters), self._in_key
 
-    def _may_follow(self, text: str, position: int) -> Answer:
+    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+        tags = self._tags
+        if literal == tags.value_end:
+            return "argument_end"
+        if literal == tags.call_end:
+            return "call_end"
+        if literal == tags.call:
+            follows = self._call_follows(rest[len(tags.call) :])
+            return "undecided" if follows is None else "call" if follows else "content"
+        inside = value.rejected != "" or value.inside.calls > 0
+        if literal == tags.value:
+            return "argument" if inside else "content"
+        pair = tags.pair.match(rest)
+        if pair is None:
+            return "undecided" if _PAIR_START.fullmatch(rest, len(tags.key)) else "content"
+        call, key = self._open_call(), self._known(pair[1])
+        missing = key not in call.arguments and key != value.name
+        missing = missing and (call.spec is None or admits_argument(call.spec, key))
+        return "argument" if inside or missing else "content"
+
+    def _may_follow(self, rest: str, position: int) -> Answer:
         # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
         # and two calls must not be run as one.
-        if self._breaks:
-            window = text[position : position + MAX_CANDIDATE]
-            answer = _answer(window, self._gap(window, 0), (*self._tags.follow, self._tags.call, *self._breaks))
-            return "no" if answer == "undecided" and len(window) == MAX_CANDIDATE else answer
-        return _answer(text, position, (*self._tags.follow, self._tags.call))
+        return _answer(rest, self._gap(rest, position), (*self._tags.follow, self._tags.call, *self._breaks))
 
-    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
-        tags, rest = self._tags, text[at : at + MAX_CANDIDATE]
-        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
-        if rest.startswith(tags.call_end):
-            return "call_end"
-        if rest.startswith(tags.call):
-            follows = self._call_follows(rest[len(tags.call) :])
-            return more if follows is None else "call" if follows else "content"
-        if rest.startswith(tags.value):
-            return "argument" if value.rejected or value.calls else "content"
-        if rest.startswith(tags.key):
-            pair = tags.pair.match(rest)
-            if pair is None:
-                return more if _PAIR_START.fullmatch(rest, len(tags.key)) else "content"
-            call, key = self._open_call(), self._known(pair[1])
-            missing = key not in call.arguments and key != value.name
-            missing = missing and (call.spec is None or admits_argument(call.spec, key))
-            return "argument" if value.rejected or value.calls or missing else "content"
-        return more if begins(rest, 0, tags.call, tags.call_end, tags.key, tags.value) else "content"
-
-    def _gives_up(self, text: str, position: int) -> Answer:
-        rest = text[position : position + MAX_CANDIDATE]
+    def _call_ends(self, rest: str) -> Answer:
         stop, tags = self._gap(rest, len(self._tags.call_end)), self._tags
         answer = _answer(rest, stop, tags.between)
         if answer == "yes" and rest.startswith(tags.call, stop):
             follows = self._call_follows(rest[stop + len(tags.call) :])
-            answer = "undecided" if follows is None else "yes" if follows else "no"
-        return "no" if answer == "undecided" and len(rest) == MAX_CANDIDATE else answer
-
-    def _in_vain(self, value: OpenValue) -> Problem:
-        reason = f"the value of {shorten(value.name)!r} did not end at its {value.end.text}, because text follows it"
-        return Problem("invalid_value", reason)
+            return "undecided" if follows is None else "yes" if follows else "no"
+        return answer
 
     # States, as in `blocks`; `wait` asks for the same text again with more behind it.
 
@@ -182,7 +179,7 @@ class PairCalls(RawValues):
         if not name or at == len(text):
             self._wait = self._wait or (bool(name) and key is not None)
             return position if self._wait else None
-        tag = stands(text, at, (tags.key_end, tags.value_end.text, *((tags.key,) if not key else ())))
+        tag = stands(text, at, (tags.key_end, tags.value_end, *((tags.key,) if not key else ())))
         if tag is None:
             self._wait = True
             return position
@@ -211,7 +208,7 @@ class PairCalls(RawValues):
 
     def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
         types = (KINDS.get(said) if said else None) or self._types(spec, name)
-        return text if types == TEXT else read_value(text, types, self.caps)
+        return text if is_text(types) else read_value(text, types, "", self.caps, "exact")
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._gap(text, position)
@@ -257,7 +254,7 @@ class PairCalls(RawValues):
         call = self._open_call()
         reason = f"the key {shorten(self._key)!r} does not end; write {self._tags.key_end} behind it"
         call.problem = call.problem or Problem("unclosed", reason)
-        return stop if tag == self._tags.value_end.text else stop - len(tag)
+        return stop if tag == self._tags.value_end else stop - len(tag)
 
     def _known(self, key: str) -> str:
         """The key as the schema has it: a model may put white space around it."""
@@ -275,7 +272,7 @@ class PairCalls(RawValues):
         elif tag == tags.key_end:
             return stop + len(tag)  # twice
         elif tag == tags.value:
-            self._start_value(self._key, self._tags.value_end, self._types(self._open_call().spec, self._key))
+            self._start_value(self._key, self._value_tags, self._types(self._open_call().spec, self._key))
             return stop + len(tag)
         elif tag:
             self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
@@ -312,7 +309,7 @@ class PairCalls(RawValues):
             self._wait = True
         elif tag:
             kinds = KINDS.get(self._tag_text.value().strip()) or self._types(self._open_call().spec, self._key)
-            self._start_value(self._key, self._tags.value_end, kinds)
+            self._start_value(self._key, self._value_tags, kinds)
             return stop + len(tag)
         else:
             self._fail("invalid_call", f"expected {self._tags.value} behind the type", stop)

@@ -8,10 +8,11 @@ from functools import cache
 
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.raw_values import CDATA, TEXT, EndTag
+from toolspeak.dialects.readers.open_value import ValueTags
+from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, value_types
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
 from toolspeak.dialects.text.end_marker import begins, stands
-from toolspeak.dialects.text.typed_text import Types, admits_argument, argument_types
+from toolspeak.dialects.text.typed_text import Types, admits_argument
 
 BREAK = "\\n"
 """What a model that escapes the whole call once too often writes for a line break between its tags."""
@@ -56,13 +57,14 @@ class PairTags:
         return f"</{self.prefix}{name}{self.suffix}>"
 
     @property
-    def value_end(self) -> EndTag:
-        return _value_end(self)
+    def value(self) -> ValueTags:
+        """What may stand in a value."""
+        return _value_tags(self)
 
     def types(self, spec: ToolSpec | None, name: str) -> Types:
         """The types of an argument."""
         said = self.guesses or (spec is not None and admits_argument(spec, name))
-        return argument_types(spec, name) if said else TEXT
+        return value_types(spec, name, guesses=True) if said else TEXT
 
     def usual(self, name: str = _PLAIN_NAME) -> str:
         """The pattern of how a call begins as most do, around that of its name."""
@@ -117,7 +119,7 @@ class WrittenTags:
     key: str
     key_end: str
     value: str
-    value_end: EndTag
+    value_end: str
     kind: str
     kind_end: str
     name_end: str
@@ -152,7 +154,7 @@ def written_tags(tags: PairTags, wrapped: bool) -> WrittenTags:
         key=key,
         key_end=tags.end("arg_key"),
         value=tags.start("arg_value"),
-        value_end=tags.value_end,
+        value_end=tags.end("arg_value"),
         kind=start(tags.kind),
         kind_end=tags.end(tags.kind),
         name_end=start(tags.name_end),
@@ -176,13 +178,13 @@ def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
 
     key = rf"{literal(tags.start('arg_key'))}(?P<key>[^<>\s]++){literal(tags.end('arg_key'))}{GAP}"
     said = rf"(?:{literal(tags.start(tags.kind))}(?P<said>[a-z]++){literal(tags.end(tags.kind))}{GAP})?+"
-    value = rf"(?!{literal(CDATA)})(?P<value>{text}){literal(tags.end('arg_value'))}"
+    value = rf"(?!\s*+{literal(CDATA)})(?P<value>{text}){literal(tags.end('arg_value'))}"
     argument = key + (said if tags.kind else "(?P<said>)") + literal(tags.start("arg_value")) + value
     end = literal(tags.end("tool_call"))
     return whole_call(tags.usual(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
 
 
 @cache
-def _value_end(tags: PairTags) -> EndTag:
+def _value_tags(tags: PairTags) -> ValueTags:
     call, key, value = (tags.start(name) for name in ("tool_call", "arg_key", "arg_value"))
-    return EndTag(tags.end("arg_value"), (call, tags.end("tool_call"), key, value))
+    return ValueTags(tags.end("arg_value"), (call, tags.end("tool_call"), key, value), start=value)

@@ -14,8 +14,10 @@ from functools import lru_cache
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.raw_values import CDATA, TEXT, Answer, EndTag, Landmark, OpenValue, RawValues
+from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueRules, ValueTags
 from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
+from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls
+from toolspeak.dialects.readers.tagged_values import CDATA, TEXT
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
 from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
@@ -37,14 +39,15 @@ _WHOLE = whole_call(
 
 
 @lru_cache(256)
-def _end_tag(argument: str, call: str) -> EndTag:
-    return EndTag(f"</{argument}>", (f"<{argument}", f"<{call}", f"</{call}"), loose=True)
+def _value_tags(argument: str, call: str) -> ValueTags:
+    around = (f"<{argument}", f"<{call}", f"</{call}")
+    return ValueTags(f"</{argument}>", around, start=f"<{argument}", loose=True)
 
 
-class XmlCalls(RawValues):
+class XmlCalls(TaggedCalls):
     """Implements `Body` for XML-like calls; string values leave as they come."""
 
-    spaced = True
+    rules = ValueRules(reading="strict", tears="never")
     whole: WholeCall | None = _WHOLE
     example = "<tool><argument>value</argument></tool>"
 
@@ -58,7 +61,7 @@ class XmlCalls(RawValues):
         return self._in_vain(self._value).reason if self._value is not None and self._value.rejected else ""
 
     def _in_vain(self, value: OpenValue) -> Problem:
-        call, end = self._open_call(), value.end.text
+        call, end = self._open_call(), value.tags.end
         known = ", ".join(argument_schemas(call.spec)) if call.spec else ""
         reason = (
             f"the value of {end.replace('/', '', 1)} did not end at its {end}, because {value.rejected} follows, "
@@ -129,7 +132,7 @@ class XmlCalls(RawValues):
         self._note_attributes(call, tag)
         # Text wherever it is admitted: another value says so itself, by `type="json"`.
         types = TEXT if "string" in types and not explicit else types
-        self._start_value(tag.name, _end_tag(tag.element, self._element), types, explicit=explicit)
+        self._start_value(tag.name, _value_tags(tag.element, self._element), types, explicit="json" if explicit else "")
         if tag.empty:
             self._end_value()
 
@@ -142,62 +145,56 @@ class XmlCalls(RawValues):
             reason = f"arguments are elements, not attributes; write <{meant}>…</{meant}>"
             call.problem = Problem("no_arguments", reason)
 
-    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
         """Of calls in the value only those of the open element matter: all others end otherwise."""
-        rest = text[at : at + MAX_CANDIDATE]
-        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        ended = value.tags.match_end(rest, 0)
+        if ended >= 0:
+            return "argument_end" if ended else "undecided"
         tag = match_tag(rest, 0, NAMED_ARGUMENT)
         if tag is None:
-            return more if TAG_START.fullmatch(rest) else "content"
-        argument = value.end.text[2:-1]
+            return "undecided" if TAG_START.fullmatch(rest) else "content"
+        argument = value.tags.end[2:-1]
         if tag.closing:
             return "call_end" if tag.element == self._element else "content"
-        if tag.element == argument and value.calls and not tag.empty:
+        if tag.element == argument and value.inside.calls and not tag.empty:
             return "argument"
         if tag.element != self._element or tag.empty:
             return "content"
         stop, spec = skip_space(rest, tag.length), self._open_call().spec
         inner = match_tag(rest, stop, NAMED_ARGUMENT)
         if inner is None:
-            return more if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "content"
+            return "undecided" if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "content"
         if inner.closing:
             return "call" if inner.element == self._element else "content"
         return "call" if spec is None or admits_argument(spec, inner.name) else "content"
 
-    def _gives_up(self, text: str, position: int) -> Answer:
+    def _call_ends(self, rest: str) -> Answer:
         """The value was most likely closed in vain because an unknown argument follows it, or not at all."""
-        rest = text[position : position + MAX_CANDIDATE]
-        more: Answer = "undecided" if len(rest) < MAX_CANDIDATE else "no"
-        stop = _end_tag(self._element, self._element).match(rest, 0)
+        stop = _value_tags(self._element, self._element).match_end(rest, 0)
         if stop <= 0:
-            return "no" if stop < 0 else more
+            return "no" if stop < 0 else "undecided"
         stop = skip_space(rest, stop)
         tag = match_tag(rest, stop, NAMED_CALL)
         if tag is None:
-            return more if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "no"
+            return "undecided" if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "no"
         return "yes" if self._follows_call(tag) else "no"
 
     def _follows_call(self, tag: Tag) -> bool:
         """Whether this tag can only stand behind a call's end tag."""
         return tag.element.lower() == self._block if tag.closing else tag.name in self._tools
 
-    def _may_follow(self, text: str, position: int) -> Answer:
-        tag = match_tag(text, position, NAMED_ARGUMENT)
+    def _may_follow(self, rest: str, position: int) -> Answer:
+        tag = match_tag(rest, position, NAMED_ARGUMENT)
         if tag is None:
-            rest = text[position : position + MAX_CANDIDATE]
-            return "undecided" if TAG_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE else "no"
+            return "undecided" if TAG_START.fullmatch(rest, position) else "no"
         if tag.closing:
             return "yes" if tag.element == self._element or tag.element.lower() == self._block else "no"
         spec = self._open_call().spec
         return "yes" if spec is None or admits_argument(spec, tag.name) else "no"
 
-    def _rejected(self, text: str, position: int) -> str:
-        tag = match_tag(text, position, NAMED_ARGUMENT)
+    def _rejected(self, rest: str, position: int) -> str:
+        tag = match_tag(rest, position, NAMED_ARGUMENT)
         return f"<{'/' if tag.closing else ''}{tag.element}>" if tag else "text"
-
-    def _read(self, value: OpenValue, text: str) -> JSON | Problem:
-        """Plain JSON or nothing: the protocol is strict."""
-        return read_typed(text, value.types, value.explicit, self.caps)
 
     def _close(self, call: OpenCall, text: str, stop: int, out: list[Delta]) -> None:
         if not call.arguments and "attributes" in call.notes and call.problem is None:

@@ -9,8 +9,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
-from toolspeak.dialects.prompts.rendering import dump_json
-from toolspeak.dialects.readers.raw_values import CDATA, CDATA_END
+from toolspeak.dialects.readers.tagged_values import TEXT, write_json, write_text
 from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, open_tag
 from toolspeak.dialects.text.typed_text import argument_types
 
@@ -21,20 +20,10 @@ def write_argument(name: str, value: JSON, spec: ToolSpec | None, live: re.Patte
     if spec is not None:
         admits_text = "string" in argument_types(spec, name)
     # Where text is admitted, only the attribute tells the number 5 from the text "5".
-    is_text = isinstance(value, str)
-    start, element = open_tag(name, NAMED_ARGUMENT, "json" if admits_text and not is_text else "")
-    return f"{start}{_text(value, element, live) if is_text else _plain_json(value)}</{element}>"
-
-
-def _text(value: str, element: str, live: re.Pattern[str]) -> str:
-    own_end = re.search(rf"</{re.escape(element)}\s*>", value)
-    if own_end or live.search(value) or value.lstrip().startswith(CDATA):
-        return CDATA + value.replace(CDATA_END, f"]]{CDATA_END}{CDATA}>") + CDATA_END
-    return value
-
-
-def _plain_json(value: JSON) -> str:
-    return dump_json(value, re.compile("<"))
+    start, element = open_tag(name, NAMED_ARGUMENT, "json" if admits_text and not isinstance(value, str) else "")
+    ends = re.compile(rf"</{re.escape(element)}\s*>|{live.pattern}")
+    text = write_text(value, ends, TEXT) if isinstance(value, str) else write_json(value)
+    return f"{start}{text}</{element}>"
 
 
 def argument_nodes(

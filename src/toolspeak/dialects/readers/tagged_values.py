@@ -1,15 +1,16 @@
-"""Argument values of element dialects: text to JSON by the tool's schema, and back."""
+"""Argument values between tags: text to JSON by the tool's schema, and back."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.loose_values import read_other
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, decode_json
+from toolspeak.dialects.text.scan import Caps, Problem, decode_json
 from toolspeak.dialects.text.typed_text import Types, argument_types, json_type, read_typed, schema_types
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
@@ -19,9 +20,21 @@ ANY = Types(UNTYPED | {"any"})
 
 Explicit = Literal["", "string", "json"]
 """What the model itself said about a value: nothing, that it is text, that it is JSON."""
+Reading = Literal["lenient", "exact", "strict"]
+"""How a value is read that may be something else than text. `strict`: JSON or nothing; else also what models write in
+other ways where text is not admitted (`read_other`). `exact`: where it is, text with white space around it is text."""
 
-_WORDS = {"null": "null", "true": "boolean", "false": "boolean"}
-_NUMBER_START = re.compile(r"-?[0-9][0-9.eE+-]*\s*|-")
+_STARTS: Mapping[str, frozenset[str]] = {
+    first: frozenset(kinds)
+    for firsts, kinds in {
+        "-0123456789": ("integer", "number"),
+        "{": ("object",),
+        "[": ("array",),
+        "tf": ("boolean",),
+        "n": ("null",),
+    }.items()
+    for first in firsts
+}
 _UNSAFE = re.compile("[<>\"'=\x00-\x1f\x7f\ud800-\udfff]|&(?=#)|^\\s|\\s$")
 _CHARACTER = re.compile(r"&#(\d{1,7});")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -38,29 +51,25 @@ def is_text(types: frozenset[str]) -> bool:
     return types in (TEXT, UNTYPED)
 
 
-def leaning(head: str, types: frozenset[str]) -> Literal["text", "other", "undecided"]:
-    """Whether a value that begins with `head` is text for certain, where text is one of several types."""
-    if not head[:MAX_CANDIDATE].strip():
-        return "undecided" if len(head) <= MAX_CANDIDATE else "text"
-    long, head = len(head) > MAX_CANDIDATE, head.lstrip()
-    if head[0] in "{[":
-        return "other" if ("object" if head[0] == "{" else "array") in types else "text"
-    if long:
-        return "text"
-    if any(kind in types and word.startswith(head.rstrip()) for word, kind in _WORDS.items()):
-        return "undecided"
-    return "undecided" if "integer" in types and _NUMBER_START.fullmatch(head) else "text"
+def begins_json(first: str, types: frozenset[str]) -> bool:
+    """Whether a value that begins with this character may be JSON of another type than text."""
+    return not types.isdisjoint(_STARTS.get(first, ()))
 
 
-def read_value(text: str, types: Types, explicit: Explicit, caps: Caps) -> JSON | Problem:
+def read_value(text: str, types: Types, explicit: Explicit, caps: Caps, reading: Reading = "lenient") -> JSON | Problem:
     """The value of a text. Where the schema admits text and another type, the other type is tried first."""
+    if reading == "strict":
+        return read_typed(text, types, explicit == "json", caps)
     if explicit == "string" and "string" in types:
         return text
     if explicit == "json":
         return _read_json(text, types, caps)
     if "string" not in types:
         return read_other(text, types, caps)
-    if is_text(types) or text.strip() in types.literals or leaning(text, types) == "text":
+    if is_text(types) or text.strip() in types.literals:
+        return text
+    bare = text.strip()
+    if not begins_json(bare[:1], types) or (reading == "exact" and bare != text):
         return text
     value = read_typed(text, types - TEXT, False, caps)
     return text if isinstance(value, Problem) else value
@@ -81,13 +90,13 @@ def _read_json(text: str, types: Types, caps: Caps) -> JSON | Problem:
     return read
 
 
-def write_text(value: str, ends: re.Pattern[str], types: Types, caps: Caps = Caps()) -> str:
+def write_text(value: str, ends: re.Pattern[str], types: Types, reading: Reading = "lenient") -> str:
     """A string as the text of a value: as it is, or as CDATA where it would be read as something else.
 
     `ends` finds what might end a value, or a live marker.
     """
     plain = not ends.search(value) and not value.lstrip().startswith(CDATA)
-    return value if plain and read_value(value, types, "", caps) == value else as_cdata(value)
+    return value if plain and read_value(value, types, "", Caps(), reading) == value else as_cdata(value)
 
 
 def as_cdata(value: str) -> str:

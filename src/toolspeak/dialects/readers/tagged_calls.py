@@ -1,0 +1,299 @@
+"""The machine that reads calls whose arguments are text between tags: where does a value end that may hold tags?
+
+A value is text, byte for byte, up to its end tag. What a tag means to the value in which it stands:
+
+    tag            in the value                    in a call that began in it   in an argument of that call
+    argument_end   ends it, if `_may_follow`       as in the value              ends the inner argument
+    call_end       ends the call, if `_call_ends`  ends the inner call          ends the inner call
+    argument       `_argument_begins`              begins an inner argument     begins an inner argument
+    call           begins an inner call            begins one in that           begins one in that
+    block          begins an inner block           likewise                     likewise
+    block_end      `_block_ends`                   of an inner block: ends it   likewise
+
+So a whole call in a value is text. Where the call ends and its value has not, nobody can tell the two apart: that call
+alone fails. `<![CDATA[…]]>` holds any text. A family of dialects says which tags there are (`ValueTags`), what
+stands at one (`_event`), and what stands between values (`_between`, `_in_call`). Everything is decided within
+`MAX_CANDIDATE` characters behind a tag.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from toolspeak.data.deltas import Delta
+from toolspeak.dialects.readers.open_value import Event, Inside, OpenValue, ValueRules, ValueTags
+from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, ends_line, skip_space, string_text, without
+from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, Explicit, begins_json, is_text, read_value
+from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner, Problem, shorten
+from toolspeak.dialects.text.typed_text import Types
+
+Answer = Literal["yes", "no", "undecided"]
+Outcome = Literal["content", "joint", "closed", "open", "broken", "undecided"]
+"""What a tag is to its value: a part of it, the joint of two CDATA sections, its end, the end of one that was left
+`open`, or of one whose end nobody can tell (`broken`)."""
+
+_JOINT = CDATA_END + CDATA
+_GOES_ON = re.compile(r"[^\W_]|\|")  # the rest of a tag, or a value whose tags were lost
+_ONE_CALL = frozenset({"invalid_call", "invalid_xml"})
+
+
+class TaggedCalls(CallSteps):
+    """A body of such calls. `signs` are the tags by which a call that cannot be read is passed over, and fails alone;
+    without them the whole body fails."""
+
+    rules = ValueRules()
+    signs: Mapping[str, Event] = {}
+    _value: OpenValue | None = None
+    _lost = Inside()  # what began behind what could not be read
+    _stray = False  # whether an end tag that ended nothing stands in a value of the open call
+
+    # What a family says of its tags.
+
+    @abstractmethod
+    def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
+        """The state between values."""
+
+    @abstractmethod
+    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+        """What begins at rest[0], where one of the value's tags does, or its beginning: `literal`."""
+
+    @abstractmethod
+    def _may_follow(self, rest: str, position: int) -> Answer:
+        """Whether what stands there, behind an end tag and white space, may follow a value."""
+
+    @abstractmethod
+    def _call_ends(self, rest: str) -> Answer:
+        """Whether behind the call's end tag, which begins `rest`, follows what can only follow a call."""
+
+    def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
+        """What an argument's start tag at `at` is to a value that began, or goes on, at `start`."""
+        value.inside.argument = True
+        return "content"
+
+    def _block_ends(self, rest: str) -> Outcome:
+        """What the block's end tag, which begins `rest`, is to a value."""
+        return "content"
+
+    def _rejected(self, rest: str, position: int) -> str:
+        """What stands there, which may not follow a value."""
+        return "text"
+
+    def _no_end(self, value: OpenValue) -> Problem:
+        """What the model should know of a value whose end nobody can tell."""
+        if value.rejected:
+            return self._in_vain(value)
+        return Problem("unclosed", f"the value of {shorten(value.name)!r} has no end; write {value.tags.end} behind it")
+
+    def _in_vain(self, value: OpenValue) -> Problem:
+        reason = f"the value of {shorten(value.name)!r} did not end at its {value.tags.end}, because text follows it"
+        return Problem("invalid_value", reason)
+
+    # The machine.
+
+    def flow(self) -> Callable[[str], object] | None:
+        value = self._value
+        if value is None or not value.streams:
+            return None
+        if value.cdata:
+            return None if value.rejected else without("]")
+        return value.tags.flow if self._state == self._in_value else None
+
+    def recover(self) -> bool:
+        """A call in which something cannot be read fails alone, and so does one whose tag cannot be read."""
+        problem = self.problem
+        if not self.signs or problem is None or problem.code not in _ONE_CALL:
+            return False
+        if self._call is None:
+            self._call = OpenCall("", None, self.problem_offset)
+        self._call.problem = self._call.problem or problem
+        self.problem, self._lost, self._state = None, Inside(), self._unread
+        return True
+
+    def _unread(self, text: str, position: int, out: list[Delta]) -> int:
+        """What could not be read stands here."""
+        self._state = self._skip_lost
+        return position + 1
+
+    def _skip_lost(self, text: str, position: int, out: list[Delta]) -> int:
+        """Up to an argument, or the call's own end. A call that begins in between may be part of a value whose tags
+        could not be read: it never runs."""
+        at = text.find("<", position)
+        while at >= 0:
+            event = self._sign(text, at)
+            if event == "undecided":
+                self._wait = True
+                return at
+            inner = event != "block_end" and (self._lost.calls > 0 or self._lost.blocks > 0)
+            if not (event == "content" or self._lost.take(event) or inner):
+                self._state = self._in_call
+                return at
+            at = text.find("<", at + 1)
+        return len(text)
+
+    def _sign(self, text: str, at: int) -> Event:
+        """What begins at text[at], behind what could not be read."""
+        sign = stands(text, at, tuple(self.signs))
+        return "undecided" if sign is None else self.signs.get(sign, "content")
+
+    def _start_value(
+        self, name: str, tags: ValueTags, types: Types, *, explicit: Explicit = "", wrapper: bool = False
+    ) -> None:
+        self._value = value = OpenValue(name, tags, types, explicit, wrapper)
+        # A wrapper's own name is only said if its value turns out to be none.
+        self._start_argument(name, said=not wrapper)
+        certain = is_text(types) if explicit == "" else explicit == "string" and "string" in types
+        if certain and not wrapper:
+            self._stream(value)
+        self._state = self._value_start
+
+    def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
+        """White space in front of a CDATA section is no part of the value; in front of anything else it is."""
+        value, stop = self._open_value(), skip_space(text, position)
+        near = stop - position < MAX_CANDIDATE
+        if near and (stop == len(text) or begins(text, stop, CDATA)):
+            self._wait = True
+            return position
+        self._state = self._in_value
+        if near and text.startswith(CDATA, stop):
+            value.cdata = True
+            if "string" in value.types and value.explicit == "" and not value.wrapper:
+                value.explicit = "string"
+                self._stream(value)
+            return stop + len(CDATA)
+        if "string" in value.types and not (value.streams or value.explicit or value.wrapper):
+            first = text[position if self.rules.reading == "exact" else stop : stop + 1]
+            if begins_json(first, value.types):
+                value.scanner = JsonScanner(self.caps, depth=2)
+            else:
+                self._stream(value)
+        if not self.rules.trims:
+            return position
+        value.crlf = text.startswith("\r\n", position)
+        return position + (2 if value.crlf else text[position] == "\n")
+
+    def _in_value(self, text: str, start: int, out: list[Delta]) -> int:
+        value = self._open_value()
+        tags, position = value.tags, start
+        while (found := tags.find(text, position, value)) is not None:
+            at, position = found.start(), found.end()
+            if found[0] == "]":
+                outcome, stop = self._section_ends(value, text, at)
+            else:
+                outcome, stop = self._outcome(value, text, start, at, found[0]), at
+            if outcome == "content" or (outcome == "closed" and value.cdata and stop == at):
+                continue
+            cut = at if value.cdata else tags.line_break(text, start, at, value.crlf)
+            if self._grow(value, text, start, cut):
+                return cut
+            if outcome == "undecided":
+                self._wait = True
+                return cut
+            if outcome == "joint":
+                return stop
+            self._close_value(value, outcome)
+            return tags.match_end(text, at) if outcome == "closed" and stop == at else stop
+        hold = tags.hold_from(text, max(position, start), value)
+        if not self._grow(value, text, start, hold):
+            self._wait = hold < len(text)
+        return hold
+
+    def _section_ends(self, value: OpenValue, text: str, at: int) -> tuple[Outcome, int]:
+        """What a bracket in a CDATA section is, and where what it begins ends."""
+        rest = text[at : at + MAX_CANDIDATE]
+        if rest.startswith(_JOINT):
+            return "joint", at + len(_JOINT)
+        if begins(rest, 0, _JOINT):
+            return "undecided", at
+        if not rest.startswith(CDATA_END):
+            return "content", at
+        behind = skip_space(rest, len(CDATA_END))
+        stop = value.tags.match_end(rest, behind)
+        if stop <= 0:
+            return "undecided" if stop == 0 and len(rest) < MAX_CANDIDATE else "content", at
+        if value.inside.take("argument_end"):
+            return "content", at
+        behind += at
+        return self._value_ends(value, text[behind : behind + MAX_CANDIDATE]), at + stop
+
+    def _outcome(self, value: OpenValue, text: str, start: int, at: int, literal: str) -> Outcome:
+        """The table at the top of this file."""
+        rest = text[at : at + MAX_CANDIDATE]
+        event = self._event(value, rest, literal)
+        if event == "undecided":
+            return "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        if event == "content" or value.inside.take(event):
+            return "content"
+        match event:
+            case "argument_end":
+                return self._value_ends(value, rest)
+            case "argument":
+                return self._argument_begins(value, text, start, at)
+            case "call_end":
+                answer = self._call_ends(rest)
+                if answer == "yes":
+                    return "open" if self.rules.mends and not self._stray else "broken"
+                self._stray = self._stray or answer == "no"
+                outcome: Outcome = "content" if answer == "no" else "undecided"
+            case _:
+                outcome = self._block_ends(rest)
+        return "content" if outcome == "undecided" and len(rest) == MAX_CANDIDATE else outcome
+
+    def _value_ends(self, value: OpenValue, rest: str) -> Outcome:
+        """Whether the value's end tag, which begins `rest`, ends it: what may follow a value must."""
+        stop = value.tags.match_end(rest, 0)
+        position, full = skip_space(rest, stop), len(rest) == MAX_CANDIDATE
+        answer: Answer = "undecided" if position == len(rest) else self._may_follow(rest, position)
+        if answer == "undecided" and full:
+            answer = "yes" if position == len(rest) else "no"
+        if answer == "no":
+            self._stray = True
+            value.rejected = value.rejected or self._rejected(rest, position)
+            goes_on = self.rules.tears == "word" and _GOES_ON.match(rest, stop) is not None
+            value.torn = value.torn or goes_on or ends_line(rest, stop)
+            return "content"
+        return "closed" if answer == "yes" else "undecided"
+
+    def _grow(self, value: OpenValue, text: str, start: int, stop: int) -> bool:
+        """Takes a piece of the value; True if it has grown too large."""
+        stop = self._content(text, start, stop, said=value.streams)
+        if value.scanner is not None and stop > start:
+            taken = value.scanner.feed(text[start:stop], 0)
+            behind = text[start + taken : stop]
+            behind = behind if self.rules.reading == "exact" else behind.strip()
+            if value.scanner.problem is not None or behind:
+                self._stream(value)
+        return self.problem is not None
+
+    def _stream(self, value: OpenValue) -> None:
+        """The value is text for certain."""
+        if not value.streams:
+            value.streams, value.scanner = True, None
+            self._say('"' + string_text(self._text.value()))
+
+    def _close_value(self, value: OpenValue, outcome: Outcome) -> None:
+        if outcome == "broken":
+            call = self._open_call()
+            call.problem = call.problem or self._no_end(value)
+        self._end_value()
+
+    def _end_value(self) -> None:
+        value, text = self._open_value(), self._text.value()
+        torn = value.torn and self.rules.tears != "never"
+        if torn and text.count(value.tags.end) > text.count(value.tags.start):
+            # A value whose start tag was lost would be run as a part of this one.
+            call = self._open_call()
+            call.problem = call.problem or self._no_end(value)
+        self._value, self._state = None, self._in_call
+        self._store(value, text)
+
+    def _store(self, value: OpenValue, text: str) -> None:
+        read = text if value.streams else read_value(text, value.types, value.explicit, self.caps, self.rules.reading)
+        self._keep(value.name, text, read, streamed=value.streams)
+
+    def _open_value(self) -> OpenValue:
+        assert self._value is not None, "a value outside of an argument is our bug"
+        return self._value
