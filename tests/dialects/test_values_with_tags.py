@@ -256,3 +256,9 @@ def test_in_a_block_of_pairs_what_cannot_be_read_fails_alone(name: str):
     hidden = hidden.replace("<ifm|arg_value>@@", f"<ifm|arg>{example}")
     assert hidden != reply
     assert ("now", {}) not in read(dialect, hidden)
+
+
+def test_an_element_that_is_named_as_a_call_begins_is_an_argument_however_the_reply_is_cut():
+    dialect, tag = get_dialect("minimax-m3"), ']<]minimax[>[<invoke name="now">'
+    calls = f"{tag}{tag}{' ' * 280}{tag}]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>"
+    assert read(dialect, f"]<]minimax[>[<tool_call>\n{calls}") == ["unclosed"]

@@ -143,7 +143,7 @@ class ElementCalls(TaggedCalls):
         super()._close_value(value, outcome)
 
     def _store(self, value: OpenValue, text: str) -> None:
-        if value.wrapper:
+        if value.held:
             if self._unwrap(value.name, text):
                 return
             self._start_argument(value.name)
@@ -292,7 +292,7 @@ class ElementCalls(TaggedCalls):
         types = value_types(call.spec, tag.name, self._syntax.guesses)
         wrapper = tag.name in self._syntax.wrappers and tag.explicit != "string"
         wrapper = wrapper and call.spec is not None and not has_argument(call.spec, tag.name)
-        self._start_value(tag.name, self._value_tags, types, explicit=tag.explicit, wrapper=wrapper)
+        self._start_value(tag.name, self._value_tags, types, explicit=tag.explicit, held=wrapper)
         if tag.empty:
             self._end_value()
 

@@ -8,16 +8,17 @@ the call began in the value. An array's elements are `<item>`; what an element h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, skip_space, without
-from toolspeak.dialects.readers.tagged_calls import Answer
-from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, TEXT, UNTYPED, is_text, read_value, unescape_name
+from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueRules, ValueTags
+from toolspeak.dialects.readers.reader_states import skip_space
+from toolspeak.dialects.readers.tagged_calls import Answer, Outcome, TaggedCalls
+from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
@@ -29,24 +30,21 @@ _PARAMETER = re.compile(r'parameter\s+name="([^"<>]+)"')
 
 @dataclass(slots=True)
 class _Node:
-    """An element that is open. `streams`: a text argument, which leaves as it comes. `marks` finds its end, and what
-    stands in its text of other calls."""
+    """An element that is open; without `children` it holds text."""
 
     name: str
     end: str
-    marks: re.Pattern[str]
+    tags: ValueTags
     schema: JSON
     types: Types
     is_json: bool
-    streams: bool = False
-    cdata: bool = False
     children: list[tuple[str, JSON]] | None = None
-    calls: int = 0  # that began in the text and have not ended
-    argument: bool = False  # of such a call, and of this name
 
 
-class NestedCalls(CallSteps):
+class NestedCalls(TaggedCalls):
     """Implements `Body`; `prefix` stands before every tag, `block_end` is the block's end tag with it."""
+
+    rules = ValueRules(reading="lenient", tears="never")
 
     def __init__(
         self, prefix: str, block_end: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
@@ -58,45 +56,50 @@ class NestedCalls(CallSteps):
         self._call_tag = re.compile(rf"""{start}<invoke\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')\s*(/?)>""")
         self._tag = re.compile(rf'{start}<([^<>/\s][^<>]*?|)(\s+type="json")?>')
         self._open: list[_Node] = []
-        self._depth = 0  # calls that began behind what could not be read
+        self.signs = {self._call_end: "call_end", block_end: "block_end", f"{prefix}<invoke": "call"}
         self._whole = _whole(prefix)
 
-    def flow(self) -> Callable[[str], object] | None:
-        if not self._open or not self._open[-1].streams:
-            return None
-        if self._state == self._in_text:
-            return without(self._prefix[0], self._prefix[1])
-        return without("]") if self._state == self._in_cdata else None
-
     def recover(self) -> bool:
-        """A call in which something cannot be read fails alone, and so does one whose tag cannot be read."""
-        if self.problem is None or self.problem.code != "invalid_xml":
-            return False
-        if self._call is None:
-            self._call = OpenCall("", None, self.problem_offset)
-        self._call.problem = self._call.problem or self.problem
-        self._open.clear()
-        self.problem, self._depth, self._state = None, 0, self._skip_lost
-        return True
+        recovers = super().recover()
+        if recovers:
+            self._open.clear()
+            self._state = self._skip_lost  # what stands here may be the call's end
+        return recovers
+
+    # Tags in a value.
+
+    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+        if literal == value.tags.end:
+            return "argument_end"
+        if literal == value.tags.start:
+            return "argument" if value.inside.calls else "content"
+        if literal.endswith("<invoke"):
+            behind = rest[len(literal) : len(literal) + 1]
+            if behind == "" or begins(rest, 0, value.tags.start):
+                return "undecided"
+            return "call" if behind.isspace() else "content"
+        return "call" if literal.endswith("<tool_call>") else "call_end"
+
+    def _may_follow(self, rest: str, position: int) -> Answer:
+        return "yes"
+
+    def _value_ends(self, value: OpenValue, rest: str) -> Outcome:
+        """Nothing in a value looks like its end tag, so that ends it, whatever follows."""
+        return "closed"
+
+    def _call_ends(self, rest: str) -> Answer:
+        end = self._call_end if rest.startswith(self._call_end) else self._block_end
+        follow = (f"{self._prefix}<tool_call>", f"{self._prefix}<invoke", self._block_end)
+        tag = stands(rest, skip_space(rest, len(end)), follow)
+        return "undecided" if tag is None else "yes" if tag else "no"
+
+    def _close_value(self, value: OpenValue, outcome: Outcome) -> None:
+        super()._close_value(value, outcome)
+        if outcome == "broken":
+            self._open.clear()
+            self._state = self._in_call
 
     # States, as in `Steps`.
-
-    def _skip_lost(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind what could not be read: up to the call's own end. A call that begins in between may be part of a value
-        whose tags could not be read: it never runs."""
-        at = text.find(self._prefix[0], position)
-        while at >= 0:
-            tag = stands(text, at, (self._call_end, self._block_end, f"{self._prefix}<invoke"))
-            if tag is None:
-                self._wait = True
-                return at
-            if tag == self._block_end or (tag == self._call_end and not self._depth):
-                stop = at + len(tag) if tag == self._call_end else at
-                self._end_call(text, stop, out)
-                return stop
-            self._depth += (tag != self._call_end) - (tag == self._call_end) if tag else 0
-            at = text.find(self._prefix[0], at + 1)
-        return len(text)
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         position = self._take_whole(self._whole, text, position, out)
@@ -153,122 +156,31 @@ class NestedCalls(CallSteps):
             self._start_argument(name)
         types = _types(schema, call.root)
         end = f"{self._prefix}</{element}>"
-        marks = _marks(self._prefix, element, self._block_end)
-        self._open.append(_Node(name, end, marks, schema, types, bool(tag[2])))
+        tags = _value_tags(self._prefix, element, self._block_end)
+        self._open.append(_Node(name, end, tags, schema, types, bool(tag[2])))
         if len(self._open) > self.caps.depth - 2:
             self._fail("too_deep", f"the elements are nested deeper than {self.caps.depth} levels", tag.end())
         self._state = self._node_start
 
     def _node_start(self, text: str, position: int, out: list[Delta]) -> int:
-        """Whether the element holds text, a CDATA section, or elements."""
+        """Whether the element holds elements, or text."""
         node = self._open[-1]
         stop = skip_space(text, position)
-        near = stop - position < MAX_CANDIDATE
-        if near and text.startswith(CDATA, stop):
-            node.cdata = True
-            self._be_text(node)
-            self._state = self._in_cdata
-            return stop + len(CDATA)
-        if near and not text.startswith(node.end, stop):
-            holds = not node.is_json and node.types != TEXT
-            if holds and self._tag.match(text, stop, stop + MAX_CANDIDATE):
+        rest = text[stop : position + MAX_CANDIDATE]
+        if not node.is_json and node.types != TEXT and not rest.startswith(node.end):
+            if stop - position < MAX_CANDIDATE and self._tag.match(text, stop, stop + MAX_CANDIDATE):
                 node.children = []
                 self._state = self._in_container
                 return stop
-            if stop == len(text) or any(
-                begins(text, stop, each) for each in (CDATA, node.end, *([f"{self._prefix}<"] if holds else ()))
-            ):
+            opener = f"{self._prefix}<"
+            cut = rest.startswith(opener) and not rest.startswith(f"{opener}/") and ">" not in rest[len(opener) :]
+            if len(text) - position < MAX_CANDIDATE and (cut or begins(rest, 0, opener, node.end)):
                 self._wait = True
                 return position
-            cut_tag = text.startswith(f"{self._prefix}<", stop) and not text.startswith(f"{self._prefix}</", stop)
-            cut_tag = cut_tag and len(text) - stop < MAX_CANDIDATE
-            if holds and cut_tag and ">" not in text[stop + len(self._prefix) : stop + MAX_CANDIDATE]:
-                self._wait = True
-                return position
-        self._be_text(node)
-        self._state = self._in_text
-        return position
-
-    def _be_text(self, node: _Node) -> None:
         self._text = Buffer(self.caps.characters)
-        if (
-            len(self._open) == 1
-            and not node.is_json
-            and (is_text(node.types) or (node.cdata and "string" in node.types))
-        ):
-            node.streams = True
-            self._say('"')
-
-    def _in_text(self, text: str, start: int, out: list[Delta]) -> int:
-        node, position = self._open[-1], start
-        while (found := node.marks.search(text, position)) is not None:
-            at, position = found.start(), found.end()
-            if found["end"] and not node.argument:
-                if self._grow(node, text, start, at):
-                    return at
-                self._end_node()
-                return position
-            verdict = self._ends_call(node, found, text)
-            if verdict != "no" and self._grow(node, text, start, at):
-                return at
-            if verdict == "undecided":
-                self._wait = True
-            elif verdict == "yes":
-                self._give_up(node)
-            if verdict != "no":
-                return at
-        hold = _hold_from(text, max(position, start), self._prefix, MAX_CANDIDATE)
-        if not self._grow(node, text, start, hold):
-            self._wait = hold < len(text)
-        return hold
-
-    def _ends_call(self, node: _Node, found: re.Match[str], text: str) -> Answer:
-        """Takes note of what begins and ends in the text; whether the call or the block ends here instead."""
-        if found["end"]:
-            node.argument = False
-        elif found["same"]:
-            node.argument = node.calls > 0
-        elif found["begin"]:
-            node.calls, node.argument = node.calls + 1, False
-        elif node.calls:
-            node.calls, node.argument = node.calls - 1, False
-        else:
-            rest = text[found.end() : found.end() + MAX_CANDIDATE]
-            stop = skip_space(rest, 0)
-            follow = (f"{self._prefix}<tool_call>", f"{self._prefix}<invoke", self._block_end)
-            if rest.startswith(follow, stop):
-                return "yes"
-            more = stop == len(rest) or begins(rest, stop, *follow)
-            return "undecided" if more and len(rest) < MAX_CANDIDATE else "no"
-        return "no"
-
-    def _give_up(self, node: _Node) -> None:
-        call = self._open_call()
-        reason = f"the value of {shorten(node.name)!r} has no end; write {node.end} behind it"
-        call.problem = call.problem or Problem("unclosed", reason)
-        self._open.clear()
-        self._state = self._in_call
-
-    def _in_cdata(self, text: str, start: int, out: list[Delta]) -> int:
-        node = self._open[-1]
-        position = start
-        while (at := text.find("]", position)) >= 0:
-            rest = text[at : at + 2 * MAX_CANDIDATE]
-            ended = rest.startswith(CDATA_END)
-            after = skip_space(rest, len(CDATA_END)) if ended else 0
-            if rest.startswith(CDATA_END + CDATA):
-                return at if self._grow(node, text, start, at) else at + len(CDATA_END + CDATA)
-            if ended and after < MAX_CANDIDATE and rest.startswith(node.end, after):
-                if not self._grow(node, text, start, at):
-                    self._end_node()
-                return at + after + len(node.end)
-            more = ended and after < MAX_CANDIDATE and (after == len(rest) or begins(rest, after, node.end))
-            if more or begins(rest, 0, CDATA_END) or begins(rest, 0, CDATA_END + CDATA):
-                self._wait = not self._grow(node, text, start, at)
-                return at
-            position = at + 1
-        self._grow(node, text, start, len(text))
-        return len(text)
+        held = len(self._open) > 1
+        self._begin_text(OpenValue(node.name, node.tags, node.types, "json" if node.is_json else "", held))
+        return self._value_start(text, position, out)
 
     def _in_container(self, text: str, position: int, out: list[Delta]) -> int:
         node = self._open[-1]
@@ -276,7 +188,7 @@ class NestedCalls(CallSteps):
         if position == len(text):
             return position
         if text.startswith(node.end, position):
-            self._end_node()
+            self._end_node(_container(node.children or [], node.types))
             return position + len(node.end)
         tag = self._tag.match(text, position, position + MAX_CANDIDATE)
         if tag:
@@ -288,37 +200,29 @@ class NestedCalls(CallSteps):
             self._wait_or_fail(f"an element or {node.end}", text, position)
         return position
 
-    def _grow(self, node: _Node, text: str, start: int, stop: int) -> bool:
-        """Takes a piece of an element's text; True if it has grown too large."""
-        self._content(text, start, stop, said=node.streams)
-        return self.problem is not None
+    def _store(self, value: OpenValue, text: str) -> None:
+        empty = None if value.cdata or value.explicit else _empty(text, value.types)
+        if value.streams or (value.cdata and "string" in value.types and not value.explicit):
+            self._end_node(text, streamed=value.streams)
+        elif empty is not None:
+            self._end_node(empty)
+        else:
+            self._end_node(read_value(text, value.types, value.explicit, self.caps), text)
 
-    def _end_node(self) -> None:
+    def _end_node(self, value: JSON | Problem, text: str = "", *, streamed: bool = False) -> None:
         node, call = self._open.pop(), self._open_call()
-        value = self._value(node, call)
-        if self._open:
-            children = self._open[-1].children
-            assert children is not None, "an element in one that holds text is our bug"
-            children.append((node.name, value))
-            self._state = self._in_container
+        if not self._open:
+            self._keep(node.name, text, value, streamed=streamed)
+            self._state = self._in_call
             return
-        self._keep(node.name, "", value, streamed=node.streams)
-        self._state = self._in_call
-
-    def _value(self, node: _Node, call: OpenCall) -> JSON:
-        if node.children is not None:
-            return _container(node.children, node.types)
-        text = self._text.value()
-        if node.streams or (node.cdata and "string" in node.types):
-            return text
-        if not node.cdata and not node.is_json and (empty := _empty(text, node.types)) is not None:
-            return empty
-        value = read_value(text, node.types, "json" if node.is_json else "", self.caps)
+        children = self._open[-1].children
+        assert children is not None, "an element in one that holds text is our bug"
         if isinstance(value, Problem):
             reason = f"the value of {shorten(node.name)!r} cannot be read: {value.reason}"
             call.problem = call.problem or Problem(value.code, reason)
-            return text
-        return value
+            value = text
+        children.append((node.name, value))
+        self._state = self._in_container
 
     def _wait_or_fail(self, what: str, text: str, position: int) -> None:
         rest, opener = text[position : position + MAX_CANDIDATE], f"{self._prefix}<"
@@ -388,20 +292,7 @@ def _inner_schema(schema: JSON, name: str, root: Mapping[str, JSON], depth: int 
 
 
 @lru_cache(256)
-def _marks(prefix: str, name: str, block_end: str) -> re.Pattern[str]:
-    tag, last = re.escape(f"{prefix}<"), re.escape(block_end)
-    return re.compile(
-        rf"(?P<end>{tag}/{re.escape(name)}>)|(?P<same>{tag}{re.escape(name)}>)|(?P<begin>{tag}(?:invoke\s|tool_call>))"
-        rf"|{tag}/invoke>|{last}"
-    )
-
-
-def _hold_from(text: str, start: int, prefix: str, length: int) -> int:
-    """Where the end of this text may turn out to be the beginning of a tag of at most `length` characters."""
-    at = text.find(prefix[0], max(start, len(text) - length + 1))
-    while at >= 0:
-        rest = text[at : at + length]
-        if prefix.startswith(rest) or (rest.startswith(f"{prefix}<") and ">" not in rest[len(prefix) :]):
-            return at
-        at = text.find(prefix[0], at + 1)
-    return len(text)
+def _value_tags(prefix: str, name: str, block_end: str) -> ValueTags:
+    start = f"{prefix}<{name}>"
+    around = (start, f"{prefix}<invoke", f"{prefix}<tool_call>", f"{prefix}</invoke>", block_end)
+    return ValueTags(f"{prefix}</{name}>", around, start=start)

@@ -139,15 +139,15 @@ class Inside:
 @dataclass(slots=True)
 class OpenValue:
     """The value being read. `streams`: it is text for certain, and leaves as it comes; `scanner` is there while it may
-    be text or JSON; else it is held to its end. `explicit`: what its tag says of it. `wrapper`: it may hold all
-    arguments. `crlf`: its lines end so, as its first does. `rejected`: what followed an end tag that was passed over;
-    it is `torn` if what stands behind that may be another value."""
+    be text or JSON; else it is held to its end, and so it is for certain if it is `held`: it may hold all arguments, or
+    is a part of one. `explicit`: what its tag says of it. `crlf`: its lines end so, as its first does. `rejected`: what
+    followed an end tag that was passed over; it is `torn` if what stands behind that may be another value."""
 
     name: str
     tags: ValueTags
     types: Types
     explicit: Explicit = ""
-    wrapper: bool = False
+    held: bool = False
     streams: bool = False
     scanner: JsonScanner | None = None
     cdata: bool = False

@@ -121,7 +121,8 @@ class TaggedCalls(CallSteps):
     def _skip_lost(self, text: str, position: int, out: list[Delta]) -> int:
         """Up to an argument, or the call's own end. A call that begins in between may be part of a value whose tags
         could not be read: it never runs."""
-        at = text.find("<", position)
+        first = next(iter(self.signs))[0]
+        at = text.find(first, position)
         while at >= 0:
             event = self._sign(text, at)
             if event == "undecided":
@@ -131,7 +132,7 @@ class TaggedCalls(CallSteps):
             if not (event == "content" or self._lost.take(event) or inner):
                 self._state = self._in_call
                 return at
-            at = text.find("<", at + 1)
+            at = text.find(first, at + 1)
         return len(text)
 
     def _sign(self, text: str, at: int) -> Event:
@@ -140,15 +141,17 @@ class TaggedCalls(CallSteps):
         return "undecided" if sign is None else self.signs.get(sign, "content")
 
     def _start_value(
-        self, name: str, tags: ValueTags, types: Types, *, explicit: Explicit = "", wrapper: bool = False
+        self, name: str, tags: ValueTags, types: Types, *, explicit: Explicit = "", held: bool = False
     ) -> None:
-        self._value = value = OpenValue(name, tags, types, explicit, wrapper)
         # A wrapper's own name is only said if its value turns out to be none.
-        self._start_argument(name, said=not wrapper)
-        certain = is_text(types) if explicit == "" else explicit == "string" and "string" in types
-        if certain and not wrapper:
+        self._start_argument(name, said=not held)
+        self._begin_text(OpenValue(name, tags, types, explicit, held))
+
+    def _begin_text(self, value: OpenValue) -> None:
+        text = is_text(value.types) if value.explicit == "" else value.explicit == "string" and "string" in value.types
+        self._value, self._state = value, self._value_start
+        if text and not value.held:
             self._stream(value)
-        self._state = self._value_start
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
         """White space in front of a CDATA section is no part of the value; in front of anything else it is."""
@@ -160,11 +163,11 @@ class TaggedCalls(CallSteps):
         self._state = self._in_value
         if near and text.startswith(CDATA, stop):
             value.cdata = True
-            if "string" in value.types and value.explicit == "" and not value.wrapper:
+            if "string" in value.types and value.explicit == "" and not value.held:
                 value.explicit = "string"
                 self._stream(value)
             return stop + len(CDATA)
-        if "string" in value.types and not (value.streams or value.explicit or value.wrapper):
+        if "string" in value.types and not (value.streams or value.explicit or value.held):
             first = text[position if self.rules.reading == "exact" else stop : stop + 1]
             if begins_json(first, value.types):
                 value.scanner = JsonScanner(self.caps, depth=2)
