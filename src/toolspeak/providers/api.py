@@ -292,7 +292,9 @@ class ApiProvider:
         async with aclosing(self._relayed(json_bytes(body), body, relaying.headers)) as pieces:
             async for parts in pieces:
                 for part in parts:
-                    await relaying.hear(part)
+                    waits = relaying.hear(part)
+                    if waits is not None:
+                        await waits
                     for delta in part.deltas:
                         yield _limited(delta, token_limit(body)) if delta.__class__ is TurnEnded else delta
 

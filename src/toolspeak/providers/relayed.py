@@ -39,8 +39,8 @@ class Relaying(Protocol):
         """What the client wrote; None if the request says something else."""
         ...
 
-    def hear(self, part: Relayed) -> Awaitable[None]:
-        """Is told of each part of the answer before its deltas are given."""
+    def hear(self, part: Relayed) -> Awaitable[None] | None:
+        """Gets each part of the answer before its deltas are given. What it returns is awaited."""
         ...
 
 

@@ -60,7 +60,13 @@ class EventStream:
         self.chunks += chunks
         self.has_left = self.has_left or data is not PING
         if self._idle is not None and not self._idle.done() and now - self._sent > ALONE_SECONDS:
-            await self._send_alone(data, now)
+            self._sending = now
+            try:
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            except Exception as error:
+                self._failed = error
+                raise
+            self._sent, self._sending = now, None
             return
         self._waiting.append(data)
         self._size += len(data)
@@ -71,15 +77,6 @@ class EventStream:
             await asyncio.shield(self._room)
         if self._failed is not None:
             raise self._failed
-
-    async def _send_alone(self, data: bytes, now: float) -> None:
-        self._sending = now
-        try:
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        except Exception as error:
-            self._failed = error
-            raise
-        self._sent, self._sending = now, None
 
     @property
     def failed(self) -> bool:
@@ -162,10 +159,13 @@ async def watched(
     """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
 
     `stream` is kept alive in a silence of so many seconds. A client that reads nothing for `stall` seconds has left.
+    The work has a task of its own: each piece of a stream resumes all coroutines of its task, so the ones above this
+    are left out of it.
     """
-    task = asyncio.current_task()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    gone = False
+    cancelling, gone = task.cancelling(), False
+    working = loop.create_task(work)
 
     async def watch() -> None:
         nonlocal gone
@@ -184,16 +184,19 @@ async def watched(
                     pass
             if stream is None or not stream.over:  # a server says so behind the end of an answer, too
                 gone = True
-                task.cancel()
+                working.cancel()
             return
 
-    watcher = asyncio.get_running_loop().create_task(watch())
+    watcher = loop.create_task(watch())
     try:
-        await work
+        await working
     except asyncio.CancelledError:
-        if not gone:
+        if gone and working.cancelled():
+            raise ClientGone from None
+        if working.cancelled() or not working.done():
             raise
-        task.uncancel()
-        raise ClientGone from None
+        working.result()  # it ended in the moment of the cancellation
     finally:
         watcher.cancel()
+    while task.cancelling() > cancelling:  # the work has answered the cancellation, or ended before it
+        task.uncancel()

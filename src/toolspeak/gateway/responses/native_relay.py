@@ -49,7 +49,7 @@ _Atom: TypeAlias = tuple[Any, ...]
 
 _TEXTS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _PIECES = ("text", "reasoning", "arguments")
-_SPOKEN = ("text", "reasoning")
+_SPOKEN = (TextDelta, ReasoningDelta)
 _ENDS = ("message_delta", "message_stop", "response.completed", "response.incomplete", "response.failed")
 
 
@@ -64,12 +64,24 @@ def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
 
 @dataclass(slots=True)
 class _Waiting:
-    """An event, and what of it has not left the gate. `ends`: it says how the answer ended, or comes behind that."""
+    """An event, and what of it has not left the gate. `ends`: it says how the answer ended, or comes behind that.
+    `touched`: part of it has left."""
 
     part: Relayed
-    atoms: deque[_Atom]
     ends: bool
     touched: bool = False
+    _atoms: deque[_Atom] | None = None
+
+    @property
+    def atoms(self) -> deque[_Atom]:
+        if self._atoms is None:
+            self._atoms = deque([atom for atom in map(_atom, self.part.deltas) if atom is not None])
+        return self._atoms
+
+    def says_alone(self, delta: Delta) -> bool:
+        """Whether the event is this piece of text, reasoning or arguments, and nothing of it has left."""
+        deltas = self.part.deltas
+        return not self.touched and len(deltas) == 1 and delta.__class__ in _TEXTS and deltas[0] == delta
 
 
 class NativeRelay:
@@ -115,35 +127,40 @@ class NativeRelay:
         self._waiting.clear()
         return None
 
-    async def hear(self, part: Relayed) -> None:
-        """Is told of each part of the answer before its deltas are read."""
+    def hear(self, part: Relayed) -> Awaitable[None] | None:
+        """Gets each part of the answer before its deltas are read. What has to leave at once is returned as the writing
+        of it."""
         self._heard = True
         if part.whole:
             self._whole = part
             self.anew = True
-            return
+            return None
         if self._is_chat and not (self._has_role and b'"role"' not in part.raw):
             part = self._with_role(part)
-        data = part.data
-        if part.deltas and part.deltas[-1].__class__ is TurnEnded:
-            self._end = cast("TurnEnded", part.deltas[-1])
+        data, deltas = part.data, part.deltas
+        if deltas and deltas[-1].__class__ is TurnEnded:
+            self._end = cast("TurnEnded", deltas[-1])
         if data is not None:
             self._unknown.begin(data)
-            if self.anew or self._write is None:
-                self._unknown.add(data)
         if self.anew or self._write is None:
             self.anew = True
-            return
-        if data is not None:
+            if data is not None:
+                self._unknown.add(data)
+            return None
+        if data is not None and self._answer.is_numbered:
             self._answer.follow(data)
         self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
-        atoms = deque([atom for atom in map(_atom, part.deltas) if atom is not None])
-        self._waiting.append(_Waiting(part, atoms, self._ending))
-        is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw
-        if self._is_chat and not is_text and not self._calls(data or {}, _size(part.deltas)):
+        waiting = _Waiting(part, self._ending)
+        self._waiting.append(waiting)
+        is_text = len(deltas) == 1 and deltas[0].__class__ in _SPOKEN and b"_call" not in part.raw
+        if is_text:
+            return None
+        if self._is_chat and not self._calls(data or {}, _size(deltas)):
             self._go_on_anew()
-        elif not atoms and (self._begun or (data is not None and not opens(data))):
-            await self._flush()
+        elif not waiting.atoms and (self._begun or (data is not None and not opens(data))):
+            leaving = self._flush()
+            return self._write(leaving) if leaving else None
+        return None
 
     def _with_role(self, part: Relayed) -> Relayed:
         """The part with the role where OpenAI's API has it: in the first event that has a choice, and in no other.
@@ -161,19 +178,31 @@ class NativeRelay:
         """The answer is a stream that `write` takes; `response_id` names it if the server names none."""
         self._response_id, self._write = response_id, write
 
-    async def put(self, deltas: Sequence[Delta]) -> None:
-        """Takes what the gate lets through of a stream, and has leave what may."""
+    def put(self, deltas: Sequence[Delta]) -> bytes:
+        """Takes what the gate lets through of a stream; gives what leaves then."""
         self._begun = True
-        deltas = await self._not_passing(deltas)
-        if not deltas:
-            return
-        if self._encoder is None:
-            self._encoder = self._new_encoder()
-        frames = [frame for delta in deltas for frame in self._encoder.feed(delta)]
-        if deltas[-1].__class__ is TurnEnded:
-            frames = noted(frames, self._report.notes)
-        frames = self._unknown.added(frames, usage=not _estimated(self._report.notes))
-        await self._send(b"".join([event(self._answer.numbered(frame)) for frame in frames]))
+        waiting = self._waiting
+        if len(deltas) == 1 and len(waiting) == 1 and waiting[0].says_alone(deltas[0]) and not waiting[0].ends:
+            self._keep([*self._owed, deltas[0]])  # the ordinary event leaves as it came
+            self._owed.clear()
+            return self._answer.leaves(waiting.popleft().part)
+        leaving: list[bytes] = []
+        for at, delta in enumerate(deltas):
+            if not self.anew:
+                if delta.__class__ is TurnEnded:
+                    end = self._ended(cast("TurnEnded", delta))
+                    if end is not None:
+                        leaving.append(end)
+                        break
+                elif self._matches(delta):
+                    self._owed.append(delta)
+                    leaving.append(self._flush())
+                    continue
+                self._go_on_anew()
+            leaving.append(self._written([*self._owed, *deltas[at:]]))
+            self._owed.clear()
+            break
+        return b"".join(leaving)
 
     def failed(self, failure: Failure) -> bytes:
         """The end of a stream that broke off."""
@@ -196,21 +225,15 @@ class NativeRelay:
 
     # --- how ---------------------------------------------------------------------------------------------------
 
-    async def _not_passing(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
-        """What has to be written anew of what the gate lets through; the rest leaves as it came."""
-        for at, delta in enumerate(deltas):
-            if not self.anew:
-                if delta.__class__ is TurnEnded:
-                    if await self._ended(cast("TurnEnded", delta)):
-                        return ()
-                elif self._matches(delta):
-                    self._owed.append(delta)
-                    await self._flush()
-                    continue
-                self._go_on_anew()
-            owed, self._owed = self._owed, []
-            return [*owed, *deltas[at:]]
-        return ()
+    def _written(self, deltas: Sequence[Delta]) -> bytes:
+        """What these deltas are when they are written anew."""
+        if self._encoder is None:
+            self._encoder = self._new_encoder()
+        frames = [frame for delta in deltas for frame in self._encoder.feed(delta)]
+        if deltas[-1].__class__ is TurnEnded:
+            frames = noted(frames, self._report.notes)
+        frames = self._unknown.added(frames, usage=not _estimated(self._report.notes))
+        return b"".join([event(self._answer.numbered(frame)) for frame in frames])
 
     def _new_encoder(self) -> Encoder:
         """What writes the rest of the answer anew: it knows what has left."""
@@ -227,9 +250,6 @@ class NativeRelay:
         atom = _atom(delta)
         if atom is None:
             return False
-        if self._waiting and len(atoms := self._waiting[0].atoms) == 1 and atoms[0] == atom:  # the ordinary one
-            atoms.clear()
-            return True
         for waiting in self._waiting:
             while waiting.atoms:
                 head = waiting.atoms[0]
@@ -252,30 +272,20 @@ class NativeRelay:
                     return False
         return False
 
-    async def _flush(self) -> None:
-        """Has the events leave that are through, unless the next one is so in part: then something of both may have
-        left the gate as one."""
+    def _flush(self) -> bytes:
+        """The events that are through, which leave now, unless the next one is so in part: then something of both may
+        have left the gate as one."""
         waiting = self._waiting
-        if len(waiting) == 1 and not waiting[0].atoms and not waiting[0].ends:  # the ordinary case
-            self._keep(self._owed)
-            self._owed.clear()
-            await self._send(self._answer.leaves(waiting.popleft().part))
-            return
         first = next((each for each in waiting if each.atoms), None)
         if first is not None and first.touched:
-            return
+            return b""
         passing: list[Relayed] = []
         while waiting and waiting[0] is not first and not waiting[0].ends:
             passing.append(waiting.popleft().part)
         if passing:
             self._keep(self._owed)
-            self._owed = []
-            await self._send(b"".join(map(self._answer.leaves, passing)))
-
-    async def _send(self, leaving: bytes) -> None:
-        assert self._write is not None, "the client wants a stream"
-        if leaving:
-            await self._write(leaving)
+            self._owed.clear()
+        return b"".join(map(self._answer.leaves, passing))
 
     def _keep(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
@@ -293,20 +303,19 @@ class NativeRelay:
                 self._unknown.add(each.part.data)
         self._waiting.clear()
 
-    async def _ended(self, end: TurnEnded) -> bool:
-        """Whether the end of the answer could leave as it came."""
-        told = self._end
-        if any(each.atoms for each in self._waiting) or told is None or end.finish != told.finish or self._report.notes:
-            return False
+    def _ended(self, end: TurnEnded) -> bytes | None:
+        """The end of the answer as it came; None if it cannot leave so."""
+        own = self._end
+        if any(each.atoms for each in self._waiting) or own is None or end.finish != own.finish or self._report.notes:
+            return None
         encoder = self._new_encoder()
         for delta in self._owed:
             encoder.feed(delta)
         if not self._unknown.tells_finish(encoder.feed(end)):
-            return False
+            return None
         parts = [each.part for each in self._waiting]
         self._waiting.clear()
-        await self._send(b"".join(map(self._answer.leaves, parts)))
-        return True
+        return b"".join(map(self._answer.leaves, parts))
 
     def _says(self, data: Fields, came: Sequence[Delta], deltas: Sequence[Delta], body: Fields) -> bool:
         """Whether an answer says what is to leave."""
@@ -342,10 +351,13 @@ def _behind_system(messages: Sequence[Message | TextMessage]) -> Sequence[Messag
 def _ends(data: Fields) -> bool:
     """Whether an event says how the answer ended."""
     choices = data.get("choices")
-    if isinstance(choices, list):
-        rows = cast("list[Any]", choices)
-        return any(isinstance(row, dict) and cast("Fields", row).get("finish_reason") for row in rows)
-    return data.get("type") in _ENDS
+    return (
+        any(map(_has_finished, cast("list[Any]", choices))) if isinstance(choices, list) else data.get("type") in _ENDS
+    )
+
+
+def _has_finished(choice: Any) -> bool:
+    return isinstance(choice, dict) and bool(cast("Fields", choice).get("finish_reason"))
 
 
 def _atom(delta: Delta) -> _Atom | None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from toolspeak.data.deltas import Delta, TurnEnded
@@ -134,16 +134,22 @@ class RelayedAnswer:
     said: list[Delta] | None = None
     response_id: str = ""
     sequence: int | None = None
+    is_numbered: bool = field(init=False)
+    """Whether the API numbers events, and tells the answer's id in the first one: Responses alone does."""
+
+    def __post_init__(self) -> None:
+        self.is_numbered = self.answering.wire is OPENAI_RESPONSES
 
     def leaves(self, part: Relayed) -> bytes:
         """The part of a stream as the client reads it."""
         fields = part.data
         if fields is None:
             return part.raw
-        self.follow(fields)
-        if not self.answering.asked.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
+        if self.is_numbered:
+            self.follow(fields)
+        if fields.get("usage") is not None and fields.get("choices") == [] and not self.answering.asked.usage_wanted:
             return b""  # the gateway asked for it, and not the client
-        named = self.named(fields)
+        named = fields if self.model is None else with_model(fields, self.model)
         return part.raw if named is fields else with_data(part.raw, named)
 
     def whole(self, part: Relayed) -> bytes:
@@ -183,8 +189,8 @@ class RelayedAnswer:
         return b"".join([event((name, with_code(data, failure))) for name, data in numbered])
 
     def follow(self, fields: dict[str, JSON]) -> None:
-        """Events of the Responses API are numbered, and tell the answer's id in the first."""
-        if self.answering.wire.name != OPENAI_RESPONSES.name:
+        """Notes an event's number, and the answer's id, where events are numbered."""
+        if not self.is_numbered:
             return
         number = fields.get("sequence_number")
         if isinstance(number, int):

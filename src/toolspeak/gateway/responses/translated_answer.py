@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
@@ -19,6 +20,7 @@ from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
+from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.turns.token_estimate import prompt_size
 from toolspeak.gateway.turns.turn_attempts import Put, Report, play
 from toolspeak.gateway.turns.turn_filter import Note
@@ -54,18 +56,21 @@ async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
         answering.report.notes += notes
 
 
-async def _play(
+def _play(
     answering: Answering, put: Put, asks: Callable[[Route], None], has_left: Callable[[], bool] = lambda: False
-) -> None:
-    """The model's turn; with server-side tools, its turns. `asks` is told which upstream is asked from here on.
-    `has_left`: whether something of the answer has left, also past `put`."""
+) -> Coroutine[Any, Any, None]:
+    """The model's turn; with server-side tools, its turns. `asks` gets each upstream that is asked. `has_left`: whether
+    something of the answer has left, also past `put`."""
     asked = answering.asked
     size = partial(prompt_size, asked)
     if answering.tools is None:
-        await _turn(answering, asked, put, answering.report, size, asks=asks, has_left=has_left)
-        return
-    asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1], answering.hosted)
-    await loop.play(partial(_turn, answering), asked, put, answering.report, size)
+        return _turn(answering, asked, put, answering.report, size, asks=asks, has_left=has_left)
+
+    async def with_server_tools(tools: ServerTools, running: Running) -> None:
+        offering, loop = await with_tools(tools, asked, running, answering.hosted)
+        await loop.play(partial(_turn, answering), offering, put, answering.report, size)
+
+    return with_server_tools(*answering.tools)
 
 
 async def _turn(
@@ -96,7 +101,7 @@ async def _turn(
     async def hold(deltas: Sequence[Delta]) -> None:
         held.extend(deltas)
 
-    async def ask(route: Route, begun: Callable[[], None]) -> None:
+    def ask(route: Route, begun: Callable[[], None]) -> Awaitable[None]:
         answering.route = route
         report.back_to(before)
         held.clear()
@@ -104,7 +109,7 @@ async def _turn(
         driver, request, rules = turn_of(asked, route, answering.wire.name)
         rules = replace(rules, hold_calls=rules.hold_calls or hold_calls)
         leaves = put if is_only else leave if asked.stream else hold
-        await play(driver, request, rules, leaves, report, size, asked.usage_wanted, begun)
+        return play(driver, request, rules, leaves, report, size, asked.usage_wanted, begun)
 
     last = answering.route if answering.report.attempts else None
     await answering.routes.serve(ask, answering.prefix, lambda: is_put or has_left(), answering.failed, last)
@@ -135,7 +140,8 @@ async def _stream(answering: Answering, response_id: str) -> None:
         if deltas and deltas[-1].__class__ is TurnEnded:
             await answering.account.settled()
         if native is not None:
-            await native.put(deltas)
+            if leaving := native.put(deltas):
+                await write(leaving)
             return
         if len(deltas) == 1 and deltas[0].__class__ is not TurnEnded:
             frames = feed(deltas[0])

@@ -55,9 +55,11 @@ class UnknownFields:
     def begin(self, data: Fields) -> None:
         """Notes what holds for the whole answer. Before `add`, for every event."""
         if self._is_chat and self.id and self.created:
-            if data.get("usage") is not None:
-                self._usage = data["usage"]
-            self._finish = _first(data).get("finish_reason") or self._finish
+            usage, choices = data.get("usage"), data.get("choices")
+            if usage is not None:
+                self._usage = usage
+            if choices.__class__ is list and choices and choices[0].__class__ is dict:
+                self._finish = choices[0].get("finish_reason") or self._finish
             return
         if not self._is_chat:
             inner = data.get("message") or data.get("response")

@@ -9,9 +9,9 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, ToolspeakError
@@ -129,16 +129,16 @@ class Pool:
         self._turns = 0
         self._probing: set[asyncio.Task[None]] = set()
 
-    async def serve(self, asking: Asking) -> None:
+    def serve(self, asking: Asking) -> Coroutine[Any, Any, None]:
         """Has one of the upstreams answer.
 
         One that fails before anything has left for the client is followed by the next, if that may not fail alike. Once
         all have failed there are further rounds, as for retries: after a pause, and not if the upstreams ask to wait
         for longer. Those that are put aside are asked last of all. Raises ToolspeakError.
         """
-        if len(self.labels) == 1:
-            await self._only(asking)
-            return
+        return self._only(asking) if len(self.labels) == 1 else self._any(asking)
+
+    async def _any(self, asking: Asking) -> None:
         turn, self._turns = self._turns, self._turns + 1
 
         def ordered(members: Sequence[int]) -> list[int]:

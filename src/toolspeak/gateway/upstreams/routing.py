@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -73,14 +73,14 @@ class Routes:
     pool: Pool
     routes: Sequence[Route]
 
-    async def serve(
+    def serve(
         self,
         ask: Callable[[Route, Callable[[], None]], Awaitable[None]],
         prefix: str = "",
         has_left: Callable[[], bool] = lambda: False,
         failed: list[tuple[str, str]] | None = None,
         last: Route | None = None,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Has one of the upstreams answer: see `Pool.serve`. `last` answered the turn before."""
         routes = {route.number: route for route in self.routes}
 
@@ -89,7 +89,7 @@ class Routes:
 
         failed = [] if failed is None else failed
         first = None if last is None else last.number
-        await self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failed, first))
+        return self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failed, first))
 
     def up_first(self) -> Sequence[Route]:
         """The routes, those last whose upstreams are put aside."""
