@@ -19,13 +19,13 @@ from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueTags
 from toolspeak.dialects.readers.pair_tags import KINDS
 from toolspeak.dialects.readers.reader_states import skip_space
-from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls
+from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import TEXT, value_types, write_text
 from toolspeak.dialects.text.end_marker import stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import NEVER, Matches, followed_by
-from toolspeak.dialects.text.scan import Caps, Problem, shorten
-from toolspeak.dialects.text.typed_text import admits_argument, json_type, schema_types
+from toolspeak.dialects.text.scan import Caps, shorten
+from toolspeak.dialects.text.typed_text import json_type, schema_types
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _CALL, _ARGUMENT, _JSON = f"{_OPEN}call", f"{_OPEN}argument", f"{_OPEN}json"
@@ -69,10 +69,8 @@ class KimiCalls(TaggedCalls):
         key = dict(_ATTRIBUTE.findall(head[2])).get("key")
         if head[1] != "argument" or key is None:
             return "content"
-        call, key = self._open_call(), _unescape(key)
-        missing = key not in call.arguments and key != value.name
-        missing = missing and (call.spec is None or admits_argument(call.spec, key))
-        return "argument" if value.rejected or value.inside.calls or missing else "content"
+        inside = value.rejected != "" or value.inside.calls > 0
+        return "argument" if inside or self._is_missing(value, _unescape(key)) else "content"
 
     def _may_follow(self, rest: str, position: int) -> Answer:
         # The last two are mistakes there, but more likely a call that was not closed than content.
@@ -124,8 +122,7 @@ class KimiCalls(TaggedCalls):
             self._end_call(text, stop, out)
         elif tag == _CALL:
             # What of it would be missing nobody can say: it never runs, and the call that begins here does.
-            reason = f"the call of {shorten(call.name)!r} has no end; write {_CALL_END} before the next one"
-            call.problem = call.problem or Problem("unclosed", reason)
+            call.problem = call.problem or no_call_end(call, _CALL_END)
             self._end_call(text, stop, out)
         elif tag and (call.written or (tag == _JSON and call.arguments)):
             self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)

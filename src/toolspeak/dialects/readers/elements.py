@@ -11,21 +11,19 @@ next one is read. `<![CDATA[…]]>` holds any text.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.element_ends import Lookahead
 from toolspeak.dialects.readers.element_tags import ElementSyntax, Tag, explicit_type, value_tags, whole_element
 from toolspeak.dialects.readers.loose_values import read_other
 from toolspeak.dialects.readers.open_value import Event, OpenValue
 from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
-from toolspeak.dialects.readers.tagged_calls import Answer, Outcome, TaggedCalls
+from toolspeak.dialects.readers.tagged_calls import Answer, Outcome, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, is_text, read_value, value_types
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
-from toolspeak.dialects.text.typed_text import admits_argument, argument_schemas, as_mapping, has_argument
+from toolspeak.dialects.text.typed_text import argument_schemas, as_mapping, has_argument
 
 
 class ElementCalls(TaggedCalls):
@@ -53,10 +51,6 @@ class ElementCalls(TaggedCalls):
         self._value_tags = value_tags(syntax, () if bare else block)
         self._whole = whole_element(syntax, () if bare else block)
         self.signs = {syntax.call_end: "call_end", self._block_end: "block_end"}
-
-    @cached_property
-    def _lookahead(self) -> Lookahead:
-        return Lookahead(self._syntax, self._block, self._breaks, self._tools, self._bare)
 
     def may_end(self, rest: str) -> bool:
         return self._waits
@@ -92,35 +86,116 @@ class ElementCalls(TaggedCalls):
                 return "content" if tag.empty and value.inside.calls else "argument"
             return tag or "content"
         if literal == syntax.call:
-            verdict, event = self._lookahead.begins_call(rest, 0), "call"
+            verdict, event = self._begins_call(rest, 0), "call"
         elif literal == self._block[0]:
-            verdict, event = self._lookahead.begins_block(rest, 0), "block"
+            verdict, event = self._begins_block(rest, 0), "block"
         else:
             return "block_end"
         return event if verdict == "yes" else "content" if verdict == "no" else "undecided"
 
     def _may_follow(self, rest: str, position: int) -> Answer:
-        return self._lookahead.follows_value(rest, position)
+        """Whether what may follow a value stands there, behind its end tag: an argument, the call's or the block's end.
+
+        Any argument, also one that the tool does not have: else the value before it would swallow it. And a call that
+        begins, though this one has no end."""
+        syntax, first = self._syntax, position
+        position = self._skip(rest, first) if rest.startswith("<", first) else first
+        if position == len(rest):
+            return "undecided" if len(rest) < MAX_CANDIDATE else "yes"
+        ends = (syntax.call_end, self._block_end, *self._breaks)
+        if rest.startswith(ends, position) or position > first:
+            return "yes"
+        tag, block, call = (
+            syntax.match(syntax.argument, rest, position),
+            self._starts_block(rest, position),
+            self._begins_call(rest, position),
+        )
+        if isinstance(tag, Tag) or block == "yes" or call == "yes":
+            return "yes"
+        if rest.startswith(syntax.argument.rstrip("="), position) and (tag is None or len(rest) >= MAX_CANDIDATE):
+            return "yes"  # nobody can read it: the call fails there
+        begun = begins(rest, position, *ends, *syntax.skipped)
+        return "undecided" if "undecided" in (tag, block, call) or begun else "no"
 
     def _call_ends(self, rest: str) -> Answer:
-        return self._lookahead.ends_call(rest)
+        """Whether the call ends here though its last value was left open: the block's end or another call follows."""
+        syntax, position = self._syntax, self._skip(rest, len(self._syntax.call_end))
+        if self._bare:
+            open_ = (position == len(rest) or begins(rest, position, *syntax.skipped)) and len(rest) < MAX_CANDIDATE
+            return "undecided" if open_ else self._begins_call(rest, position)
+        block = self._starts_block(rest, position)
+        if rest.startswith((self._block_end, *self._breaks), position) or block == "yes":
+            return "yes"
+        tag = syntax.match(syntax.call, rest, position)
+        if isinstance(tag, Tag):
+            return "yes" if not self._tools or tag.name in self._tools else "no"
+        open_ = position == len(rest) or "undecided" in (tag, block)
+        open_ = open_ or begins(rest, position, self._block_end, *self._breaks, *syntax.skipped)
+        return "undecided" if open_ else "no"
 
     def _block_ends(self, rest: str) -> Outcome:
-        self._waits = skip_space(rest, len(self._block_end)) == len(rest) < MAX_CANDIDATE
-        verdict = self._lookahead.ends_block(rest)
-        return "broken" if verdict == "yes" else "content" if verdict == "no" else "undecided"
+        """The block ends here though a value is open where another one begins behind its end."""
+        position = skip_space(rest, len(self._block_end))
+        self._waits = position == len(rest) < MAX_CANDIDATE
+        if position == len(rest):
+            return "undecided"
+        if rest.startswith(self._breaks, position):
+            return "broken"
+        answer = self._begins_block(rest, position)
+        if answer == "no" and not begins(rest, position, *self._breaks):
+            return "content"
+        return "broken" if answer == "yes" else "undecided"
+
+    def _skip(self, rest: str, position: int) -> int:
+        """Past white space and what means nothing between calls."""
+        position = skip_space(rest, position)
+        while (found := next((each for each in self._syntax.skipped if rest.startswith(each, position)), "")) != "":
+            position = skip_space(rest, position + len(found))
+        return position
+
+    def _starts_block(self, rest: str, position: int) -> Answer:
+        """Whether the next block and a call in it start here, though this block has no end."""
+        if self._bare:
+            return "no"
+        if not rest.startswith(self._block[0], position):
+            return "undecided" if begins(rest, position, self._block[0]) else "no"
+        position = self._skip(rest, position + len(self._block[0]))
+        tag = self._syntax.match(self._syntax.call, rest, position)
+        open_ = position == len(rest) or tag == "undecided" or begins(rest, position, *self._syntax.skipped)
+        return "yes" if isinstance(tag, Tag) else "undecided" if open_ else "no"
+
+    def _begins_block(self, rest: str, position: int) -> Answer:
+        """Whether a block begins here, and in it a call."""
+        verdict = self._starts_block(rest, position)
+        if verdict != "yes":
+            return verdict
+        return self._begins_call(rest, self._skip(rest, position + len(self._block[0])))
+
+    def _begins_call(self, rest: str, position: int) -> Answer:
+        """Whether a call begins here, and with it its first argument, or its end: less may be a mention of its tag."""
+        syntax = self._syntax
+        tag = syntax.match(syntax.call, rest, position)
+        if not isinstance(tag, Tag) or tag.empty:
+            return "undecided" if tag == "undecided" else "no"
+        position = skip_space(rest, position + tag.length)
+        if rest.startswith(syntax.call_end, position):
+            return "yes"
+        argument = syntax.match(syntax.argument, rest, position)
+        if isinstance(argument, Tag):
+            return "yes"
+        open_ = argument == "undecided" or position == len(rest) or begins(rest, position, syntax.call_end)
+        return "undecided" if open_ else "no"
 
     def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
         """One that is not there yet ends the value before it, which was left open."""
-        syntax, call = self._syntax, self._open_call()
+        syntax = self._syntax
         if syntax.cut_end(self._last(text, start, at)):
             return "broken"
         tag = syntax.match(syntax.argument, text, at)
         line = value.tags.line_break(text, start, at, value.crlf) < at or (at == start and not self._text.length)
         if not isinstance(tag, Tag) or not (self._stray or line or not syntax.trims):
             return "content"
-        missing = tag.name != value.name and tag.name not in call.arguments
-        if not missing or not (call.spec is None or admits_argument(call.spec, tag.name)):
+        if not self._is_missing(value, tag.name):
             return "content"
         return "broken" if self._stray else "open"
 
@@ -213,7 +288,7 @@ class ElementCalls(TaggedCalls):
             return self._end_unclosed(text, position, out)
         if text.startswith(self._unclosed, position):
             # Never a call of which nothing says that it is whole.
-            call.problem = call.problem or self._unended(call)
+            call.problem = call.problem or no_call_end(call, self._syntax.call_end)
             self._end_call(text, position, out)
             self.done = True
             return position
@@ -266,7 +341,7 @@ class ElementCalls(TaggedCalls):
         call = self._open_call()
         call.notes.append("missing_closer")
         if self._bare or self._stray or not (call.arguments or call.written):
-            call.problem = call.problem or self._unended(call)
+            call.problem = call.problem or no_call_end(call, self._syntax.call_end)
         self._end_call(text, position, out)
         return position
 
@@ -276,10 +351,6 @@ class ElementCalls(TaggedCalls):
             return Problem("wrapped", "all arguments may be in it")
         text = text.removesuffix("\n") if self._syntax.trims else text
         return text if is_text(types) and not explicit else read_value(text, types, explicit, self.caps)
-
-    def _unended(self, call: OpenCall) -> Problem:
-        reason = f"the call of {shorten(call.name)!r} has no end; write {self._syntax.call_end} before the next one"
-        return Problem("unclosed", reason)
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         """A call whose body is one JSON object in place of elements."""

@@ -93,14 +93,16 @@ class ValueTags:
 
     def hold_from(self, text: str, start: int, value: OpenValue) -> int:
         """Where the end of this text may turn out to be the beginning of what ends a value."""
-        end, crlf = len(text), value.crlf
+        end = len(text)
         if value.cdata and not value.rejected:
             return end
-        low = max(start, end - self._longest + 1)
-        held = self._held.search(text, low) if text.find(self._first, low) >= 0 else None
+        at = text.find(self._first, max(start, end - self._longest + 1))
+        held = self._held.search(text, at) if at >= 0 else None
         end = held.start() if held else end
-        cut = self.line_break(text, start, end, crlf)
-        return cut - (crlf and cut == end and text.endswith("\r", start, end))
+        if not self._trims:
+            return end
+        cut = self.line_break(text, start, end, value.crlf)
+        return cut - (value.crlf and cut == end and text.endswith("\r", start, end))
 
 
 def _beginning(text: str) -> str:

@@ -17,11 +17,11 @@ from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.readers.open_value import Event, OpenValue
 from toolspeak.dialects.readers.pair_tags import BREAK, KINDS, LOST_KEY, NAME, PairTags, written_tags
 from toolspeak.dialects.readers.reader_states import skip_space
-from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls
+from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import is_text, read_value
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
-from toolspeak.dialects.text.typed_text import admits_argument, argument_schemas, has_argument
+from toolspeak.dialects.text.typed_text import argument_schemas, has_argument
 
 _GAP = re.compile(r"(?:\s|\\n)*")
 # The beginning of a key and a value, behind the first tag.
@@ -96,10 +96,7 @@ class PairCalls(TaggedCalls):
         pair = tags.pair.match(rest)
         if pair is None:
             return "undecided" if _PAIR_START.fullmatch(rest, len(tags.key)) else "content"
-        call, key = self._open_call(), self._known(pair[1])
-        missing = key not in call.arguments and key != value.name
-        missing = missing and (call.spec is None or admits_argument(call.spec, key))
-        return "argument" if inside or missing else "content"
+        return "argument" if inside or self._is_missing(value, self._known(pair[1])) else "content"
 
     def _may_follow(self, rest: str, position: int) -> Answer:
         # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
@@ -225,8 +222,7 @@ class PairCalls(TaggedCalls):
         elif tag == self._tags.call:
             # What of it would be missing nobody can say: it never runs, and the call that begins here does.
             call, end = self._open_call(), self._tags.call_end
-            reason = f"the call of {shorten(call.name)!r} has no end; write {end} before the next one"
-            call.problem = call.problem or Problem("unclosed", reason)
+            call.problem = call.problem or no_call_end(call, end)
             self._end_call(text, stop, out)
             self.done = not self._wrapped
         elif tag == self._tags.block_end and tag:

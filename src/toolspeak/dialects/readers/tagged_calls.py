@@ -29,7 +29,7 @@ from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, ends_l
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, Explicit, begins_json, is_text, read_value
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner, Problem, shorten
-from toolspeak.dialects.text.typed_text import Types
+from toolspeak.dialects.text.typed_text import Types, admits_argument
 
 Answer = Literal["yes", "no", "undecided"]
 Outcome = Literal["content", "joint", "closed", "open", "broken", "undecided"]
@@ -39,6 +39,11 @@ Outcome = Literal["content", "joint", "closed", "open", "broken", "undecided"]
 _JOINT = CDATA_END + CDATA
 _GOES_ON = re.compile(r"[^\W_]|\|")  # the rest of a tag, or a value whose tags were lost
 _ONE_CALL = frozenset({"invalid_call", "invalid_xml"})
+
+
+def no_call_end(call: OpenCall, end: str) -> Problem:
+    """Another call begins in this one: nobody can say what of it is missing."""
+    return Problem("unclosed", f"the call of {shorten(call.name)!r} has no end; write {end} before the next one")
 
 
 class TaggedCalls(CallSteps):
@@ -77,6 +82,12 @@ class TaggedCalls(CallSteps):
     def _block_ends(self, rest: str) -> Outcome:
         """What the block's end tag, which begins `rest`, is to a value."""
         return "content"
+
+    def _is_missing(self, value: OpenValue, name: str) -> bool:
+        """Whether the open call may have an argument of this name, and has none yet."""
+        call = self._open_call()
+        taken = name == value.name or name in call.arguments
+        return not taken and (call.spec is None or admits_argument(call.spec, name))
 
     def _rejected(self, rest: str, position: int) -> str:
         """What stands there, which may not follow a value."""
