@@ -19,12 +19,13 @@ LITELLM_VENV ?= .venv-litellm
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
 
-.PHONY: demo test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates lint types bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates lint types bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
-	@echo "make test          set up and run all tests"
-	@echo "make test-slow     the long sweeps alone: hundreds of killed processes"
+	@echo "make check         lint, types and the fast half of the tests: a minute"
+	@echo "make test          set up and run all tests, of the long sweeps a part"
+	@echo "make test-slow     the rest of the long sweeps, hundreds of killed processes, and every example of hypothesis"
 	@echo "make test-grammar  the grammars at length, with xgrammar too"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm, Codex and Claude Code among them (1.4 GB)"
@@ -60,7 +61,17 @@ demo: $(VENV)/.runtime
 	$(BIN)/toolspeak demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --durations 20 $(TESTS)
+
+# Of the tests those that start no process and draw few examples. Both cores are busy: the types are checked beside them.
+FAST ?= tests/test_architecture.py tests/test_errors.py tests/data tests/wire tests/tools tests/execute tests/ui tests/testing \
+	tests/agent tests/dialects/test_contract.py
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@$(BIN)/pyright --pythonpath $(BIN)/python & types=$$!; \
+		$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(FAST); tests=$$?; wait $$types && exit $$tests
 
 # xgrammar without torch and transformers (several GB), of which matching text uses nothing (tests/dialects/grammar_xgrammar.py).
 $(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
@@ -122,8 +133,9 @@ test-templates: $(ENGINE_VENV)/.ready
 	templates=$$($(ENGINE_VENV)/bin/python tests/templates/fetch_templates.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
 		&& CHAT_TEMPLATES="$$templates" $(ENGINE_VENV)/bin/python -m pytest tests/templates/template_*.py
 
+# The parts of the long sweeps that `make test` leaves out, and the full number of hypothesis' examples (tests/sweeps.py).
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow
+	SWEEPS=whole $(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m "slow or hypothesis"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -8,9 +8,11 @@ import tempfile
 
 from hypothesis import settings
 
-if not os.environ.get("CI"):  # there hypothesis has a profile of its own, which has no deadline either
-    settings.register_profile("toolspeak", deadline=None)  # a loaded machine is no fault of the code
-    settings.load_profile("toolspeak")
+from sweeps import fewer
+
+# From the profile that hypothesis has chosen (in CI: the same examples each time). No deadline: machines are loaded.
+settings.register_profile("toolspeak", settings(), deadline=None, max_examples=fewer(100))
+settings.load_profile("toolspeak")
 
 # What runs in the background (`&` in a script, `nohup`) is started with these ignored, and so are its children.
 for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):

@@ -7,6 +7,7 @@ from agent_helpers import WatchedJournal, assert_pairs, calling, play, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak import Agent, ConfigurationError, Limits, ProviderError, Session, Window, tool
 from toolspeak.agent import fold
 from toolspeak.agent.state.compaction import characters, compacted, plan_compaction, task_after, to_summarise, tokens_of
@@ -36,7 +37,7 @@ def histories(draw):
 
 
 @given(histories(), st.integers(1, 4000), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=fewer(150), deadline=None)
 def test_no_pair_is_split_and_the_front_the_task_and_the_newest_stay(history, tokens, data):
     window = Window(tokens)
     said = [i for i, message in enumerate(history) if message.role == "user"]

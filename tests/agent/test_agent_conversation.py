@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak import Agent, Effects, Limits, Session, tool
 from toolspeak.agent import fold
 from toolspeak.data.events import ModelAnswered, Record, RunStarted, ToolFinished
@@ -97,7 +98,7 @@ def read_back(dialect, messages):
 
 
 @given(st.sampled_from(NAMES), plain, st.lists(steps, max_size=3, unique_by=lambda step: str(step[2])), plain)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=fewer(200), deadline=None)
 def test_calls_results_order_and_text_survive_in_every_dialect(name, task, made, answer):
     dialect, state = get_dialect(name), fold(records_of(task, made, answer))
     rendered = dialect.render(state.messages, TOOLS.specs)
@@ -167,7 +168,7 @@ READS = [(("read", {"path": path, "lines": 1}), "success", "the same") for path 
 
 @example("mistral-v3", [READS])  # its results name their calls
 @given(st.sampled_from(NAMES), st.lists(batches, min_size=1, max_size=2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=fewer(200), deadline=None)
 def test_calls_made_together_and_their_failures_survive_in_every_dialect(name, made):
     messages = [Message.user("go"), *(each for turn, batch in enumerate(made, 1) for each in batch_of(turn, batch))]
     rendered = get_dialect(name).render(messages, TOOLS.specs)

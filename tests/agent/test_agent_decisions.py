@@ -11,6 +11,7 @@ from agent_helpers import WatchedJournal, an_agent, assert_pairs, calling, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak import Decision, Effects, Interceptor, RunError, tool
 from toolspeak.agent import fold
 from toolspeak.data.codec import dumps, loads
@@ -85,7 +86,7 @@ def test_arguments_that_changed_are_asked_about_again():
     assert [event.call.arguments["text"] for event in agent._journal.all(ApprovalRequested)] == ["1", "2"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=fewer(25), deadline=None)
 @given(st.text(max_size=3), st.text(max_size=3), st.text(max_size=3), st.text(max_size=3))
 def test_a_yes_is_for_the_exact_arguments(path, text, other_path, other_text):
     ran.clear()

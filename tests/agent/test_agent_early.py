@@ -9,6 +9,7 @@ from agent_helpers import WatchedJournal, calling
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak import Agent, Effects, Execution, Interceptor, Limits, RunContext, tool
 from toolspeak.agent.state.memory import remembered
 from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
@@ -283,7 +284,7 @@ CALLS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=fewer(40), deadline=None)
 @given(CALLS, st.integers(1, 30))
 def test_the_outcome_is_the_same_with_and_without(calls, chunk):
     def outcome(early):

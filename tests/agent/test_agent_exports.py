@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak import Agent, Session
 from toolspeak.agent.storage.exports import export_session, import_session
 from toolspeak.errors import FormatError, JournalError
@@ -51,7 +52,7 @@ def test_a_file_that_was_cut_or_added_to_is_refused_and_nothing_is_added():
     asyncio.run(main())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=fewer(60))
 @given(st.sampled_from([*json.loads(LINES[0])]), st.sampled_from([*ODD, "left out"]))
 def test_a_first_line_with_something_odd_is_taken_by_every_store_or_by_none(tmp_path_factory, name, value):
     head = json.loads(LINES[0])

@@ -7,6 +7,7 @@ from agent_helpers import DIALECTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak import Agent, tool
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, ReasoningDelta, TextDelta
 from toolspeak.data.messages import Message, ToolCall
@@ -69,7 +70,7 @@ def test_only_what_may_begin_a_secret_waits():
 SECRETS = st.lists(st.text("ab{", min_size=4, max_size=7), min_size=1, max_size=3, unique=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=fewer(300), deadline=None)
 @given(SECRETS, st.lists(st.text("ab{s", max_size=5), max_size=12))
 def test_pieces_that_go_on_are_hidden_like_the_whole(values, pieces):
     secrets = Secrets({f"S{number}": value for number, value in enumerate(values)})

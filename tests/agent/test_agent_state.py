@@ -9,6 +9,7 @@ from agent_helpers import DIALECTS, TOOLS, WatchedJournal, adding, an_agent, ass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak import Agent, Execution, Limits, ProviderError, RunError
 from toolspeak.agent import apply, fold, result_of
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Finish, RunTools, decide
@@ -92,7 +93,7 @@ async def run_book(book):
     return journal.records, state
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=fewer(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(playbooks())
 def test_the_state_is_the_fold_of_the_journal_whatever_the_model_does(book):
     records, state = asyncio.run(run_book(book))

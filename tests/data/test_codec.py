@@ -12,6 +12,7 @@ from codec_strategies import JSON_VALUES, STORED_VALUES, joined_surrogates, valu
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.codec import dump, dump_row, dumps, load, load_row, load_text, loads
 from toolspeak.data.deltas import CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import (
@@ -104,7 +105,9 @@ def test_a_value_and_its_stored_form(value: Any, stored: dict[str, Any]):
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_every_class_survives_the_round_trip(name: str):
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(
+        max_examples=fewer(30), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    )
     @given(value=values_of(CLASSES[name]))
     def survives(value: Any):
         assert loads(dumps(value)) == value
@@ -115,7 +118,9 @@ def test_every_class_survives_the_round_trip(name: str):
     survives()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=fewer(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(values_of(Record))
 def test_a_row_holds_a_record_without_what_stands_beside_it(record: Record):
     row = dump_row(record)
@@ -246,7 +251,9 @@ LATER = ',"of a later version":0}'
 
 @pytest.mark.parametrize("name", HAS_EXTRA)
 def test_msgspec_and_the_loops_write_alike(name: str):
-    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(
+        max_examples=fewer(20), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    )
     @given(value=values_of(CLASSES[name]))
     def alike(value: Any):
         later = replace(value, extra={**value.extra, "of a later version": 0})
@@ -255,7 +262,9 @@ def test_msgspec_and_the_loops_write_alike(name: str):
     alike()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=fewer(300), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(st.sampled_from(HAS_EXTRA).flatmap(lambda name: values_of(CLASSES[name])), st.data())
 def test_msgspec_and_the_loops_read_alike(value: Any, data: st.DataObject):
     stored = json.loads(dumps(value))

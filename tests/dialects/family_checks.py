@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from growth import growth
+from sweeps import fewer
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed
 from toolspeak.data.messages import FinishReason, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import Dialect, Section
@@ -19,7 +20,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 
 
 def examples(count: int) -> settings:
-    return settings(deadline=None, max_examples=count, suppress_health_check=SLOW)
+    return settings(deadline=None, max_examples=fewer(count), suppress_health_check=SLOW)
 
 
 def soup(fragments: Sequence[str]) -> st.SearchStrategy[str]:

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from sweeps import parts
 from toolspeak import Agent, tool
 from toolspeak.data.deltas import CallMalformed
 from toolspeak.data.messages import MalformedCall, TextMessage
@@ -73,8 +74,9 @@ def test_what_stands_between_the_markers_is_a_call_or_reported(dialect: Dialect,
 
 
 @pytest.mark.parametrize(("dialect", "marker"), ENVELOPES)
-def test_what_is_reported_is_reported_however_it_is_cut(dialect: Dialect, marker: Marker):
-    for body in BODIES:
+@parts(3)
+def test_what_is_reported_is_reported_however_it_is_cut(dialect: Dialect, marker: Marker, part: int):
+    for body in BODIES[part::3]:
         for text in (f"So.\n{started(marker)}{body}{marker.end}\nDone.", f"{marker.text}{body}"):
             check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
 

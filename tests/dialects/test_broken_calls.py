@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sweeps import crossed
 from toolspeak import Agent, tool
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -126,8 +127,7 @@ def calls_of(turn: ParsedTurn) -> list[Any]:
 BRACED = ("mistral-v11", "functionary-v32", "deepseek-v31")  # only the bracket of the arguments ends the name
 
 
-@pytest.mark.parametrize("broken", BROKEN_JSON)
-@pytest.mark.parametrize("dialect", [*ENDED, *JSON_BLOCKS])
+@pytest.mark.parametrize(("dialect", "broken"), crossed([*ENDED, *JSON_BLOCKS], BROKEN_JSON, every=3))
 def test_the_calls_beside_a_broken_one_run(dialect: str, broken: str):
     if dialect in BRACED[:2] and broken in ("null", "no object"):
         return

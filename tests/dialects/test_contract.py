@@ -13,6 +13,7 @@ from dialect_strategies import FINISHES, RESULTS, STRINGS, TOOLS, cuts, joined_s
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.deltas import BatchEnded, ForgedResults
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
@@ -26,7 +27,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: 
 
 def examples(count: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    return settings(deadline=None, max_examples=count, suppress_health_check=slow)
+    return settings(deadline=None, max_examples=fewer(count), suppress_health_check=slow)
 
 
 @cache

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sweeps import parts
 from toolspeak import Agent, tool
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -41,10 +42,11 @@ def beside(dialect: Dialect, damaged: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.name not in PUBLISHED], ids=lambda dialect: dialect.name)
-def test_a_call_without_one_character_runs_or_is_told(dialect: Dialect):
+@parts(2)
+def test_a_call_without_one_character_runs_or_is_told(dialect: Dialect, part: int):
     whole = written(dialect, file="alpha")
     head = whole[: whole.index("alpha")]
-    for at in range(len(head)):
+    for at in range(part, len(head), 2):
         for i, (text, calls) in enumerate(beside(dialect, whole[:at] + whole[at + 1 :])):
             turn = read_turn(dialect, text, TOOLS)
             told = any(isinstance(call, MalformedCall) for call in turn.calls)
@@ -55,9 +57,10 @@ def test_a_call_without_one_character_runs_or_is_told(dialect: Dialect):
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.name not in PUBLISHED], ids=lambda dialect: dialect.name)
-def test_a_call_with_one_wrong_character_runs_or_is_told(dialect: Dialect, fault: str):
+@parts(4)
+def test_a_call_with_one_wrong_character_runs_or_is_told(dialect: Dialect, fault: str, part: int):
     whole = written(dialect, file="alpha")
-    for at in range(whole.index("alpha")):
+    for at in range(part, whole.index("alpha"), 4):
         damaged = FAULTS[fault](whole, at)
         if any(part in damaged for part in UNTOLD.get(dialect.name, ())):
             continue

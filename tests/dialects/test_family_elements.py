@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from growth import LINEAR, growth
+from sweeps import fewer
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, TextDelta
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -33,7 +34,7 @@ DIALECTS = [get_dialect(name) for name in NAMES]
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=NAMES)
 # One for each way of the family to read a value.
 REPRESENTATIVES = [get_dialect(name) for name in ("qwen3-coder", "minicpm5", "minimax-m3", "deepseek-v32")]
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=fewer(60), deadline=None)
 
 TAGS = [
     *("<tool_call>", "</tool_call>", "<function=write>", "<function=ping>", "</function>", "<parameter=content>"),

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from growth import LINEAR, growth
+from sweeps import fewer
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolChoice, ToolResult
 from toolspeak.dialects import Dialect, get_dialect, read_turn
@@ -43,7 +44,7 @@ each_representative = pytest.mark.parametrize("dialect", [get_dialect(name) for 
 
 def examples(count: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    return settings(deadline=None, max_examples=count, suppress_health_check=slow)
+    return settings(deadline=None, max_examples=fewer(count), suppress_health_check=slow)
 
 
 def table(dialect: Dialect) -> MarkerTable:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from growth import LINEAR, growth
+from sweeps import fewer
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallMalformed, ForgedResults
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
@@ -42,7 +43,9 @@ ENDS = {
 
 def examples(count: int):
     return settings(
-        max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+        max_examples=fewer(count),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 
 

@@ -9,6 +9,7 @@ from dialect_strategies import JSON_VALUES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.messages import JSON
 from toolspeak.dialects.text.scan import MAX_DIGITS, Caps, JsonScanner, Problem, decode_json, whole_object
 from toolspeak.testing import chunks
@@ -62,7 +63,7 @@ def test_a_value_reads_the_same_in_one_piece_and_in_any(text: str):
 
 
 @given(value=JSON_VALUES, indent=st.sampled_from([None, 0, 1]), data=st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=fewer(300))
 def test_any_value_damaged_or_not_reads_the_same_however_it_is_cut(
     value: JSON, indent: int | None, data: st.DataObject
 ):

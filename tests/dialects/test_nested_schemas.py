@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from sweeps import fewer
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, list_tools
 from toolspeak.dialects.prompts.references import resolved
@@ -212,7 +213,7 @@ def parameters(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
     return {"type": "object", "properties": properties, "$defs": definitions}, told
 
 
-@settings(max_examples=40)
+@settings(max_examples=fewer(40))
 @given(parameters())
 def test_each_listing_tells_all_that_a_nested_schema_says(made: tuple[dict[str, Any], set[str]]):
     schema, facts = made
@@ -222,7 +223,7 @@ def test_each_listing_tells_all_that_a_nested_schema_says(made: tuple[dict[str, 
         assert len(told) <= 60 * len(json.dumps(schema)) + 2000
 
 
-@settings(max_examples=40)
+@settings(max_examples=fewer(40))
 @given(parameters())
 def test_resolved_is_the_same_twice_and_names_only_types_that_hold_themselves(made: tuple[dict[str, Any], set[str]]):
     schema, _ = made

@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from growth import LINEAR, growth
+from sweeps import fewer
 from toolspeak.data.deltas import (
     ArgumentsDelta,
     BatchEnded,
@@ -57,7 +58,7 @@ each_dialect = pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect:
 
 def examples(count: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    return settings(deadline=None, max_examples=count, suppress_health_check=slow)
+    return settings(deadline=None, max_examples=fewer(count), suppress_health_check=slow)
 
 
 def text_of(deltas: Iterable[Delta]) -> str:

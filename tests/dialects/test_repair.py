@@ -11,6 +11,7 @@ from dialect_strategies import FINISHES, TOOLS, cuts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, repaired
@@ -154,7 +155,7 @@ PIECES = [*"{}[]:,\"' \n", "<tool_call>", "</tool_call>", "// a\n", "/*", "*/", 
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=100, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=fewer(100), suppress_health_check=SLOW)
 def test_splits_do_not_matter_and_nothing_raises(data: st.DataObject):
     pieces = st.sampled_from([*PIECES, block("{a: 1}}"), block("{'a': [1,]}}")])
     text = data.draw(st.lists(pieces, max_size=24).map("".join))
@@ -195,14 +196,14 @@ VALUES = st.recursive(
 
 
 @given(dialect=st.sampled_from(JSON_DIALECTS), arguments=st.dictionaries(st.text(max_size=4), VALUES, max_size=3))
-@settings(deadline=None, max_examples=100, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=fewer(100), suppress_health_check=SLOW)
 def test_what_is_read_without_repair_is_read_the_same_with_it(dialect: Dialect, arguments: dict[str, Any]):
     (shown,) = dialect.render([Message("assistant", (ToolCall("0", "f", arguments),))])
     assert parse_pieces(repaired(dialect), [shown.text]) == parse_pieces(dialect, [shown.text])
 
 
 @given(data=st.data(), value=st.dictionaries(st.sampled_from(["a", "b c", "d"]), VALUES, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=100, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=fewer(100), suppress_health_check=SLOW)
 def test_a_value_is_mended_to_itself_or_not_at_all(data: st.DataObject, value: dict[str, Any]):
     mended = mend(data.draw(loosely(value)), load_repair())
     assert mended is None or json.loads(mended) == value

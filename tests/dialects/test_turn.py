@@ -7,6 +7,7 @@ from dialect_strategies import TOOLS, block, replies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.deltas import (
     BatchEnded,
     CallCompleted,
@@ -85,7 +86,7 @@ def test_ignored_calls_are_told_apart_from_those_that_count():
 
 @each_dialect
 @given(data=st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=fewer(60), suppress_health_check=[HealthCheck.too_slow])
 def test_a_turn_read_at_once_is_the_turn_collected_in_pieces(dialect: Dialect, data: st.DataObject):
     text, tools = data.draw(replies(dialect))
     parser, collector = dialect.parser(tools), TurnCollector(lambda index: f"call_{index}")

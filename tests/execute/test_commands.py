@@ -12,6 +12,7 @@ from executor_helpers import a_call, results_of
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.errors import ConfigurationError, ToolDefinitionError
 from toolspeak.execute import Rule, StandingRule, StandingRules
 from toolspeak.execute.approval.approvers import approve_none
@@ -263,7 +264,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no /bin/sh")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=fewer(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(

@@ -7,6 +7,7 @@ from executor_helpers import Recorder, a_call, run_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.tools import EVERYTHING, Effects
 from toolspeak.execute import ANSWERED_FROM, BatchContext, RunScope
 from toolspeak.tools import tool
@@ -159,7 +160,7 @@ def test_another_version_of_what_is_read_is_another_call():
 CALLS = st.tuples(st.sampled_from(["look", "look", "change"]), st.sampled_from(PLACES))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=fewer(50), deadline=None)
 @given(st.lists(st.lists(CALLS, max_size=4), max_size=5), st.sampled_from(["serializable", "sequential", "parallel"]))
 def test_memory_gives_what_running_the_call_would_have_given(batches, schedule):
     """`parallel` promises nothing within a batch: there reads and writes do not share one here."""

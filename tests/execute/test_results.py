@@ -5,6 +5,7 @@ from executor_helpers import a_call, result_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart
 from toolspeak.errors import ToolError
 from toolspeak.execute import Interceptor
@@ -81,7 +82,7 @@ def test_long_json_stays_json_and_says_what_is_missing():
     assert result.structured is None
 
 
-@settings(max_examples=50)
+@settings(max_examples=fewer(50))
 @given(
     st.recursive(
         st.text('aé😀"\\') | st.integers(),

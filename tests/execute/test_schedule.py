@@ -5,6 +5,7 @@ from executor_helpers import Recorder, a_call, run_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import Concurrency, Executor, Secrets, hints, plan, waits
@@ -232,7 +233,7 @@ def test_serializable_gives_what_sequential_gives(steps):
     assert outcome("serializable", steps) == outcome("sequential", steps)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=fewer(40), deadline=None)
 @given(STEPS, st.integers(1, 3))
 def test_limits_change_when_calls_run_and_not_what_comes_of_them(steps, limit):
     limited = outcome("serializable", steps, concurrency=Concurrency(batch=limit, run=2))

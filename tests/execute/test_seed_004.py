@@ -8,6 +8,7 @@ from executor_helpers import Recorder, a_call, results_of, run_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak import AgentStop, RunContext, tool
 from toolspeak.data.events import MetadataSet, StopRequested, ToolFinished
 from toolspeak.data.messages import MalformedCall, TextPart, ToolResult
@@ -302,7 +303,7 @@ def test_what_interceptors_set_is_kept_in_call_order_whatever_finished_first():
     assert recorder.finished == ["b", "a"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=fewer(20), deadline=None)
 @given(st.permutations("abcd"))
 def test_what_calls_that_run_at_once_add_up_is_what_it_would_be_one_by_one(order):
     done = {name: asyncio.Event() for name in order}

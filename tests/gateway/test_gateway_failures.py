@@ -24,6 +24,7 @@ from loopback_server import (
 )
 from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, read, texts, written
 
+from sweeps import fewer
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.gateway.admission_queue import Admission
 from toolspeak.gateway.settings.api_keys import digest, unnamed
@@ -197,7 +198,7 @@ def test_a_stream_that_turns_into_nonsense(path: str, broken: bytes):
 
 
 @given(st.lists(st.integers(1, len(WHOLE) - 1), max_size=12, unique=True), st.sampled_from(sorted(ENDPOINTS)))
-@settings(max_examples=25)
+@settings(max_examples=fewer(25))
 def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], path: str):
     places = [0, *sorted(cuts), len(WHOLE)]
     sent = [WHOLE[a:b] for a, b in pairwise(places)]

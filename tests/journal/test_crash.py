@@ -119,7 +119,7 @@ def killed_at(crasher, number, when):
     check(folder)
 
 
-@pytest.mark.parametrize("number", range(1, RECORDS, 3))
+@pytest.mark.parametrize("number", range(1, RECORDS, 7))
 def test_a_run_that_is_killed_at_a_record_is_resumed(crasher, number):
     killed_at(crasher, number, "after" if number % 2 else "before")
 
@@ -138,11 +138,11 @@ def killed_at_random(crasher, seed, kills, runs=1):
 
 
 def test_a_run_that_is_killed_at_random_moments_is_resumed(crasher):
-    killed_at_random(crasher, seed=1, kills=11)
+    killed_at_random(crasher, seed=1, kills=3)
 
 
 def test_runs_that_are_killed_together_are_resumed(crasher):
-    killed_at_random(crasher, seed=1, kills=3, runs=4)
+    killed_at_random(crasher, seed=1, kills=2, runs=3)
 
 
 @pytest.mark.slow

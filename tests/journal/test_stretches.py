@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.events import Record, UserMessageQueued
 from toolspeak.data.messages import Message
 from toolspeak.errors import JournalError, RunConflict
@@ -103,7 +104,7 @@ def in_both(work):
 
 
 @given(st.lists(steps, max_size=12))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=fewer(25))
 def test_each_run_is_found_whole_whatever_was_written_in_which_order(done):
     async def work(both):
         for step in done:

@@ -13,6 +13,7 @@ from loopback_server import serve
 from mcp_helpers import PATIENT, call, calls, connected, http_server, is_running, program, traced, traces
 from mcp_server import HUGE, PIXEL
 
+from sweeps import crossed
 from toolspeak import Agent, Decision, Effects
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, Message, TextPart, ToolCall
 from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED
@@ -448,8 +449,7 @@ MOMENTS = ["waiting", "told", "again", "over"]
 the call has failed for that."""
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("interrupts", [1, 2])
+@pytest.mark.parametrize(("moment", "interrupts"), crossed(MOMENTS, [1, 2], every=2))
 def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts, tmp_path):
     async def main():
         options = {"connect_timeout": 1.0 if moment == "over" else 10 * PATIENT, "call_timeout": 10 * PATIENT}

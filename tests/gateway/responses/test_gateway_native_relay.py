@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
 from serving import ENDPOINTS, at, events, gateway, in_turn, read
 
+from sweeps import fewer
 from toolspeak.data.messages import ToolCall
 
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
@@ -706,7 +707,7 @@ def turn_of(texts: Iterable[str], calls: Iterable[tuple[str, str, bool]], finish
     return [*sent, chunk({}, finish), COUNTED, DONE]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=fewer(40), deadline=None)
 @given(
     texts=st.lists(PIECES, max_size=8),
     calls=st.lists(CALL, max_size=2),

@@ -29,6 +29,7 @@ from loopback_server import (
 )
 from serving import at, events, gateway
 
+from sweeps import fewer
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.http.multipart_forms import read_form
 from toolspeak.gateway.responses.endpoint_relay import PASSED
@@ -498,7 +499,7 @@ def test_a_form_of_many_parts_is_refused():
     assert refused.value.status == 413
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=fewer(200), deadline=None)
 @given(
     st.lists(st.sampled_from([MODEL, FILE, PLAIN, "\r\n", "--B", "--", "\n", '"', ";", "name=model", "m"]), max_size=12)
 )

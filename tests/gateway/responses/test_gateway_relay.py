@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
 from serving import ENDPOINTS, at, events, gateway, in_turn, texts
 
+from sweeps import fewer
 from toolspeak.gateway.settings.gateway_settings import Bounds
 
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
@@ -343,7 +344,7 @@ def test_a_letter_that_was_cut_in_two_is_replaced():
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=fewer(25), deadline=None)
 @given(
     said=st.lists(TEXT, min_size=1, max_size=6),
     ends=st.lists(st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\n\n", b"\n: ping\n\n"]), min_size=6, max_size=6),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.errors import ProviderError
 from toolspeak.gateway.upstreams.load_balancing import Asking, Pool, in_order
 from toolspeak.gateway.upstreams.upstream_health import DOUBLINGS, FAILURES, HEALTHY, LONGEST_WAIT, Health
@@ -144,7 +145,7 @@ OUTCOMES = st.sampled_from(["ok", "overloaded", "connection", "rate_limit", "not
     st.integers(0, 2),
     st.sampled_from(["round_robin", "sticky"]),
 )
-@settings(max_examples=200)
+@settings(max_examples=fewer(200))
 def test_no_request_fails_while_an_upstream_that_would_answer_was_not_asked(course, retries, policy):
     """Each is asked once in a round, and there is one round more than `retries` at most."""
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext
@@ -24,7 +25,7 @@ def test_a_small_file_comes_exactly(call, root, text):
     assert call("read", file="a.txt", start=1) == text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=fewer(60), deadline=None)
 @given(text=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_text_written_is_read_back(text):
     with tempfile.TemporaryDirectory() as top:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools.builtin import Workspace
 
@@ -293,7 +294,7 @@ PATHS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=fewer(150), deadline=None)
 @given(path=PATHS, descriptors=st.booleans())
 def test_no_path_escapes(path, descriptors):
     with tempfile.TemporaryDirectory() as top:
