@@ -63,15 +63,15 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --durations 20 $(TESTS)
 
-# Of the tests those that start no process and draw few examples. Both cores are busy: the types are checked beside them.
+# The tests that start no process, without hypothesis. The types are checked beside them, for there are two cores.
 FAST ?= tests/test_architecture.py tests/test_errors.py tests/data tests/wire tests/tools tests/execute tests/ui tests/testing \
-	tests/agent tests/dialects/test_contract.py
+	tests/dialects/test_vectors.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/pyright --pythonpath $(BIN)/python & types=$$!; \
-		$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(FAST); tests=$$?; wait $$types && exit $$tests
+		$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not hypothesis" $(FAST); tests=$$?; wait $$types && exit $$tests
 
 # xgrammar without torch and transformers (several GB), of which matching text uses nothing (tests/dialects/grammar_xgrammar.py).
 $(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
