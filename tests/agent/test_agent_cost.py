@@ -101,7 +101,7 @@ def test_a_run_costs_what_its_turns_cost():
     result, journal, _ = play([ScriptedTurn(adding(1, 2), usage=TURN), said("3")], tools=[add], prices=HUNDRED)
     assert [event.cost for event in journal.all(ModelAnswered)][-1] == pytest.approx(0.2)
     assert result.cost == pytest.approx(sum(event.cost for event in journal.all(ModelAnswered)))
-    assert fold(journal.records).cost == result.cost
+    assert fold(journal.records).totals.cost == result.cost
 
 
 def test_without_a_price_the_cost_is_unknown():
@@ -186,7 +186,7 @@ def test_what_a_sub_run_uses_counts_as_its_parents(how):
     (used,) = journal.all(SubRunUsed)
     assert (used.agent, used.usage.input, used.usage.output) == ("child", 1000, 100)
     assert used.cost == pytest.approx(0.2)
-    assert (result.usage.input, result.state.tokens) == (3000, 3300)
+    assert (result.usage.input, result.state.totals.tokens) == (3000, 3300)
     assert result.cost == pytest.approx(0.6)
     assert fold(record for record in journal.records if record.run_id == result.run_id) == result.state
 
@@ -199,7 +199,7 @@ def test_the_limit_of_a_parent_counts_its_sub_runs():
 
 def test_a_sub_run_without_a_price_makes_the_cost_unknown():
     result, _ = family([said("Four.")], [ASKING, said("It is four.")], child_prices={})
-    assert (result.cost, result.state.spent) == (None, pytest.approx(0.4))
+    assert (result.cost, result.state.totals.known_cost) == (None, pytest.approx(0.4))
 
 
 def test_a_sub_run_that_fails_or_pauses_has_cost_what_it_has():
@@ -225,7 +225,7 @@ def test_sub_runs_of_sub_runs_count_once():
         return (await child.run(question, parent_run_id=ctx.state.run_id)).answer
 
     result = Agent(ScriptedProvider([ASKING, said("Done.")]), [ask], prices=HUNDRED).run_sync("Go.")
-    assert (result.state.tokens, result.cost) == (5500, pytest.approx(1.0))
+    assert (result.state.totals.tokens, result.cost) == (5500, pytest.approx(1.0))
 
 
 def test_a_sub_run_that_is_resumed_tells_only_what_is_new():
@@ -246,7 +246,7 @@ def test_a_sub_run_that_is_resumed_tells_only_what_is_new():
     assert [used.usage.total for used in journal.all(SubRunUsed)] == [1100, 1100]
     assert result.cost == pytest.approx(0.8)
     again = asyncio.run(load_state(journal, result.run_id))
-    assert again.cost == result.cost
+    assert again.totals.cost == result.cost
 
 
 def test_a_sub_run_that_outlives_its_parent_is_not_recorded_behind_its_end():
@@ -280,5 +280,5 @@ def test_a_sub_run_that_outlives_its_parent_is_not_recorded_behind_its_end():
 
 def test_calls_written_in_a_dialect_are_estimated_and_have_a_cost():
     result, _, _ = play([calling("cogency-json", ("add", {"a": 1, "b": 2})), "3"], prices=HUNDRED)
-    assert result.state.tokens_estimated
+    assert result.state.totals.estimated
     assert result.cost > 0

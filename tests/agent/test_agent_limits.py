@@ -123,7 +123,7 @@ def test_reported_tokens_count(used, steps):
     assert (result.answer, result.reason) == ("ok", "tokens")
     assert journal.all(LimitReached) == [LimitReached("tokens", 100, 100)]
     assert result.usage.total == 100 + used.total
-    assert not result.state.tokens_estimated
+    assert not result.state.totals.estimated
 
 
 class Playback:
@@ -154,7 +154,7 @@ def test_estimated_tokens_count_too():
     result, journal, _ = play([adding(n, n) for n in range(3)] + ["ok"], limits=Limits(tokens=1000))
     (reached,) = journal.all(LimitReached)
     assert reached.used >= 1000
-    assert result.state.tokens_estimated
+    assert result.state.totals.estimated
     assert result.reason == "tokens"
 
 
@@ -298,4 +298,4 @@ def test_the_time_a_run_waits_for_approval_does_not_count():
 def test_malformed_calls_do_not_count_as_calls():
     turn = '<execute>[5, {"name": "add", "args": {"a": 1, "b": 2}}]</execute>'
     result = Agent(ScriptedProvider([turn, "3"]), TOOLS, limits=Limits(calls=2)).run_sync("go")
-    assert (result.state.calls, result.answer, result.reason) == (1, "3", "answer")
+    assert (result.state.totals.calls, result.answer, result.reason) == (1, "3", "answer")

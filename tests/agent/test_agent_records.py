@@ -219,8 +219,8 @@ def test_the_stream_is_closed_behind_the_batch_and_the_usage_estimated():
     assert "12345" not in first.message.text
     assert 0 < first.usage.total < 1000
     assert (last.finish, last.usage, last.usage_estimated) == ("stop", Usage(50, 5), False)
-    assert result.state.tokens_estimated
-    assert result.usage.total == first.usage.total + 55 == result.state.tokens
+    assert result.state.totals.estimated
+    assert result.usage.total == first.usage.total + 55 == result.state.totals.tokens
 
 
 def test_what_the_provider_has_behind_the_batch_is_never_read():

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from agent_helpers import DIALECTS, TOOLS, WatchedJournal, adding, an_agent, assert_pairs, calling, play
@@ -13,12 +14,16 @@ from sweeps import fewer
 from toolspeak import Agent, Execution, Limits, ProviderError, RunError
 from toolspeak.agent import apply, fold, result_of
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Finish, RunTools, decide
+from toolspeak.agent.state.state import TRANSITIONS
 from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import (
     ModelAnswered,
     Record,
     RunFinished,
+    RunPaused,
+    RunResumed,
     RunStarted,
+    RunStatus,
     ToolFinished,
     UnknownEvent,
 )
@@ -103,7 +108,7 @@ def test_the_state_is_the_fold_of_the_journal_whatever_the_model_does(book):
     assert [record.seq for record in records] == list(range(len(records)))
     calls = [call for message in state.messages for call in message.calls]
     assert len({call.id for call in calls}) == len(calls)
-    assert sum(isinstance(call, ToolCall) for call in calls) == state.calls
+    assert sum(isinstance(call, ToolCall) for call in calls) == state.totals.calls
     prefix = None
     for record in records:
         prefix = apply(prefix, record)
@@ -130,10 +135,10 @@ def test_applying_is_pure():
     _, journal, _ = play([adding(1, 2), "3"])
     for end in range(1, len(journal.records)):
         state = fold(journal.records[:end])
-        seen = list(state.messages), list(state.results)
+        seen = list(state.messages), list(state.pending.results)
         once, twice = apply(state, journal.records[end]), apply(state, journal.records[end])
         assert once == twice
-        assert (list(state.messages), list(state.results)) == seen
+        assert (list(state.messages), list(state.pending.results)) == seen
 
 
 def test_nothing_and_a_journal_without_its_beginning_are_refused():
@@ -162,6 +167,26 @@ def test_records_that_cannot_come_here_are_refused():
         apply(fold(journal.records), record(ToolFinished(twice)))
     with pytest.raises(RunError, match="starts twice"):
         apply(state, record(RunStarted((Message.user("x"),), "m")))
+
+
+LEADS_TO = {
+    "running": RunResumed(),
+    "awaiting_approval": RunPaused("awaiting_approval"),
+    "suspended": RunPaused("suspended"),
+    **{status: RunFinished(status, "", "") for status in ("answered", "no_answer", "failed")},
+}
+
+
+@pytest.mark.parametrize("following", get_args(RunStatus))
+@pytest.mark.parametrize("status", get_args(RunStatus))
+def test_a_status_follows_another_as_the_table_says(status, following):
+    events = [RunStarted((Message.user("go"),), "m", Limits()), LEADS_TO[status], LEADS_TO[following]]
+    records = [Record(event, "run", seq, 0, float(seq), "agent") for seq, event in enumerate(events)]
+    if following in TRANSITIONS[status]:
+        assert fold(records).status == following
+    else:
+        with pytest.raises(RunError, match=f"run run is {status}, and its journal says that it became {following}"):
+            fold(records)
 
 
 def test_what_a_limit_leaves_of_a_batch_does_not_grow_when_it_is_taken_up_again():
@@ -241,7 +266,7 @@ def test_estimating_tokens_does_not_read_the_history_again_and_again():
     turns = [*(adding(n, 1) for n in range(50)), "ok"]
     agent = an_agent(ScriptedProvider(turns))
     result = asyncio.run(agent.run(Message("user", (TextPart(Counted("hello")),))))
-    assert result.state.tokens_estimated
+    assert result.state.totals.estimated
     early = reads
     asyncio.run(an_agent(["ok"]).run(Message("user", (TextPart(Counted("hello")),))))
     assert early < 5 * max(1, reads - early) + 120
@@ -253,4 +278,4 @@ def test_a_turn_whose_tokens_are_unknown_adds_none():
     turns = [Usage(10, 5), Usage(), Usage(None, 7), Usage(1, 1)]
     events = [started, *(ModelAnswered(Message("assistant", (TextPart("x"),)), "stop", used) for used in turns)]
     state = fold([Record(event, "r", seq, seq, 1.0) for seq, event in enumerate(events)])
-    assert state.tokens == 17
+    assert state.totals.tokens == 17

@@ -351,7 +351,7 @@ def test_a_run_that_was_cancelled_and_resumed_is_played_as_one(tmp_path):
     class Half(ScriptedProvider):
         async def stream(self, request):
             async for delta in super().stream(request):
-                if self.left == 0 and isinstance(delta, TurnEnded):
+                if self.turns_left == 0 and isinstance(delta, TurnEnded):
                     reached.set()
                     await asyncio.Event().wait()
                 yield delta

@@ -203,7 +203,7 @@ def test_the_parents_approver_answers_for_the_family_outside_of_the_calls_time()
     family = Family(ASKING, "Done.", approve=person)
     assert (family.boss.run_sync("Go.").answer, family.puts) == ("Done.", ["a"])
     assert asked == [("put", "clerk: writes file:a", "put a")]
-    assert [state.decisions[0].by for state in family.clerks() if state.decisions] in ([], ["ann"])
+    assert [state.approvals.decisions[0].by for state in family.clerks() if state.approvals.decisions] in ([], ["ann"])
 
 
 def test_standing_answers_and_an_approver_of_its_own():
@@ -426,4 +426,4 @@ def test_what_the_family_used_is_counted_once_over_a_pause():
     of_boss = [record.event for record in family.journal.records if record.run_id == result.run_id]
     assert [type(event) for event in of_boss].count(CallSuspended) == 1
     used = [event.usage.total for event in of_boss if isinstance(event, SubRunUsed)]
-    assert sum(used) == family.clerks()[0].tokens
+    assert sum(used) == family.clerks()[0].totals.tokens

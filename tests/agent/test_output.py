@@ -152,7 +152,7 @@ def test_a_rejected_answer_is_a_fact_and_a_resumed_run_counts_it():
     asyncio.run(run.finish())
     records = asyncio.run(run.journal.read(run.run_id))
     assert [type(record.event) for record in records].count(AnswerRejected) == 1
-    assert run.state.rejected == 1
+    assert run.state.turn.rejected_answers == 1
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_usage_that_is_unknown_of_one_attempt_is_estimated():
 
     counted = [ScriptedTurn(text, usage=Usage(10_000, 2)) for text in ("no", final())]
     result = Agent(ReActDriver(Silent(counted)), TOOLS).run_sync("Go.")
-    assert result.state.tokens_estimated
+    assert result.state.totals.estimated
     assert 0 < result.usage.input < 10_000
     known = [Usage(1, 2, 1), Usage(3, 4, None, 2)]
     assert Usage.of_one_turn(known) == Usage(4, 6, 1, 2)

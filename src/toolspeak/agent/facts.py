@@ -37,13 +37,13 @@ class BatchFacts:
         """Records the results of a batch that an executor of the user's own has not recorded. Raises ConfigurationError
         if there is a call without one."""
         state = self._recorder.state
-        known = {result.call_id for result in state.results}
+        known = {result.call_id for result in state.pending.results}
         given = {result.call_id: result for result in batch.results}
-        missing = [call.id for call in state.batch if call.id not in known | given.keys()]
+        missing = [call.id for call in state.pending.calls if call.id not in known | given.keys()]
         if missing:
             executor = type(self._settings.executor).__name__
             raise ConfigurationError(f"{executor}.run gave no result for {', '.join(missing)}: each call has one")
-        for call in state.batch:
+        for call in state.pending.calls:
             if call.id not in known:
                 await self.emit(ToolFinished(given[call.id]))
 

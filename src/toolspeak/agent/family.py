@@ -54,17 +54,17 @@ class Spending:
     def has_told(self, state: RunState | None) -> None:
         """A run that is resumed has told of what it used before."""
         if state is not None:
-            self._told_usage, self._told_spent = state.usage, state.spent
+            self._told_usage, self._told_spent = state.totals.usage, state.totals.known_cost
 
     async def tell(self, state: RunState | None, agent: str) -> None:
         """Tells the run's parent, if it goes on in this process; it is recorded there when this returns. Being
         cancelled does not keep it from being told."""
         parent = _GOING_ON.get(state.parent_run_id or "") if state is not None else None
-        if state is None or parent is None or state.usage == self._told_usage:
+        if state is None or parent is None or state.totals.usage == self._told_usage:
             return
-        usage, spent = state.usage.since(self._told_usage), state.spent - self._told_spent
+        usage, spent = state.totals.usage.since(self._told_usage), state.totals.known_cost - self._told_spent
         self.has_told(state)
-        used = SubRunUsed(state.run_id, agent, usage, state.tokens_estimated, None if state.unpriced else spent)
+        used = SubRunUsed(state.run_id, agent, usage, state.totals.estimated, None if state.totals.unpriced else spent)
         telling = asyncio.ensure_future(_hand(parent, used))
         try:
             await asyncio.shield(telling)
@@ -120,8 +120,8 @@ def decided_by_parent(state: RunState) -> dict[str, Decision]:
     parent = _GOING_ON.get(state.parent_run_id or "")
     if parent is None or parent.recorder.current is None:
         return {}
-    waiting, found = state.undecided, dict[str, Decision]()
-    for fact in parent.recorder.current.decisions:
+    waiting, found = state.approvals.undecided, dict[str, Decision]()
+    for fact in parent.recorder.current.approvals.decisions:
         run, _, call_id = fact.call_id.partition("/")
         if run == state.run_id[:_SHORT] and call_id in waiting and fact.digest == waiting[call_id].digest:
             found[call_id] = decision_of(fact)

@@ -110,7 +110,7 @@ class Recorder:
         """Tells the observers of a record, and of the step that ends with it."""
         tell(self.observers, record)
         kind = type(record.event)
-        if (kind is ToolFinished or kind is ModelAnswered) and not state.batch:
+        if (kind is ToolFinished or kind is ModelAnswered) and not state.pending.calls:
             run = Observed(record.run_id, record.step, record.agent, record.parent_run_id)
             tell(self.observers, StepEnded(self.trail.steps[-1], run))
 

@@ -62,14 +62,14 @@ class RunResult:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all turns; estimated in part if `state.tokens_estimated`."""
-        return self.state.usage
+        """Tokens of all turns; estimated in part if `state.totals.estimated`."""
+        return self.state.totals.usage
 
     @property
     def cost(self) -> float | None:
         """USD of all turns, as the agent's prices say; None if some have no known price. With `usage` it holds what
         runs have used that were started by the run's tools (`parent_run_id`)."""
-        return self.state.cost
+        return self.state.totals.cost
 
     @property
     def waits(self) -> tuple[Wait, ...]:
@@ -84,12 +84,12 @@ class RunResult:
     async def dumps(self) -> str:
         """The run as text, for `Agent.loads` in another process: its records, with those of the runs that its calls
         wait for, and the tools' memory as far as it is JSON."""
-        records, waiting = list(await self.journal.read(self.run_id)), list(self.state.sub_runs)
+        records, waiting = list(await self.journal.read(self.run_id)), list(self.state.pending.sub_runs)
         while waiting:
             of_sub_run = await self.journal.read(waiting.pop())
             records += of_sub_run
             if of_sub_run:
-                waiting += fold(of_sub_run).sub_runs
+                waiting += fold(of_sub_run).pending.sub_runs
         return dump_run(records, self.memory)
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ def result_of(run: Run, state: RunState) -> RunResult:
 
 def result_from(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal, trail: Trail) -> RunResult:
     """The result of a run that stands at this state."""
-    open_requests = state.undecided if state.status in PAUSED else {}
+    open_requests = state.approvals.undecided if state.status in PAUSED else {}
     return RunResult(
         run_id=run_id,
         status=state.status,

@@ -76,9 +76,9 @@ def opening_of(
 ) -> Sequence[Event]:
     """What is recorded first when a run goes on; rules that come with decisions are kept, and a cassette is told.
     Raises RunError for a decision about a call that does not wait, or waits as another."""
-    waiting = state.undecided if state.status in PAUSED else {}
+    waiting = state.approvals.undecided if state.status in PAUSED else {}
     facts = decision_facts(decisions, waiting, secrets)
-    own = {call.id for call in state.batch}  # questions of runs that tools started are those runs' matter
+    own = {call.id for call in state.pending.calls}  # questions of runs that tools started are those runs' matter
     for fact in facts:
         if fact.call_id in own:
             keep_rule(fact, rules)

@@ -20,7 +20,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.record import seconds_left, time_is_over
-from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import Trail
 from toolspeak.agent.storage.hold import Hold
 from toolspeak.agent.storage.load import Loaded
@@ -44,8 +44,6 @@ from toolspeak.journal.base import Journal
 
 Load: TypeAlias = Callable[[], Awaitable[Loaded]]
 """Reads where a run stands, once it is held."""
-
-_FINAL = frozenset({"answered", "no_answer", "failed"})
 
 
 class Run:
@@ -187,7 +185,7 @@ class Run:
         """Goes on until there is a step more; False once the run has come to its end, or to rest."""
         recorder = self._recorder
         state = recorder.state
-        while state.status not in _FINAL:
+        while state.status not in FINAL:
             if self._inbox:
                 await self._read_inbox()
                 state = recorder.state
@@ -250,7 +248,7 @@ class Run:
             await self.record(event)
         self._opening = ()
         await self._recorder.record_all(facts)
-        if "run" in self._stage.levels and self.state.stop is None and self.state.status not in _FINAL:
+        if "run" in self._stage.levels and self.state.stop is None and self.state.status not in FINAL:
             recorder = self._recorder
             self._frame = RunFrame(self._stage, start, lambda: recorder.state.metadata)
             if not await self._frame.enter():
@@ -263,7 +261,7 @@ class Run:
         if output is not None and finish.status == "answered":
             problem = output.problem(finish.answer)
         if output is not None and problem is not None:
-            if state.rejected < output.retries and state.limit is None and state.stop is None:
+            if state.turn.rejected_answers < output.retries and state.limit is None and state.stop is None:
                 await self.record(AnswerRejected(self._settings.secrets.hide_text(problem)))
                 return
             finish = replace(finish, status="no_answer", reason="invalid_output")
@@ -275,7 +273,7 @@ class Run:
         if output is None:
             return False
         state = self.state
-        return state.rejected > output.retries and state.limit is None
+        return state.turn.rejected_answers > output.retries and state.limit is None
 
     async def _end(self, finish: Finish) -> None:
         frame, self._frame = self._frame, None
@@ -321,7 +319,7 @@ class Run:
                 await self._read_inbox()
             state = self._recorder.state
             following = decide(state)
-            if not state.batch or not isinstance(following, RunTools):
+            if not state.pending.calls or not isinstance(following, RunTools):
                 await self._turns.drop_early()
                 return
             action = following
@@ -339,7 +337,7 @@ class Run:
         if isinstance(action, RunTools):
             await self._run_tools(action)
         state = self.state
-        if state.status != "running" or state.batch or state.stop is not None or state.limit is not None:
+        if state.status != "running" or state.pending.calls or state.stop is not None or state.limit is not None:
             raise TurnLeft
         executions = self.trail.steps[-1].executions
         await self._turns.go_on_within()
@@ -380,6 +378,7 @@ class Run:
         settings, loop = self._settings, asyncio.get_running_loop()
         while True:
             state = self._recorder.state
+            pending, decisions = state.pending, state.approvals.decisions
             seconds, early = seconds_left(state, settings.clock), self._turns.take_early()
             until = None if seconds is None else loop.time() + seconds
             try:
@@ -388,9 +387,9 @@ class Run:
                     emit=self._facts.emit,
                     context=self._contexts.batch(state),
                     approver=settings.approver,
-                    decisions={one.call_id: decision_of(one) for one in state.decisions} if state.decisions else {},
-                    finished={one.call_id: one for one in state.results} if state.results else {},
-                    in_doubt=calls_in_doubt(state.in_doubt, settings.in_doubt) if state.begun else NONE_IN_DOUBT,
+                    decisions={one.call_id: decision_of(one) for one in decisions} if decisions else {},
+                    finished={one.call_id: one for one in pending.results} if pending.results else {},
+                    in_doubt=calls_in_doubt(pending.in_doubt, settings.in_doubt) if pending.started else NONE_IN_DOUBT,
                     deadline=seconds,
                     max_calls=action.max_calls,
                     early=early,
@@ -411,7 +410,7 @@ class Run:
             except (AgentStop, ToolFailed) as stop:
                 batch = stop.batch  # that the run is to end is recorded
             break
-        if self._recorder.state.batch and not batch.pending:
+        if self._recorder.state.pending.calls and not batch.pending:
             await self._facts.complete(batch)
         if batch.pending:
             self._pending = batch.pending

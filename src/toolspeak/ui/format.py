@@ -141,10 +141,10 @@ def diff_style(line: str, number: int) -> str:
 def summary(state: RunState, status: str = "") -> str:
     """How a run ended, on one line; `status` says it in another word than the state's."""
     reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status not in PAUSED else ""
-    tokens = f"{'~' if state.tokens_estimated else ''}{state.tokens:,} tokens"
+    tokens = f"{'~' if state.totals.estimated else ''}{state.totals.tokens:,} tokens"
     seconds = f"{state.time - state.started:.1f} s"
-    cost = "" if state.cost is None else f" ({money(state.cost, state.tokens_estimated)})"
-    counts = f"{count(state.step, 'step')}, {count(state.calls, 'call')}, {tokens}{cost}, {seconds}"
+    cost = "" if state.totals.cost is None else f" ({money(state.totals.cost, state.totals.estimated)})"
+    counts = f"{count(state.step, 'step')}, {count(state.totals.calls, 'call')}, {tokens}{cost}, {seconds}"
     return f"{(status or state.status).replace('_', ' ')}{reason}: {counts}"
 
 

@@ -177,16 +177,16 @@ class CassetteRecorder(Recording, ResultRecorder):
 
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
         self._mark = self._clock()
-        done = {result.call_id for result in state.results}
-        answered = {decision.call_id for decision in state.decisions}
-        calls = [call.id for call in state.batch]
+        done = {result.call_id for result in state.pending.results}
+        answered = {decision.call_id for decision in state.approvals.decisions}
+        calls = [call.id for call in state.pending.calls]
         line: dict[str, JSON] = {
             "resumed": state.run_id,
             "open": [call_id for call_id in calls if call_id not in done],
             "undecided": [call_id for call_id in calls if call_id not in answered],
         }
         self._write({**line, **self._standing})
-        waiting = state.undecided
+        waiting = state.approvals.undecided
         for fact in decided:
             asked = waiting[fact.call_id]
             call = asked.call or ToolCall(fact.call_id, "", {})

@@ -183,7 +183,7 @@ class Player(Recording, Replayer):
 
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
         self._mark = self._passed
-        waiting = state.undecided
+        waiting = state.approvals.undecided
         for fact in decided:
             answers = self._answers(fact.call_id, waiting[fact.call_id].reason == ASKED)
             while answers and answers[0].escalated:

@@ -10,7 +10,7 @@ from toolspeak.data.events import LimitReached, RunStatus, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
 from toolspeak.data.values import quick, value
 
-_MAX_FRUITLESS_TURNS = 2  # a model that says nothing twice in a row will not start talking
+_MAX_EMPTY_TURNS = 2  # a model that says nothing twice in a row will not start talking
 
 
 @value()
@@ -57,7 +57,7 @@ def decide(state: RunState, window: Window | None = None) -> Action:
     """The next action. Reads no clock: the state's time is that of its last record."""
     if state.error:
         return Finish("failed", "", "model_error")
-    if state.batch:
+    if state.pending.calls:
         return _batch(state)
     if state.stop is not None:
         return _stopped(state.stop)
@@ -65,16 +65,16 @@ def decide(state: RunState, window: Window | None = None) -> Action:
         return Finish("answered" if state.answer else "no_answer", state.answer or "", state.limit)
     if state.answer is not None and not state.queued:
         return Finish("answered", state.answer, state.reason)
-    if state.fruitless_turns >= _MAX_FRUITLESS_TURNS:
+    if state.turn.empty_turns >= _MAX_EMPTY_TURNS:
         return Finish("no_answer", "", state.reason)
-    if window is not None and not state.compacted:
-        plan = plan_compaction(state.history, state.context, state.task, window)
+    if window is not None and not state.context.compacted:
+        plan = plan_compaction(state.history, state.context.tokens, state.context.task, window)
         if plan is not None:
             return Compact(plan)
     if state.limit is not None:
         return AskModel(ToolChoice("none"))
     reached = _limit(state)
-    return AskModel(ToolChoice("none"), reached) if reached else AskModel(state.choice)
+    return AskModel(ToolChoice("none"), reached) if reached else AskModel(state.turn.choice)
 
 
 def _stopped(stop: StopRequested) -> Finish:
@@ -84,30 +84,30 @@ def _stopped(stop: StopRequested) -> Finish:
 
 
 def _batch(state: RunState) -> Action:
-    if state.status == "awaiting_approval" and state.undecided:
-        return AwaitApproval(tuple(state.undecided))
+    if state.status == "awaiting_approval" and state.approvals.undecided:
+        return AwaitApproval(tuple(state.approvals.undecided))
     allowed = state.limits.calls
     if allowed is None:
-        return RunTools(state.batch)
+        return RunTools(state.pending.calls)
     # Results that are there already when a batch is taken up again: the executor counts the others alone.
-    ran = sum(result.code not in ("skipped", "malformed") for result in state.results)
-    before = state.calls - sum(isinstance(call, ToolCall) for call in state.batch)
-    return RunTools(state.batch, max(0, allowed - before - ran))
+    ran = sum(result.code not in ("skipped", "malformed") for result in state.pending.results)
+    before = state.totals.calls - sum(isinstance(call, ToolCall) for call in state.pending.calls)
+    return RunTools(state.pending.calls, max(0, allowed - before - ran))
 
 
 def _limit(state: RunState) -> LimitReached | None:
     limits = state.limits
     if limits.steps is not None and state.step >= limits.steps:
         return LimitReached("steps", state.step, limits.steps)
-    if limits.calls is not None and state.calls >= limits.calls:
-        return LimitReached("calls", state.calls, limits.calls)
+    if limits.calls is not None and state.totals.calls >= limits.calls:
+        return LimitReached("calls", state.totals.calls, limits.calls)
     elapsed = state.time - state.started
     if limits.seconds is not None and elapsed >= limits.seconds:
         return LimitReached("seconds", elapsed, limits.seconds)
-    if limits.tokens is not None and state.tokens >= limits.tokens:
-        return LimitReached("tokens", state.tokens, limits.tokens)
-    if limits.cost is not None and state.spent >= limits.cost:
-        return LimitReached("cost", state.spent, limits.cost)
+    if limits.tokens is not None and state.totals.tokens >= limits.tokens:
+        return LimitReached("tokens", state.totals.tokens, limits.tokens)
+    if limits.cost is not None and state.totals.known_cost >= limits.cost:
+        return LimitReached("cost", state.totals.known_cost, limits.cost)
     if limits.repeats is not None and state.progress.repeats >= limits.repeats:
         return LimitReached("repeats", state.progress.repeats, limits.repeats)
     if limits.failures is not None and state.progress.failures >= limits.failures:

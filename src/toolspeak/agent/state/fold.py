@@ -9,7 +9,17 @@ from toolspeak.agent.state.compaction import compacted, task_after, tokens_of
 from toolspeak.agent.state.history import turns_in
 from toolspeak.agent.state.log import NOTHING, Log
 from toolspeak.agent.state.output import FINAL_TOOL
-from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.state import (
+    NO_APPROVALS,
+    NO_CALLS,
+    TRANSITIONS,
+    Approvals,
+    ContextSize,
+    PendingCalls,
+    RunState,
+    Totals,
+    TurnRules,
+)
 from toolspeak.data.events import (
     AnswerRejected,
     ApprovalDecided,
@@ -27,6 +37,7 @@ from toolspeak.data.events import (
     RunPaused,
     RunResumed,
     RunStarted,
+    RunStatus,
     StopRequested,
     SubRunUsed,
     ToolFinished,
@@ -58,7 +69,7 @@ _NO_ANSWER = ("invalid_arguments", "malformed")  # why a call of `FINAL_TOOL` wa
 _WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
 _EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
 _NO_CALLS = "No tool can be called now. Give your answer in plain text."
-_UNHEEDED = "You must call {what} before you answer. Call it now."
+_REMINDER = "You must call {what} before you answer. Call it now."
 _FORGED_TURN = (
     "You wrote a block of results yourself. Only the system writes results: nothing was executed, and what you wrote "
     "there is not true. Call a tool, or answer without such a block."
@@ -93,38 +104,47 @@ def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
 
 
 def _tool_started(state: RunState, _: Record, started: ToolStarted) -> RunState:
+    pending = state.pending
+    polls = pending.polls or (started.effects is not None and started.effects.repeatable)
     return changed(
         state,
         started_calls=state.started_calls.append(started),
-        begun=state.begun.append(started),
-        polled=state.polled or (started.effects is not None and started.effects.repeatable),
+        pending=changed(pending, started=pending.started.append(started), polls=polls),
     )
 
 
 def _call_suspended(state: RunState, _: Record, event: CallSuspended) -> RunState:
-    return changed(state, begun=state.begun.append(event))
+    pending = state.pending
+    return changed(state, pending=changed(pending, started=pending.started.append(event)))
 
 
 def _said(state: RunState, _: Record, event: UserMessageQueued) -> RunState:
     return changed(state, queued=state.queued.append(event.message))
 
 
-def _approval_asked(state: RunState, record: Record, requested: ApprovalRequested) -> RunState:
-    decisions = state.decisions
+def _approval_requested(state: RunState, record: Record, requested: ApprovalRequested) -> RunState:
+    approvals = state.approvals
+    decisions, requested_at = approvals.decisions, approvals.requested_at
     if any(one.call_id == requested.call_id for one in decisions):  # asked anew: the old answer is void
         decisions = Log(one for one in decisions if one.call_id != requested.call_id)
-    asked = record.time if state.asked is None else state.asked  # the question may change before its answer
-    return changed(state, waiting=state.waiting.append(requested), decisions=decisions, asked=asked)
+    # The question may change before its answer: its time is that of the first.
+    requested_at = record.time if requested_at is None else requested_at
+    return changed(state, approvals=Approvals(approvals.requests.append(requested), decisions, requested_at))
 
 
 def _approval_decided(state: RunState, record: Record, decided: ApprovalDecided) -> RunState:
+    approvals, pending = state.approvals, state.pending
     # A person's time is nobody's: what a question took moves the start on. (A paused run does that itself.)
-    waited = record.time - state.asked if state.asked is not None and state.status == "running" else 0.0
-    begun = state.begun
-    if any(one.call_id == decided.call_id for one in begun):
-        begun = begun.append(decided)
-    decisions = state.decisions.append(decided)
-    return changed(state, decisions=decisions, begun=begun, asked=None, started=state.started + waited)
+    counts = approvals.requested_at is not None and state.status == "running"
+    waited = record.time - (approvals.requested_at or 0.0) if counts else 0.0
+    if any(one.call_id == decided.call_id for one in pending.started):
+        pending = changed(pending, started=pending.started.append(decided))
+    return changed(
+        state,
+        approvals=Approvals(approvals.requests, approvals.decisions.append(decided)),
+        pending=pending,
+        started=state.started + waited,
+    )
 
 
 def _metadata_set(state: RunState, _: Record, event: MetadataSet) -> RunState:
@@ -133,7 +153,8 @@ def _metadata_set(state: RunState, _: Record, event: MetadataSet) -> RunState:
 
 def _answer_rejected(state: RunState, _: Record, event: AnswerRejected) -> RunState:
     history = state.history.append(Message.user(event.reason))
-    return changed(state, history=history, answer=None, rejected=state.rejected + 1)
+    turn = changed(state.turn, rejected_answers=state.turn.rejected_answers + 1)
+    return changed(state, history=history, answer=None, turn=turn)
 
 
 def _stop_requested(state: RunState, _: Record, stop: StopRequested) -> RunState:
@@ -147,31 +168,43 @@ def _limit_reached(state: RunState, _: Record, reached: LimitReached) -> RunStat
 
 def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
     return changed(
-        _spent(state, event.usage, event.cost),
+        state,
+        totals=_added(state.totals, event.usage, event.cost),
         history=Log(compacted(state.history, event)),
-        task=task_after(state.history, state.task, event),
-        context=event.tokens_after,
-        compacted=True,
+        context=ContextSize(event.tokens_after, task_after(state.history, state.context.task, event), compacted=True),
     )
 
 
 def _sub_run_used(state: RunState, _: Record, used: SubRunUsed) -> RunState:
-    estimated = state.tokens_estimated or used.usage_estimated
-    return changed(_spent(state, used.usage, used.cost), tokens_estimated=estimated)
+    return changed(state, totals=_added(state.totals, used.usage, used.cost, used.usage_estimated))
 
 
 def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
-    waiting = state.waiting
+    requests = state.approvals.requests
     if event.reason == "awaiting_approval":
-        latest = {request.call_id: request for request in waiting if request.call_id in event.call_ids}
-        waiting = Log(latest.values())
-    return changed(state, status=event.reason, paused=record.time, asked=None, waiting=waiting)
+        latest = {request.call_id: request for request in requests if request.call_id in event.call_ids}
+        requests = Log(latest.values())
+    approvals = Approvals(requests, state.approvals.decisions)
+    return changed(state, status=_following(state, event.reason), paused_at=record.time, approvals=approvals)
 
 
 def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
     # Nor is the time nobody's in which its process was dead.
-    waited = record.time - (state.time if state.paused is None else state.paused)
-    return changed(state, status="running", paused=None, asked=None, started=state.started + waited)
+    waited = record.time - (state.time if state.paused_at is None else state.paused_at)
+    return changed(
+        state,
+        status=_following(state, "running"),
+        paused_at=None,
+        approvals=changed(state.approvals, requested_at=None),
+        started=state.started + waited,
+    )
+
+
+def _following(state: RunState, status: RunStatus) -> RunStatus:
+    """The status that a run comes to. Raises RunError if it cannot follow the one it has."""
+    if status not in TRANSITIONS[state.status]:
+        raise RunError(f"run {state.run_id} is {state.status}, and its journal says that it became {status} after that")
+    return status
 
 
 def _model_failed(state: RunState, _: Record, event: ModelFailed) -> RunState:
@@ -183,7 +216,12 @@ def _run_finished(state: RunState, _: Record, event: RunFinished) -> RunState:
     for message in state.queued:  # said too late to be read: it is there for the next run
         history = history.append(message)
     return changed(
-        state, status=event.status, answer=event.answer, reason=event.reason, history=history, queued=NOTHING
+        state,
+        status=_following(state, event.status),
+        answer=event.answer,
+        reason=event.reason,
+        history=history,
+        queued=NOTHING,
     )
 
 
@@ -202,10 +240,9 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
         traceparent=record.traceparent,
         parent_run_id=record.parent_run_id,
         turns_before=turns_in(history),
-        context=sum(map(tokens_of, history)),
-        task=len(history) - 1,
+        context=ContextSize(sum(map(tokens_of, history)), len(history) - 1),
         seq=record.seq + 1,
-        choice=event.choice,
+        turn=TurnRules(event.choice),
     )
 
 
@@ -215,48 +252,44 @@ def _asked(state: RunState, record: Record, _: ModelAsked) -> RunState:
     history = state.history
     for message in state.queued:
         history = history.append(message)
-    context = state.context + sum(map(tokens_of, state.queued))
-    return changed(state, step=record.step, history=history, queued=NOTHING, context=context, task=len(history) - 1)
+    context = state.context
+    tokens = context.tokens + sum(map(tokens_of, state.queued))
+    context = ContextSize(tokens, len(history) - 1, context.compacted)
+    return changed(state, step=record.step, history=history, queued=NOTHING, context=context)
 
 
 def _answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
-    message = event.message
+    message, rules, context = event.message, state.turn, state.context
     calls = message.calls
     history = state.history.append(message) if message.parts else state.history
-    answer, fruitless = None, 0
+    answer, empty_turns = None, 0
     # The server works at the turn with tools of its own, and goes on with it when it is asked again.
     pauses = event.finish == "pause" and not calls and bool(message.parts) and not state.limit
     if not calls and not pauses:
         # An answer that rests on results the model made up is none.
         answer = None if event.forged and not state.limit else message.text.strip() or None
         if answer is None and not state.limit:
-            fruitless = state.fruitless_turns + 1
-            empty = _NO_CALLS if state.choice.mode == "none" else _EMPTY_TURN
+            empty_turns = rules.empty_turns + 1
+            empty = _NO_CALLS if rules.choice.mode == "none" else _EMPTY_TURN
             history = history.append(Message.user(_FORGED_TURN if event.forged else empty))
-    usage, choice, unheeded = event.usage, state.choice, False
+    choice, reminded = rules.choice, False
     if choice.mode in ("required", "specific") and not state.limit and not pauses:
-        unheeded = not state.unheeded and not event.forged and not _follows(choice, calls)
-        if unheeded and not calls and answer is not None:
+        reminded = not rules.reminded and not event.forged and not _follows(choice, calls)
+        if reminded and not calls and answer is not None:
             answer = None
-            history = history.append(Message.user(_UNHEEDED.format(what=_wanted(choice))))
-        if not unheeded and not choice.every_step:
+            history = history.append(Message.user(_REMINDER.format(what=_chosen(choice))))
+        if not reminded and not choice.every_step:
             choice = ToolChoice()
+    count = len([call for call in calls if type(call) is ToolCall])
     return changed(
-        _spent(state, usage, event.cost),
+        state,
+        totals=_added(state.totals, event.usage, event.cost, event.usage_estimated, count),
         history=history,
-        choice=choice,
-        unheeded=unheeded,
-        batch=calls,
-        results=NOTHING,
-        waiting=NOTHING,
-        decisions=NOTHING,
-        begun=NOTHING,
-        calls=state.calls + len([call for call in calls if type(call) is ToolCall]),
-        tokens_estimated=state.tokens_estimated or event.usage_estimated,
-        context=usage.total or state.context + tokens_of(message),
-        compacted=False,
+        turn=TurnRules(choice, reminded, empty_turns, rules.rejected_answers),
+        pending=PendingCalls(calls) if calls else NO_CALLS,
+        approvals=NO_APPROVALS,
+        context=ContextSize(event.usage.total or context.tokens + tokens_of(message), context.task),
         wrapped_up=state.limit is not None,
-        fruitless_turns=fruitless,
         answer=answer,
         reason="" if calls or pauses else _reason(event, answer),
     )
@@ -266,7 +299,7 @@ def _follows(choice: ToolChoice, calls: Sequence[ToolCall | MalformedCall]) -> b
     return any(choice.mode == "required" or call.name == choice.name for call in calls)
 
 
-def _wanted(choice: ToolChoice) -> str:
+def _chosen(choice: ToolChoice) -> str:
     return "at least one tool" if choice.mode == "required" else f"the tool {choice.name!r}"
 
 
@@ -279,59 +312,58 @@ def _reason(event: ModelAnswered, answer: str | None) -> str:
 
 
 def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
-    result, memory = event.result, state.memory
+    result, memory, pending = event.result, state.memory, state.pending
     for change in event.memory:
         memory = memory.append(change)
-    if not state.batch:
+    if not pending.calls:
         raise RunError(f"run {state.run_id} has a result for {result.call_id}, and no call that waits for one")
-    results = state.results.append(result)
-    if len(results) < len(state.batch):
-        return changed(state, results=results, memory=memory)
+    results = pending.results.append(result)
+    if len(results) < len(pending.calls):
+        return changed(state, pending=changed(pending, results=results), memory=memory)
     parts = tuple(results)
-    for part, call in zip(parts, state.batch, strict=True):
+    for part, call in zip(parts, pending.calls, strict=True):
         if part.call_id != call.id:
             parts = _in_order(state, parts)
             break
-    progress = state.progress.after(state.batch, parts, state.limits, polled=state.polled)
+    progress = state.progress.after(pending.calls, parts, state.limits, polled=pending.polls)
     message = Message("tool", parts)
     history = state.history.append(message)
     advice = progress.advice(state.limits)
     if advice:
         history = history.append(Message.user(advice))
-    rejected = state.rejected
+    turn = state.turn
     for part in parts:
         if part.code in _NO_ANSWER and part.name == FINAL_TOOL:
-            rejected += 1
+            turn = changed(turn, rejected_answers=turn.rejected_answers + 1)
     return changed(
         state,
         history=history,
-        batch=(),
-        results=NOTHING,
+        pending=NO_CALLS,
         memory=memory,
         progress=progress,
-        polled=False,
-        context=state.context + tokens_of(message),
-        rejected=rejected,
+        context=changed(state.context, tokens=state.context.tokens + tokens_of(message)),
+        turn=turn,
     )
 
 
 def _in_order(state: RunState, results: Sequence[ToolResult]) -> tuple[ToolResult, ...]:
     """A batch's results, which come in the order they finish, in the order of the calls."""
     by_id = {result.call_id: result for result in results}
-    missing = [call.id for call in state.batch if call.id not in by_id]
+    missing = [call.id for call in state.pending.calls if call.id not in by_id]
     if missing:
         raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
-    return tuple([by_id[call.id] for call in state.batch])
+    return tuple([by_id[call.id] for call in state.pending.calls])
 
 
-def _spent(state: RunState, usage: Usage, cost: float | None) -> RunState:
-    """The state with what its counts come to with this."""
-    return changed(
-        state,
-        tokens=state.tokens + (usage.total or 0),
-        usage=state.usage.plus(usage),
-        spent=state.spent + (cost or 0.0),
-        unpriced=state.unpriced or cost is None,
+def _added(totals: Totals, usage: Usage, cost: float | None, estimated: bool = False, calls: int = 0) -> Totals:
+    """The totals with a turn's usage, cost (USD) and calls."""
+    return Totals(
+        totals.usage.plus(usage),
+        totals.tokens + (usage.total or 0),
+        totals.estimated or estimated,
+        totals.known_cost + (cost or 0.0),
+        totals.unpriced or cost is None,
+        totals.calls + calls,
     )
 
 
@@ -342,7 +374,7 @@ _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState]] = {
     CallSuspended: _call_suspended,
     ToolFinished: _tool_finished,
     UserMessageQueued: _said,
-    ApprovalRequested: _approval_asked,
+    ApprovalRequested: _approval_requested,
     ApprovalDecided: _approval_decided,
     MetadataSet: _metadata_set,
     AnswerRejected: _answer_rejected,

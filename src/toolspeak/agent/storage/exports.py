@@ -43,7 +43,7 @@ async def _waited_for(journal: Journal, run: RunInfo) -> list[RunInfo]:
     if run.status not in PAUSED:
         return []
     found: list[RunInfo] = []
-    for sub_run in (await load_state(journal, run.run_id)).sub_runs:
+    for sub_run in (await load_state(journal, run.run_id)).pending.sub_runs:
         info = await journal.run(sub_run)
         if info is not None:
             found += [info, *await _waited_for(journal, info)]

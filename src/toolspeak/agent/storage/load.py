@@ -82,12 +82,12 @@ async def _load(
 def closed(state: RunState) -> Log[Message]:
     """The state's messages, fit to be followed by others: each call has its result."""
     history: Any = state.history
-    if not state.batch:
+    if not state.pending.calls:
         return history
     # Only the last batch can be open: what came before it was waited for.
-    results = {result.call_id: result for result in state.results}
-    in_doubt = state.in_doubt
-    for call in state.batch:
+    results = {result.call_id: result for result in state.pending.results}
+    in_doubt = state.pending.in_doubt
+    for call in state.pending.calls:
         if call.id not in results:
             results[call.id] = unstarted_result(call, started=call.id in in_doubt)
-    return history.append(Message("tool", tuple(results[call.id] for call in state.batch)))
+    return history.append(Message("tool", tuple(results[call.id] for call in state.pending.calls)))

@@ -80,7 +80,7 @@ async def place_of(
 
 
 def _decide_first(state: RunState) -> str:
-    calls = ", ".join(each.call.name if each.call else each.call_id for each in state.undecided.values())
+    calls = ", ".join(each.call.name if each.call else each.call_id for each in state.approvals.undecided.values())
     stands = "is suspended" if state.status == "suspended" else f"waits for a decision about {calls}"
     return (
         f"the session's last run, {state.run_id}, {stands}. Decide it first (Agent.resume, or `toolspeak resume "

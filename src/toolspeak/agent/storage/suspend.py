@@ -58,13 +58,13 @@ async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False) ->
             raise RunError(
                 f"run {run_id} is {state.status.replace('_', ' ')}: it has ended, and nothing is left to close"
             )
-        for sub_run in state.sub_runs:
+        for sub_run in state.pending.sub_runs:
             of_sub_run = await journal.run(sub_run)
             if of_sub_run is not None and of_sub_run.status in UNFINISHED:
                 await close_run(journal, sub_run, doubtful=doubtful)
-        finished = {result.call_id for result in state.results}
-        for call in [call for call in state.batch if call.id not in finished]:
-            result = unstarted_result(call, started=doubtful or call.id in state.in_doubt)
+        finished = {result.call_id for result in state.pending.results}
+        for call in [call for call in state.pending.calls if call.id not in finished]:
+            result = unstarted_result(call, started=doubtful or call.id in state.pending.in_doubt)
             state = await _append(journal, lease, state, ToolFinished(result), info.agent)
         await _append(journal, lease, state, RunFinished("no_answer", "", "closed"), info.agent)
 

@@ -109,7 +109,7 @@ async def play(
         except ToolspeakError as error:
             outcome.problems.append(str(error))
         else:
-            outcome.steps, outcome.calls = state.step, state.calls
+            outcome.steps, outcome.calls = state.step, state.totals.calls
             outcome.recovered = sum(1 for result in log.results if result.status == "failure")
             outcome.problems += [*_check_run(state, log), *await _check_project(root)]
     outcome.seconds = time.perf_counter() - started
@@ -154,7 +154,7 @@ def _check_run(state: RunState, log: _Log) -> list[str]:
         f"called were {sorted(called)}, not {sorted(TOOLS_USED)}": called == set(TOOLS_USED),
         "the code fence was not noticed": "code_fence" in log.notes,
         f"{ALIAS!r} was not used for 'path'": aliased,
-        "a call has no result": len(log.results) == len(log.calls) == state.calls,
+        "a call has no result": len(log.results) == len(log.calls) == state.totals.calls,
     }
     return [problem for problem, right in checks.items() if not right]
 

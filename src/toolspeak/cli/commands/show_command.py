@@ -68,9 +68,9 @@ def _sum(run_id: str, state: RunState) -> dict[str, Any]:
         "run_id": run_id,
         "status": state.status,
         "steps": state.step,
-        "calls": state.calls,
+        "calls": state.totals.calls,
         "seconds": round(state.time - state.started, 3),
-        "tokens": asdict(state.usage),
-        "tokens_estimated": state.tokens_estimated,
-        "cost": state.cost,
+        "tokens": asdict(state.totals.usage),
+        "tokens_estimated": state.totals.estimated,
+        "cost": state.totals.cost,
     }
