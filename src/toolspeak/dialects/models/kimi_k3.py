@@ -84,16 +84,11 @@ class KimiCalls(TaggedCalls):
     # States, as in `blocks`; `wait` asks for the same text again with more behind it.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = skip_space(text, position)
-        if stop == len(text):
-            return stop
-        tag = stands(text, stop, (_CALL, _TOOLS_END))
+        tag, stop = self._expect(text, position, (_CALL, _TOOLS_END))
         if tag is None:
-            self._wait = True
-        elif tag == _TOOLS_END and self.calls:
-            self.done = True
-        elif tag == _TOOLS_END:
-            self._fail("empty_batch", f'the block holds no call; write {_CALL} tool="…"{_SEP}', stop)
+            return stop
+        if tag == _TOOLS_END:
+            self._end_block(f'{_CALL} tool="…"{_SEP}', stop)
         elif tag:
             head = self._head(text, stop, "call")
             if head is not None:
@@ -101,27 +96,22 @@ class KimiCalls(TaggedCalls):
                 self._start_call(attributes.get("tool", ""), stop, out)
                 self._state = self._in_call
                 return stop + length
-        elif text[stop] != "<" and self.calls:
-            self._state = self._prose
         else:
-            self._fail("invalid_call", f"expected {_CALL} or {_TOOLS_END}", stop)
+            self._no_call(f"expected {_CALL} or {_TOOLS_END}", text, stop)
         return stop
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
-        call, stop = self._open_call(), skip_space(text, position)
-        if stop == len(text):
-            return stop
-        tag = stands(text, stop, (_ARGUMENT, _JSON, _CALL_END, _CALL, _TOOLS_END))
+        call = self._open_call()
+        tag, stop = self._expect(text, position, (_ARGUMENT, _JSON, _CALL_END, _CALL, _TOOLS_END))
         if tag is None:
-            self._wait = True
-        elif tag == _CALL_END:
+            return stop
+        if tag == _CALL_END:
             self._end_call(text, stop + len(tag), out)
             return stop + len(tag)
-        elif tag == _TOOLS_END:
+        if tag == _TOOLS_END:
             call.notes.append("missing_closer")
             self._end_call(text, stop, out)
         elif tag == _CALL:
-            # What of it would be missing nobody can say: it never runs, and the call that begins here does.
             call.problem = call.problem or no_call_end(call, _CALL_END)
             self._end_call(text, stop, out)
         elif tag and (call.written or (tag == _JSON and call.arguments)):
@@ -153,18 +143,13 @@ class KimiCalls(TaggedCalls):
         return stop
 
     def _after_json(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = skip_space(text, position)
-        if stop == len(text):
-            return stop
-        tag = stands(text, stop, (_JSON_END,))
+        tag, stop = self._expect(text, position, (_JSON_END,))
         if tag is None:
-            self._wait = True
-        elif tag:
+            return stop
+        if tag:
             self._state = self._in_call
             return stop + len(tag)
-        else:
-            self._fail("invalid_call", f"expected {_JSON_END} behind the JSON object", stop)
-        return stop
+        return self._fail("invalid_call", f"expected {_JSON_END} behind the JSON object", stop)
 
     def _head(self, text: str, position: int, name: str) -> tuple[dict[str, str], int] | None:
         """A tag's attributes and length; None after asking for more or failing."""

@@ -114,24 +114,17 @@ class PairCalls(TaggedCalls):
     # States, as in `blocks`; `wait` asks for the same text again with more behind it.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._gap(text, position)
-        if stop == len(text):
-            return stop
-        tag = stands(text, stop, (*self._tags.between, *self._breaks))
+        tags = self._tags
+        tag, stop = self._expect(text, position, (*tags.between, *self._breaks))
         if tag is None:
-            self._wait = True
-        elif tag == self._tags.call:
+            return stop
+        if tag == tags.call:
             self._state = self._name
             return stop + len(tag)
-        elif tag and self.calls:
-            self.done = True
-        elif tag:
-            example = f"{self._tags.call}name…{self._tags.call_end}"
-            self._fail("empty_batch", f"the block holds no call; write {example}", stop)
-        elif text[stop] != "<" and self.calls:
-            self._state = self._prose
+        if tag:
+            self._end_block(f"{tags.call}name…{tags.call_end}", stop)
         else:
-            self._fail("invalid_call", f"expected {self._tags.call} or {self._tags.block_end}", stop)
+            self._no_call(f"expected {tags.call} or {tags.block_end}", text, stop)
         return stop
 
     def _name(self, text: str, position: int, out: list[Delta]) -> int:
@@ -208,32 +201,27 @@ class PairCalls(TaggedCalls):
         return text if is_text(types) else read_value(text, types, "", self.caps, "exact")
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._gap(text, position)
-        if stop == len(text):
-            return stop
-        tag = stands(text, stop, (*self._tags.follow, self._tags.call, *self._breaks))
+        call, tags = self._open_call(), self._tags
+        tag, stop = self._expect(text, position, (*tags.follow, tags.call, *self._breaks))
         if tag is None:
-            self._wait = True
-        elif tag == self._tags.call_end:
-            self._end_call(text, stop, out)
-            if self._wrapped:
-                return stop + len(tag)
-            self.done = True
-        elif tag == self._tags.call:
-            # What of it would be missing nobody can say: it never runs, and the call that begins here does.
-            call, end = self._open_call(), self._tags.call_end
-            call.problem = call.problem or no_call_end(call, end)
+            return stop
+        if tag == tags.call_end:
             self._end_call(text, stop, out)
             self.done = not self._wrapped
-        elif tag == self._tags.block_end and tag:
-            self._open_call().notes.append("missing_closer")
+            return stop + len(tag) if self._wrapped else stop
+        if tag == tags.call:
+            call.problem = call.problem or no_call_end(call, tags.call_end)
+            self._end_call(text, stop, out)
+            self.done = not self._wrapped
+        elif tag == tags.block_end and tag:
+            call.notes.append("missing_closer")
             self._end_call(text, stop, out)
         elif tag:
             self._tag_text, self._state = Buffer(self.caps.characters), self._in_key
             return stop + len(tag)
         else:
-            name, tags = shorten(self._open_call().name), self._tags
-            self._fail("invalid_call", f"expected {tags.key} or {tags.call_end} in the call of {name!r}", stop)
+            reason = f"expected {tags.key} or {tags.call_end} in the call of {shorten(call.name)!r}"
+            self._fail("invalid_call", reason, stop)
         return stop
 
     def _in_key(self, text: str, position: int, out: list[Delta]) -> int:
@@ -258,37 +246,28 @@ class PairCalls(TaggedCalls):
         return key if spec is not None and key in spec.properties else key.strip()
 
     def _after_key(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._gap(text, position)
-        if stop == len(text):
-            return stop
         tags = self._tags
-        tag = stands(text, stop, (tags.value, tags.key_end, *((tags.kind,) if tags.kind else ()), *self._breaks))
+        kind = (tags.kind,) if tags.kind else ()
+        tag, stop = self._expect(text, position, (tags.value, tags.key_end, *kind, *self._breaks))
         if tag is None:
-            self._wait = True
-        elif tag == tags.key_end:
-            return stop + len(tag)  # twice
-        elif tag == tags.value:
-            self._start_value(self._key, self._value_tags, self._types(self._open_call().spec, self._key))
+            return stop
+        if tag:
+            if tag == tags.value:
+                self._start_value(self._key, self._value_tags, self._types(self._open_call().spec, self._key))
+            elif tag != tags.key_end:  # which may stand there twice
+                self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
             return stop + len(tag)
-        elif tag:
-            self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
-            return stop + len(tag)
-        else:
-            # Never `{}` in place of what the model meant: the call fails, the others run.
-            answer = self._may_follow(text, stop)
-            if answer == "undecided":
-                self._wait = True
-            elif answer == "yes":
-                self._no_value()
-            else:
-                self._fail("invalid_call", f"expected {tags.value} behind the key {shorten(self._key)!r}", stop)
+        # Never `{}` in place of what the model meant: the call fails, the others run.
+        answer = self._may_follow(text, stop)
+        if answer == "no":
+            return self._fail("invalid_call", f"expected {tags.value} behind the key {shorten(self._key)!r}", stop)
+        self._wait = answer == "undecided"
+        if answer == "yes":
+            call = self._open_call()
+            reason = f"the argument {shorten(self._key)!r} has no value; write {tags.value}"
+            call.problem = call.problem or Problem("no_value", reason)
+            self._state = self._in_call
         return stop
-
-    def _no_value(self) -> None:
-        call = self._open_call()
-        reason = f"the argument {shorten(self._key)!r} has no value; write {self._tags.value}"
-        call.problem = call.problem or Problem("no_value", reason)
-        self._state = self._in_call
 
     def _in_kind(self, text: str, position: int, out: list[Delta]) -> int:
         stop, tag = self._until((self._tags.kind_end,), text, position)
@@ -297,19 +276,14 @@ class PairCalls(TaggedCalls):
         return stop
 
     def _after_kind(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._gap(text, position)
-        if stop == len(text):
-            return stop
-        tag = stands(text, stop, (self._tags.value, *self._breaks))
+        tag, stop = self._expect(text, position, (self._tags.value, *self._breaks))
         if tag is None:
-            self._wait = True
-        elif tag:
+            return stop
+        if tag:
             kinds = KINDS.get(self._tag_text.value().strip()) or self._types(self._open_call().spec, self._key)
             self._start_value(self._key, self._value_tags, kinds)
             return stop + len(tag)
-        else:
-            self._fail("invalid_call", f"expected {self._tags.value} behind the type", stop)
-        return stop
+        return self._fail("invalid_call", f"expected {self._tags.value} behind the type", stop)
 
     def _json_object(self, text: str, position: int, out: list[Delta]) -> int:
         assert self._json is not None, "a JSON state without its reader is our bug"
@@ -324,20 +298,13 @@ class PairCalls(TaggedCalls):
         return stop
 
     def _after_json(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._gap(text, position)
-        if stop == len(text):
-            return stop
-        tag = stands(text, stop, (self._tags.call_end, *self._breaks))
+        tag, stop = self._expect(text, position, (self._tags.call_end, *self._breaks))
         if tag is None:
-            self._wait = True
-        elif not tag:
-            self._fail("invalid_call", f"expected {self._tags.call_end} behind the JSON object", stop)
-        elif self._wrapped:
-            self._state = self._between
-            return stop + len(tag)
-        else:
-            self.done = True
-        return stop
+            return stop
+        if tag:
+            self._state, self.done = self._between, not self._wrapped
+            return stop + len(tag) if self._wrapped else stop
+        return self._fail("invalid_call", f"expected {self._tags.call_end} behind the JSON object", stop)
 
     def _until(self, tags: tuple[str, ...], text: str, position: int) -> tuple[int, str]:
         """Collects text up to the first of some tags; returns where to go on, and the tag if it was there."""

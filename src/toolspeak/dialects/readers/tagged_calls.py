@@ -42,7 +42,7 @@ _ONE_CALL = frozenset({"invalid_call", "invalid_xml"})
 
 
 def no_call_end(call: OpenCall, end: str) -> Problem:
-    """Another call begins in this one: nobody can say what of it is missing."""
+    """Another call begins in this one: what of this one is missing nobody can say, so that it never runs."""
     return Problem("unclosed", f"the call of {shorten(call.name)!r} has no end; write {end} before the next one")
 
 
@@ -52,6 +52,7 @@ class TaggedCalls(CallSteps):
 
     rules = ValueRules()
     signs: Mapping[str, Event] = {}
+    _gap: Callable[[str, int], int] = staticmethod(skip_space)  # past what may stand between tags
     _value: OpenValue | None = None
     _lost = Inside()  # what began behind what could not be read
     _stray = False  # whether an end tag that ended nothing stands in a value of the open call
@@ -112,6 +113,26 @@ class TaggedCalls(CallSteps):
         if value.cdata:
             return None if value.rejected else without("]")
         return value.tags.flow if self._state == self._in_value else None
+
+    def _expect(self, text: str, position: int, tags: tuple[str, ...]) -> tuple[str | None, int]:
+        """Which of these tags stands behind white space, and where: empty for none, None after asking for more."""
+        stop = self._gap(text, position)
+        tag = stands(text, stop, tags)
+        self._wait = tag is None
+        return tag, stop
+
+    def _end_block(self, example: str, position: int) -> None:
+        if self.calls:
+            self.done = True
+        else:
+            self._fail("empty_batch", f"the block holds no call; write {example}", position)
+
+    def _no_call(self, reason: str, text: str, position: int) -> None:
+        """Neither a call nor the block's end stands between calls."""
+        if self.calls and text[position] != "<":
+            self._state = self._prose
+        else:
+            self._fail("invalid_call", reason, position)
 
     def recover(self) -> bool:
         """A call in which something cannot be read fails alone, and so does one whose tag cannot be read."""
