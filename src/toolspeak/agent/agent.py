@@ -10,12 +10,11 @@ from types import MappingProxyType
 from typing import Any, Self, Unpack, cast
 
 from toolspeak.agent.cassettes.cassette import Cassette
+from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import checked_choice, choose_driver
-from toolspeak.agent.family import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.options import Approval, DialectSettings, Execution, RunOptions
-from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.recorder import Watched
 from toolspeak.agent.result import RunResult, result_of
 from toolspeak.agent.resume import Resumption, SubRunStart, opening_of
@@ -36,6 +35,7 @@ from toolspeak.agent.validation import (
     check_executor,
     check_messages,
     check_options,
+    check_priced,
     check_settings,
     secrets_of,
     toolset_of,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolspeak.agent.cassettes.recording import Recording
-from toolspeak.agent.family import decided_by_parent
+from toolspeak.agent.child_runs import decided_by_parent
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.load import Loaded, load_whole
 from toolspeak.data.events import PAUSED, UNFINISHED, Event, RunResumed, RunStarted
@@ -55,15 +55,17 @@ class SubRunStart:
 
     async def load(self) -> Loaded:
         """As `Resumption.load`; of a run that has ended nothing is recorded."""
-        found = self.resumption
-        if await found.journal.run(found.run_id) is None:
+        resumption = self.resumption
+        if await resumption.journal.run(resumption.run_id) is None:
             return Loaded(None, (), (), {}, [self.started])
-        loaded = await load_whole(found.journal, found.run_id)
+        loaded = await load_whole(resumption.journal, resumption.run_id)
         state = loaded.known
-        loaded = changed(loaded, memory=cast("dict[str, Any]", found.secrets.reveal(loaded.memory)))
+        loaded = changed(loaded, memory=cast("dict[str, Any]", resumption.secrets.reveal(loaded.memory)))
         if state.status not in UNFINISHED:
             return loaded
-        opening = opening_of(state, decided_by_parent(state), found.secrets, found.rules, found.recording)
+        opening = opening_of(
+            state, decided_by_parent(state), resumption.secrets, resumption.rules, resumption.recording
+        )
         return changed(loaded, opening=opening)
 
 

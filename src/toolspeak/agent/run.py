@@ -8,23 +8,19 @@ from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
+from toolspeak.agent.child_runs import UsageRollUp, ask_for_sub_runs, at_rest
 from toolspeak.agent.contexts import RunContexts
-from toolspeak.agent.facts import BatchFacts
-from toolspeak.agent.family import Spending, at_rest
-from toolspeak.agent.frame import RunFrame
-from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
-from toolspeak.agent.kin import ask_for_sub_runs
-from toolspeak.agent.pricing import check_priced
-from toolspeak.agent.recorder import Recorder, RunEvent, Watched
+from toolspeak.agent.interceptors import RunFrame, RunStart, Stage, Step, StepEnd, answering
+from toolspeak.agent.recorder import BatchRecorder, Recorder, RunEvent, Watched
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.state.history import without_secrets
-from toolspeak.agent.state.record import seconds_left, time_is_over
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import Trail
-from toolspeak.agent.storage.hold import Hold
+from toolspeak.agent.storage.lease_keeper import LeaseKeeper
 from toolspeak.agent.storage.load import Loaded
-from toolspeak.agent.turns import TurnLeft, Turns
+from toolspeak.agent.turns import TurnLeft, Turns, seconds_left, time_is_over
+from toolspeak.agent.validation import check_priced
 from toolspeak.data.events import (
     PAUSED,
     AnswerRejected,
@@ -79,11 +75,11 @@ class Run:
         self._stage = Stage(settings.pipelines, settings.secrets, contexts)
         self._turns = Turns(settings, self._stage, recorder, contexts.batch)
         self._frame: RunFrame | None = None
-        self._hold = Hold(settings.journal, run_id, contexts.pause.ask)
-        self._spending = Spending(run_id, recorder, settings.journal)
+        self._lease = LeaseKeeper(settings.journal, run_id, contexts.pause.ask)
+        self._usage = UsageRollUp(run_id, recorder, settings.journal)
         self._call = ENTERED.get()  # whose function started this run, or goes on with it
         self._pending: tuple[ApprovalRequest, ...] = ()
-        self._facts = BatchFacts(settings, recorder, contexts.memory)
+        self._facts = BatchRecorder(settings, recorder, contexts.memory)
 
     @property
     def journal(self) -> Journal:
@@ -151,8 +147,8 @@ class Run:
         self._driven = True
 
     async def _begin(self) -> None:
-        self._recorder.lease = await self._hold.take()
-        self._spending.begin(self._settings.parent_run_id)
+        self._recorder.lease = await self._lease.acquire()
+        self._usage.begin(self._settings.parent_run_id)
         if self._call is not None and self._settings.parent_run_id == self._call.run_id:
             self._call.begin(self.run_id)
         await self._open()
@@ -161,16 +157,16 @@ class Run:
 
     async def _leave(self) -> None:
         """Gives back what the run has while it is driven, however it ended."""
-        self._spending.end()
+        self._usage.end()
         if self._contexts.scope.timers is not None:
             self._contexts.scope.timers.close()
         try:
-            await self._hold.give_back()
+            await self._lease.release()
         finally:
             self._ended = True
             if self._call is not None:
                 self._call.rest(at_rest(self._recorder.current, self._settings, self.run_id, self._call, self._pending))
-            await self._spending.tell(self._recorder.current, self._settings.agent)
+            await self._usage.report(self._recorder.current, self._settings.agent)
             if self._frame is not None:
                 await self._frame.leave()
             await self._turns.close()
@@ -233,7 +229,7 @@ class Run:
         state = self._recorder.current
         if state is not None:
             check_priced(state.limits, self._settings.driver.name, self._settings.prices)
-        self._spending.has_told(state)
+        self._usage.skip(state)
         start, facts = RunStart(()), list[Event]()
         for event in self._opening:
             if isinstance(event, RunStarted):

@@ -44,9 +44,9 @@ class Session:
             raise ConfigurationError(
                 "a session is kept in a journal: give the agent one, Agent(journal=SqliteJournal(…))"
             )
-        for name, given in (("session_id", session_id), ("principal", principal)):
-            if given is not None and not (isinstance(cast("object", given), str) and given):
-                raise ConfigurationError(f"{name} is a text that is not empty, or None, not {given!r}")
+        for name, value in (("session_id", session_id), ("principal", principal)):
+            if value is not None and not (isinstance(cast("object", value), str) and value):
+                raise ConfigurationError(f"{name} is a text that is not empty, or None, not {value!r}")
         self._agent = agent
         self._journal = agent.journal
         self._principal = principal

@@ -20,13 +20,13 @@ async def stored_run(text: str, journal: Journal | None) -> RunResult:
     run_id = records[0].run_id
     own = [record for record in records if record.run_id == run_id]
     if journal is not None and await journal.run(run_id) is not None:
-        found = await load_whole(journal, run_id)
-        if len(found.records) != len(own):
+        loaded = await load_whole(journal, run_id)
+        if len(loaded.records) != len(own):
             raise RunConflict(
-                f"run {run_id} has gone on since it was stored: it has {len(found.records)} records by now, and had "
+                f"run {run_id} has gone on since it was stored: it has {len(loaded.records)} records by now, and had "
                 f"{len(own)} then. What it waits for now: agent.resume({run_id!r})"
             )
-        return result_from(run_id, found.known, memory, journal, Trail(found.records, found.before))
+        return result_from(run_id, loaded.known, memory, journal, Trail(loaded.records, loaded.before))
     started = own[0].event
     if isinstance(started, RunStarted) and started.session_id is not None:
         raise RunError(

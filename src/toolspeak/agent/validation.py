@@ -11,7 +11,7 @@ from toolspeak.agent.options import Approval, Execution
 from toolspeak.agent.state.compaction import Window
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message
-from toolspeak.data.prices import Price
+from toolspeak.data.prices import Price, price_of
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.execute import BatchExecutor, Concurrency, InDoubt, Secrets, StandingRules
 from toolspeak.tools import Tool, Toolset
@@ -209,3 +209,13 @@ def _is(value: object, kinds: Any, name: str, expected: str, *, optional: bool =
 def _quoted(value: object) -> str:
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:59] + '…'} ({type(value).__name__})"
+
+
+def check_priced(limits: Limits, model: str, prices: Mapping[str, Price]) -> None:
+    """Raises ConfigurationError for a limit that cannot be held, because nobody knows what the model costs."""
+    if limits.cost is not None and price_of(model, prices) is None:
+        raise ConfigurationError(
+            f"a limit of {limits.cost:g} US dollars cannot be held: the price of {model!r} is not known. Give it, in "
+            f"USD per million tokens, with Agent(prices={{{model!r}: Price(input=…, output=…)}}) or --prices FILE, or "
+            "limit the tokens"
+        )

@@ -65,13 +65,13 @@ def choose_driver(
     if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
         raise ConfigurationError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
     if dialect == "auto" or dialect == "native":
-        known, text = _dialects_of(provider.name)
-        made = _text_driver(provider, text, known, known, listing, starts_in, grace)
+        trained, text = _dialects_of(provider.name)
+        text_driver = _text_driver(provider, text, trained, trained, listing, starts_in, grace)
         if dialect == "auto" and not provider.capabilities.tools:
             if asks and getattr(provider, "is_unknown", False):
-                return ProbingDriver(provider, NativeDriver(provider, fallback=made), made), text
-            return made, text
-        return NativeDriver(provider, fallback=made if dialect == "auto" else None, late_leaks=late_leaks), None
+                return ProbingDriver(provider, NativeDriver(provider, fallback=text_driver), text_driver), text
+            return text_driver, text
+        return NativeDriver(provider, fallback=text_driver if dialect == "auto" else None, late_leaks=late_leaks), None
     if dialect == "react":
         return ReActDriver(provider), None
     chosen = _named(dialect, provider.name) if isinstance(dialect, str) else dialect
@@ -84,22 +84,22 @@ def _dialects_of(model: str) -> tuple[Dialect | None, Dialect]:
     """The dialect that a model of this name was trained on, if it is known, and one that reads whatever a turn is in
     and writes what the model is told."""
     known = dialects.known_dialect(model)
-    told = None if known else dialects.get_dialect(DEFAULT_DIALECT)
-    return known, dialects.AutoDialect(known, told)
+    default = None if known else dialects.get_dialect(DEFAULT_DIALECT)
+    return known, dialects.AutoDialect(known, default)
 
 
 def _text_driver(
     provider: Provider,
     read: Dialect,
-    asked: Dialect | None,
+    requested: Dialect | None,
     trained: Dialect | None,
     listing: PromptListing | None,
     starts_in: Section,
     grace: float,
 ) -> TextDriver:
     """The driver of turns in text, which are `read`. A server writes its prompt in the dialect that the model was
-    `trained` on: if another is `asked` for, it would teach one thing while we read another."""
-    own = asked is not None and trained is not None and asked.name == trained.name
+    `trained` on: if another is `requested`, it would teach one thing while we read another."""
+    own = requested is not None and trained is not None and requested.name == trained.name
     if listing == "server" or (listing is None and own and provider.capabilities.server_prompt):
         return ServerPromptDriver(provider, read, starts_in=starts_in, grace=grace)
     return TextDriver(provider, read, starts_in=starts_in, grace=grace, listing=listing or "trained")
@@ -122,12 +122,12 @@ def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
         raise ConfigurationError(
             f"tool_choice is 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}"
         )
-    asked = ToolChoice.of(choice) if isinstance(choice, str) else choice
-    if asked.mode in ("auto", "none"):
-        return asked
+    tool_choice = ToolChoice.of(choice) if isinstance(choice, str) else choice
+    if tool_choice.mode in ("auto", "none"):
+        return tool_choice
     names = [spec.name for spec in tools.specs]
-    if asked.mode == "specific" and asked.name not in names:
-        raise UnknownTool(f"tool_choice: there is no tool {suggest(asked.name or '', names)}")
-    if asked.mode == "required" and not names:
+    if tool_choice.mode == "specific" and tool_choice.name not in names:
+        raise UnknownTool(f"tool_choice: there is no tool {suggest(tool_choice.name or '', names)}")
+    if tool_choice.mode == "required" and not names:
         raise ConfigurationError("tool_choice='required' needs a tool")
-    return asked
+    return tool_choice

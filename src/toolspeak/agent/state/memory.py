@@ -31,18 +31,18 @@ class Memory:
 
     def changes(self) -> tuple[tuple[MemoryChanged, ...], dict[str, str]]:
         """What has changed since the last look; and the keys whose value is no JSON, with the reason."""
-        found: list[MemoryChanged] = []
+        changes: list[MemoryChanged] = []
         refused: dict[str, str] = {}
         now = {key: value for key, value in dict(self.values).items() if key != KEY}
         for key in self._known.keys() - now.keys():
             del self._known[key]
-            found.append(self._changed(key, forgotten=True))
+            changes.append(self._changed(key, forgotten=True))
         for key, value in now.items():
             try:
-                found += self._of(key, value)
+                changes += self._of(key, value)
             except Unserialisable as error:
                 refused[key] = str(error)
-        return tuple(found), refused
+        return tuple(changes), refused
 
     def _of(self, key: str, value: object) -> Iterable[MemoryChanged]:
         known = self._known.get(key, _MISSING)

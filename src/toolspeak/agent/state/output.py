@@ -94,12 +94,12 @@ class AnswerType:
     def parse(self, answer: str) -> Any:
         """The value of an answer. Raises ConfigurationError with what is wrong, for the model."""
         problems: list[str] = []
-        for found in json_values(answer):
-            for value in self._readings(found):
+        for candidate in json_values(answer):
+            for value in self._readings(candidate):
                 try:
                     return self._adapter.validate_json(json.dumps(value))
                 except typed.ValidationError as error:
-                    problems = problems or _told(error)
+                    problems = problems or _problems(error)
         # Of an object with a mistake in it no text is made because the type may be one too.
         if self._plain.get("type") == "string" or only_object(answer) is None:
             try:  # a plain text is an answer where the type is one: a string, a word of an enumeration, a date
@@ -123,10 +123,10 @@ class AnswerType:
         return None
 
 
-def _told(error: typed.ValidationError) -> list[str]:
-    found = error.errors(include_url=False, include_context=False)
-    told = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in found[:_MAX_PROBLEMS]]
-    return [*told, f"and {len(found) - _MAX_PROBLEMS} more"] if len(found) > _MAX_PROBLEMS else told
+def _problems(error: typed.ValidationError) -> list[str]:
+    errors = error.errors(include_url=False, include_context=False)
+    problems = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in errors[:_MAX_PROBLEMS]]
+    return [*problems, f"and {len(errors) - _MAX_PROBLEMS} more"] if len(errors) > _MAX_PROBLEMS else problems
 
 
 def choose_output(output: Any, driver: Driver, *, tools: bool) -> AnswerType | None:

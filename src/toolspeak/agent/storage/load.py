@@ -62,17 +62,19 @@ async def _load(
 ) -> tuple[RunState, Log[Message]]:
     """`load_state`, with the messages of the runs before. `known` are the run's records, if they were read already."""
     chain: list[Sequence[Record]] = []
-    wanted: str | None = run_id
-    while wanted is not None:
-        records, known = known or await journal.read(wanted), ()
+    next_id: str | None = run_id
+    while next_id is not None:
+        records, known = known or await journal.read(next_id), ()
         if not records or len(records) < (count or 1):
-            raise RunError(f"the journal has no run {wanted}, or not all of it; `toolspeak sessions` lists what it has")
-        taken = records[:count]
+            raise RunError(
+                f"the journal has no run {next_id}, or not all of it; `toolspeak sessions` lists what it has"
+            )
+        selected = records[:count]
         if whole:
-            taken = [record for record in taken if not isinstance(record.event, HistoryCompacted)]
-        chain.append(taken)
+            selected = [record for record in selected if not isinstance(record.event, HistoryCompacted)]
+        chain.append(selected)
         first = records[0].event
-        wanted, count = (first.follows, first.follows_seq) if isinstance(first, RunStarted) else (None, None)
+        next_id, count = (first.follows, first.follows_seq) if isinstance(first, RunStarted) else (None, None)
     before: Log[Message] = Log()
     for records in reversed(chain[1:]):
         before = closed(fold(records, before))

@@ -7,7 +7,7 @@ import time
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.history import unstarted_result
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.storage.hold import Hold
+from toolspeak.agent.storage.lease_keeper import LeaseKeeper
 from toolspeak.agent.storage.load import load_state
 from toolspeak.data.events import UNFINISHED, Event, Record, RunFinished, RunPaused, ToolFinished
 from toolspeak.errors import RunBusy, RunError
@@ -29,7 +29,7 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
     if await journal.ask_to_suspend(run_id):
         return True
     try:
-        async with Hold(journal, run_id, lambda: None) as lease:
+        async with LeaseKeeper(journal, run_id, lambda: None) as lease:
             state = await load_state(journal, run_id)
             if state.status != "running":
                 raise RunError(f"run {run_id} has ended meanwhile: it is {state.status.replace('_', ' ')}")
@@ -52,7 +52,7 @@ async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False) ->
     info = await journal.run(run_id)
     if info is None:
         raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
-    async with Hold(journal, run_id, lambda: None) as lease:
+    async with LeaseKeeper(journal, run_id, lambda: None) as lease:
         state = await load_state(journal, run_id)
         if state.status not in UNFINISHED:
             raise RunError(

@@ -1,4 +1,4 @@
-"""Holding a run while it goes on, so that nobody else does, and everybody may once this process is dead."""
+"""The lease of a run while it goes on, so that nobody else does, and everybody may once this process is dead."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from toolspeak.journal.owner import new_owner
 LEASE_SECONDS = 30.0
 """How long a run of a process that died on another machine waits before it can be taken over."""
 
-BEAT_SECONDS = 3.0
+RENEW_SECONDS = 3.0
 """Between two renewals, which also tell whether the run is to be suspended."""
 
 
-class Hold:
+class LeaseKeeper:
     """A run's lease, renewed by a timer until it is given back (and by no task while nothing is to be done: most runs
     end before the first renewal); `suspend` is called when another process asks for it."""
 
@@ -32,14 +32,14 @@ class Hold:
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def take(self) -> Lease:
+    async def acquire(self) -> Lease:
         """The lease, held from here on. Raises RunBusy if another has it."""
         lease = self._lease = await self._journal.acquire(self._run_id, new_owner(), self._seconds)
-        self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._due, lease)
+        self._timer = asyncio.get_running_loop().call_later(RENEW_SECONDS, self._due, lease)
         return lease
 
-    async def give_back(self) -> None:
-        """Ends it; nothing happens if it was never taken."""
+    async def release(self) -> None:
+        """Ends the lease, if there is one."""
         lease, self._lease = self._lease, None
         if lease is None:
             return
@@ -53,10 +53,10 @@ class Hold:
             await self._journal.release(lease)
 
     async def __aenter__(self) -> Lease:
-        return await self.take()
+        return await self.acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        await self.give_back()
+        await self.release()
 
     def _due(self, lease: Lease) -> None:
         self._task = asyncio.get_running_loop().create_task(self._renew(lease))
@@ -69,7 +69,7 @@ class Hold:
             return  # the next record is refused, before anything follows from it
         except JournalError:
             pass  # a locked file, say: there is time for more tries
-        self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._due, lease)
+        self._timer = asyncio.get_running_loop().call_later(RENEW_SECONDS, self._due, lease)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
