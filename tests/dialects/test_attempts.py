@@ -9,7 +9,7 @@ import pytest
 from sweeps import parts
 from toolspeak import Agent, tool
 from toolspeak.data.deltas import CallMalformed
-from toolspeak.data.messages import MalformedCall, TextMessage
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.parser.blocks import BlockParser
@@ -160,6 +160,25 @@ def test_an_attempt_without_its_end_is_reported(name: str, text: str, code: str)
     assert call.code == code
     (cut,) = read_turn(dialect, text, TOOLS, finish="length").calls
     assert isinstance(cut, MalformedCall)
+
+
+@pytest.mark.parametrize(("dialect", "marker"), ENVELOPES)
+def test_no_call_in_an_attempt_runs_when_the_token_limit_cuts_off_the_end_of_the_attempt(
+    dialect: Dialect, marker: Marker
+):
+    call = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
+    for body in {call, *(call.removeprefix(each.text) for each in call_markers(dialect))}:
+        text = f"{started(marker)}-{body}{marker.end}"
+        whole = [each for each in read_turn(dialect, text, TOOLS).calls if isinstance(each, ToolCall)]
+        for stop in range(len(text) - len(marker.end or "") - 9, len(text)):
+            cut = read_turn(dialect, text[:stop], TOOLS, finish="length").calls
+            assert [each for each in cut if isinstance(each, ToolCall) and each not in whole] == [], text[:stop]
+
+
+@pytest.mark.parametrize("text", ["<tool_call> is how", "- <tool_call> is", "<tool_call> - the marker, then `read("])
+def test_what_only_mentions_the_marker_stays_text_when_it_is_cut(text: str):
+    turn = read_turn(get_dialect("hermes"), text, TOOLS, finish="length")
+    assert (turn.text, turn.calls) == (text, ())
 
 
 def test_text_is_not_held_back_longer_than_a_candidate():

@@ -215,7 +215,20 @@ class TextParser(ExampleParser):
         meant = attempted(tried, end, window, format.tools, self._ending != "")
         if meant is None:
             return "undecided"
+        if not meant and self._ending == "cut" and end is not None:
+            # What was cut off may have held its end marker, and with that no call in here would run.
+            undecided = attempted(tried, end, window, format.tools, False) is None
+            meant = undecided and self._calls_stand_in(window, tried.length)
         return as_attempt(tried, format.example, self._ending == "cut") if meant else verdict
+
+    def _calls_stand_in(self, window: str, position: int) -> bool:
+        """Whether calls begin somewhere in window[position:]."""
+        while (found := self._candidate.search(window, position)) is not None:
+            verdict = self._table.decide(window[found.start() :], False)
+            if isinstance(verdict, Found) and verdict.marker.kind == "calls":
+                return True
+            position = found.start() + 1
+        return False
 
     def _report_end(self, out: list[Delta]) -> None:
         """The turn is over, and nothing in it was a call: what may have been meant as one is told to the model."""
