@@ -1,8 +1,9 @@
 """Each shortcut of the parsers says what the plain way says.
 
-What is read in one step where it is there to its end (calls, JSON objects, headers), and chunks that hold nothing but
-content, are compared with the same text in single characters by `test_contract.py`, in every dialect. Here are the
-shortcuts that a text takes however it is cut.
+What is read in one step where it is there to its end (calls, JSON objects, headers) is compared with the same text in
+single characters, where no step has all of it. A chunk that holds nothing but content is compared with the same chunk
+behind an empty one, which ends a `Run`, and with the same text in one piece, which `_plain` leaves to the states.
+`test_json_scanner.py` compares `whole_object` with the scanner.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from dialect_strategies import TOOLS
+from dialect_strategies import FINISHES, JSON_VALUES, STRINGS, TOOLS
 from hypothesis import given
 from hypothesis import strategies as st
-from test_contract import examples, reply, soup
+from test_contract import each_dialect, examples, reply, soup
 
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.values import changed
-from toolspeak.dialects import DIALECTS, Dialect, read_turn
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.parser.attempts import lone_end, may_end_in_call, unmarked
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.damaged_calls import nearly_called
 from toolspeak.dialects.text.markdown import Markdown
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Follows, Opening, Signature, Starts, Texts
+from toolspeak.testing import chunks, join_deltas, parse_pieces
 
 BLOCKS = [each for each in DIALECTS if isinstance(each.parser(TOOLS), BlockParser)]
 each_of_blocks = pytest.mark.parametrize("dialect", BLOCKS, ids=lambda dialect: dialect.name)
@@ -122,3 +124,86 @@ def test_what_ends_in_a_call_has_an_end_that_may_be_one(dialect: Dialect, data: 
         *(nearly_called(each, TOOLS, format_.writes, ends) for each in (said, said.rstrip("`\n"))),
     ]
     assert may_end_in_call(text, ends) or not any(meant)
+
+
+def same(dialect: Dialect, data: st.DataObject, *ways: list[str], starts_in: Any = "text") -> None:
+    """All these ways to cut a text say the same."""
+    finish = data.draw(FINISHES)
+    first, *others = (join_deltas(parse_pieces(dialect, way, TOOLS, finish, starts_in=starts_in)) for way in ways)
+    for other in others:
+        assert other == first
+
+
+@each_dialect
+@given(data=st.data())
+@examples(25)
+def test_calls_that_are_there_to_their_end_are_read_as_in_single_characters(dialect: Dialect, data: st.DataObject):
+    made = [
+        ("write", {"file": data.draw(STRINGS), "content": data.draw(st.one_of(STRINGS, soup(dialect)))}),
+        (
+            "set",
+            {"n": data.draw(st.integers()), "flag": data.draw(st.booleans()), "map": {"k": data.draw(JSON_VALUES)}},
+        ),
+        ("ping", {}),
+    ]
+    calls = [ToolCall(f"callid00{i}", *each) for i, each in enumerate(data.draw(st.permutations(made))[:2])]
+    text = dialect.render([Message("assistant", tuple(calls))], TOOLS)[0].text
+    text = data.draw(st.sampled_from(["", "Well.\n"])) + text + data.draw(st.sampled_from(["", "\n", "\nDone."]))
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.sampled_from(['"', "}", "<", "\\", ",", " ", ""])) + text[at + 1 :]
+    same(dialect, data, [text], list(text))
+
+
+@each_dialect
+@given(data=st.data())
+@examples(25)
+def test_a_chunk_that_is_content_is_taken_as_behind_an_empty_one(dialect: Dialect, data: st.DataObject):
+    content = "".join(data.draw(st.lists(st.sampled_from(CONTENT), max_size=20)))
+    call = ToolCall("callid000", "write", {"content": content})
+    text = dialect.render([Message("assistant", (call,))], TOOLS)[0].text + data.draw(soup(dialect))
+    pieces = list(chunks(text, data.draw(st.integers(1, 6))))
+    same(dialect, data, pieces, [each for piece in pieces for each in (piece, "")])
+
+
+CONTENT = [
+    *("fox ", "jumps", "é", "\ud800", "\x7f", "\u2028", "\x00", "\n", "\t", '"', "\\", "'", "`", "<", "</", "]]>"),
+    *("]", "}", "{", ")", "&lt;", "\\n", "\\u00", "/", "</content>", "to=functions.", "0", " ", "<|"),
+]
+
+
+@each_dialect
+@given(data=st.data())
+@examples(25)
+def test_text_that_leaves_chunk_by_chunk_is_read_as_in_one_piece(dialect: Dialect, data: st.DataObject):
+    said = st.sampled_from(
+        ["The fox", " jumps", "\n", " ", "`", "```", "~~~", "- ", "> ", "é", "to", "t", "f", "{", "<", "[."]
+    )
+    lead, behind = ("".join(data.draw(st.lists(said, max_size=12))) for _ in range(2))
+    text = lead + data.draw(soup(dialect)) + behind
+    pieces = list(chunks(text, data.draw(st.integers(1, 6))))
+    same(dialect, data, pieces, [text], starts_in=data.draw(st.sampled_from(["text", "reasoning"])))
+
+
+HEADERS = [
+    *("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>", "<|start", "<|"),
+    *("assistant", "assistan", "user", "functions.read", "commentary", "analysis", "final", "json", " to=assistant"),
+    *(" to=functions.read", "to=functions.", "{}", '{"file": "a"}', " ", "\n", "a", "t", "f", "S", "é", "`", "<"),
+    "x" * 99,
+]
+
+
+@given(data=st.data())
+@examples(600)
+def test_a_harmony_header_is_read_at_once_as_character_by_character(data: st.DataObject):
+    usual = st.sampled_from(
+        [
+            "<|start|>assistant<|channel|>analysis<|message|>Hm.<|end|>",
+            '<|start|>assistant to=functions.read<|channel|>commentary json<|message|>{"file": "a"}<|call|>',
+            "<|channel|>commentary to=functions.read <|constrain|>json<|message|>",
+            'commentary to=functions.read json{"file": "a"}',
+        ]
+    )
+    text = "".join(data.draw(st.lists(st.one_of(usual, st.sampled_from(HEADERS)), max_size=9)))
+    starts_in = data.draw(st.sampled_from(["text", "reasoning"]))
+    same(get_dialect("harmony"), data, [text], list(text), list(chunks(text, 5)), starts_in=starts_in)

@@ -96,7 +96,7 @@ class BlockParser(TextParser):
             out[begun:] = [delta for delta in out[begun:] if type(delta) is not TextAside]
         if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
             return behind
-        if body.problem is not None:
+        if body.problem is not None:  # else it waits: the beginning of a special token stands there
             if not body.recover():
                 self._fail(block, body.problem, body.start + body.problem_offset)
         elif body.done and block.end is None:
@@ -247,10 +247,11 @@ class BlockParser(TextParser):
             self._tell_hidden(out)
         if self._spoken_calls and self._batch.begun:
             self._report_spoken(out)
-        if self._state == self._text and self._batch.begun:
-            self._report_unmarked(self._position, out)
-        elif self._state == self._text:
-            self._report_end(out)
+        if self._state is self._text_state:
+            if self._batch.begun:
+                self._report_unmarked(self._position, out)
+            else:
+                self._report_end(out)
 
     def _waits_to_end(self) -> bool:
         """Whether what is held is more than text, now that nothing follows it."""
@@ -275,22 +276,22 @@ class BlockParser(TextParser):
         """The block is over, with its end marker or with the turn."""
         self._block = None
         self._begin_section()
-        again = (block.marker.end,) if block.marker.end and block.marker.kind == "calls" else ()
-        self._tails = (block.fence,) if block.fence else (*block.marker.tails, *again)
+        marker, broken = block.marker, block.problem is not None
+        again = (marker.end,) if marker.end and marker.kind == "calls" else ()
+        self._tails = (block.fence,) if block.fence else marker.tails + again
         self._state = self._after_block if self._tails else self._text_state
-        if block.marker.kind == "results":
+        if marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
             self._hidden = None  # what the model is told of these goes before
             return
-        first = self._calls
+        first, count = self._calls, block.count
         malformed = block.settle(first, out)
-        if self._block_format.text_aside and block.problem is None and block.count > len(malformed):
+        if self._block_format.text_aside and not broken and count > len(malformed):
             self._text_kind = TextAside
-        self._calls += block.count
-        indexes = [self._calls - 1] if block.problem is not None else range(first, self._calls)
-        self._batch.add(indexes, malformed, block.all_notes, out, broken=block.problem is not None)
+        self._calls = stop = first + count
+        self._batch.add(range(stop - 1 if broken else first, stop), malformed, block.all_notes, out, broken=broken)
         if self._raws is not None:
-            self._raws.append(block.body.raw.value() if block.problem is None else None)
+            self._raws.append(None if broken else block.body.raw.value())
             out += self._asides
             self._asides = ()
         block.body.release()

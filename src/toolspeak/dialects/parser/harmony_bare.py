@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
@@ -15,14 +16,15 @@ _BEHIND = ("json", "code", "commentary", "analysis")
 WORDS = ("assistant", "analysis", "commentary", "final")
 """What may stand before a header's first token: the rest of one that the prompt began, or filler."""
 
+FIRST = frozenset("<acft")
+"""How a header, or a call without tokens, begins, but for white space: with a token, one of `WORDS`, or `RECIPIENT`."""
+
 FILLER = re.compile(r"\s*(?:assistant)?\s*(?:commentary|analysis|final)?\s*")
 
 
 @lru_cache(64)
-def stripped(names: tuple[str, ...]) -> re.Pattern[str] | None:
-    """Such a call of a known tool, up to its arguments."""
-    if not names:
-        return None
+def _call_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Such a call of one of these tools, up to its arguments."""
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"to=functions\.(?:{known})(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?=\{{)")
 
@@ -44,9 +46,11 @@ def beginnings_in(text: str, position: int, stop: int) -> list[int]:
     return places if cut is None else [*places, cut.start()]
 
 
-def decide(stripped: re.Pattern[str] | None, text: str, at: int) -> int | Literal["text", "undecided"]:
-    """Where the arguments begin of a call whose recipient stands at text[at]."""
-    found = stripped.match(text, at, at + MAX_CANDIDATE) if stripped else None
+def decide(names: Iterable[str], text: str, at: int) -> int | Literal["text", "undecided"]:
+    """Where the arguments begin of a call of one of these tools whose recipient stands at text[at]."""
+    found = None
+    if text.startswith(RECIPIENT, at):
+        found = _call_of(tuple(names)).match(text, at, at + MAX_CANDIDATE)
     if found:
         return found.end()
     rest = text[at : at + MAX_CANDIDATE]

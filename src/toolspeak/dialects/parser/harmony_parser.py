@@ -12,12 +12,12 @@ from toolspeak.dialects.parser.harmony_bare import (
     BEGINNING,
     FILLER,
     FILLER_COMING,
+    FIRST,
     RECIPIENT,
     WORDS,
     beginnings_in,
     decide,
     is_filler,
-    stripped,
 )
 from toolspeak.dialects.parser.harmony_header import (
     ADDRESSEE,
@@ -59,8 +59,8 @@ class HarmonyParser(TurnParser):
     """Implements `Parser`. A message to a recipient is a call, on whatever channel and wherever `to=` stands."""
 
     # Of the class until they are set.
+    _thinking: bool = False  # whether the message is one of reasoning
     _unmarked: bool = False  # whether the open call has no tokens
-    _head: str = ""  # the header being read, from its first token or filler
     _body: NamedCalls | None = None
     _forged: Buffer | None = None
     _problem: Problem | None = None
@@ -71,10 +71,10 @@ class HarmonyParser(TurnParser):
     def __init__(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> None:
         super().__init__(_ALL)
         self._tools = {spec.name: spec for spec in tools}
-        self._stripped = stripped(tuple(self._tools))
-        self._state = self._between if starts_in == "text" else self._content
-        self._kind: type[TextDelta | ReasoningDelta] = TextDelta if starts_in == "text" else ReasoningDelta
-        self._thinking = starts_in == "reasoning"
+        self._kind: type[TextDelta | ReasoningDelta] = TextDelta
+        self._state = self._between
+        if starts_in == "reasoning":
+            self._state, self._kind, self._thinking = self._content, ReasoningDelta, True
 
     def keep_reasoning(self) -> None:
         super().keep_reasoning()
@@ -102,10 +102,14 @@ class HarmonyParser(TurnParser):
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         """Where a header may begin without a token: at the turn's start, and behind a message."""
-        if self._stripped is not None:
+        first = text[position]
+        if first not in FIRST and not first.isspace():
+            self._state, self._kind, self._quoting = self._content, TextDelta, False
+            return position
+        if self._tools and first != "<":
             filler = FILLER.match(text, position)
             at = filler.end() if filler else position
-            verdict = decide(self._stripped, text, at) if text.startswith("t", at) else "text"
+            verdict = decide(self._tools, text, at) if text.startswith("t", at) else "text"
             if isinstance(verdict, int):
                 return self._open_bare(text, at, verdict, out)
             if len(text) - position < MAX_CANDIDATE and (
@@ -114,12 +118,12 @@ class HarmonyParser(TurnParser):
                 return self._hold(text, position)
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE)
         stop = found.start() if found else len(text)
-        if is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=found is not None):
+        if stop == position or is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=found is not None):
             if found is None and len(text) - position < MAX_CANDIDATE:
                 return self._hold(text, position)
             if found is not None and found[0] not in ENDS:
-                self._head, self._state = text[position:stop], self._header
-                return stop
+                self._state = self._header
+                return position
         elif found is None and _cut_token(text, position) < len(text):
             at = _cut_token(text, position)
             if is_filler(text[position:at], whole=True) and len(text) - position < MAX_CANDIDATE:
@@ -128,42 +132,39 @@ class HarmonyParser(TurnParser):
         return position
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
-        """From its first token to `<|message|>`; what does not come to that within a candidate's length is text."""
-        whole = None if self._head else _WHOLE_HEADER.match(text, position)
+        """To `<|message|>`, from the header's first token or what stands before it; what does not come to that within a
+        candidate's length is text, but for bare words of the format."""
+        whole = _WHOLE_HEADER.match(text, position)
         if whole is not None:
             self._open(whole[0], whole.end(), out)
             return whole.end()
-        found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
-        stop = found.end() if found else _cut_token(text, position)
-        room = MAX_CANDIDATE - len(self._head)
-        if (stop if found else len(text)) - position > room or (found and found[0] in ENDS):
-            return self._no_header(text, position, out)
-        if found and found[0] == "<|start|>":
-            before = self._head + text[position : found.start()]
-            if not _is_remnant(before):
-                self._say(before, out)
-            self._head, position = "", found.start()
-        self._head += text[position:stop]
-        if found is None:
-            if stop < len(text):
-                return self._hold(text, stop)
-        elif found[0] == "<|message|>":
-            self._open(self._head, stop, out)
-        return stop
-
-    def _no_header(self, text: str, position: int, out: list[Delta]) -> int:
-        """The header is none: what was read of it is text, but for bare words of the format."""
-        found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
-        if found and found[0] in ENDS and _is_remnant(self._head + text[position : found.start()]):
-            position = found.start()
-        elif self._head:
-            self._say(self._head, out)
-        self._head, self._state = "", self._content
-        return position
+        read = position  # the tokens so far end here
+        while True:
+            found = _TOKEN.search(text, read, position + MAX_CANDIDATE + _LONGEST)
+            ended = found is not None and found[0] in ENDS
+            if found is not None and ended and _is_remnant(text[position : found.start()]):
+                self._state = self._content
+                return found.start()
+            if ended or (found.end() if found else len(text)) - position > MAX_CANDIDATE:
+                stop = found.start() if found and read == position else read
+                self._say(text[position:stop], out)
+                self._state = self._content
+                return stop
+            if found is None:
+                return self._hold(text, position)
+            read = found.end()
+            if found[0] == "<|message|>":
+                self._open(text[position:read], read, out)
+                return read
+            if found[0] == "<|start|>":
+                before = text[position : found.start()]
+                if not _is_remnant(before):
+                    self._say(before, out)
+                position = found.start()
 
     def _open(self, head: str, at: int, out: list[Delta]) -> None:
-        self._head, self._quoting = "", False
-        role, to, channel = (last(pattern, head) for pattern in (ROLE, ADDRESSEE, CHANNEL))
+        self._quoting = False
+        role, to, channel = last(ROLE, head), last(ADDRESSEE, head), last(CHANNEL, head)
         ours = not role or one_apart(role, "assistant")
         if not ours and (to or "assistant") == "assistant":
             self._batch.close(out)  # what follows is built on results that the model made up
@@ -189,31 +190,32 @@ class HarmonyParser(TurnParser):
         self._state = self._call
         return stop
 
-    def _before_bare(self, text: str, position: int, out: list[Delta]) -> int | None:
-        """In text: a call without tokens, if one may begin before any token does."""
-        token, quoting, seen = position, self._quoting, position
-        while (token := text.find("<|", token)) >= 0:
+    def _before_bare(self, text: str, position: int, token: int, out: list[Delta]) -> int | None:
+        """In text: a call without tokens, if one may begin before any token does; the first may be text[token]."""
+        quoting, seen = self._quoting, position
+        while token >= 0:
             quoting, seen = in_code(quoting, text, seen, token), token
             if not quoting and (_OUTER.match(text, token) or _cut_token(text, token) == token):
                 break
-            token += 2
+            token = text.find("<|", token + 2)
         quoting, seen = self._quoting, position
-        for at in beginnings_in(text, position, len(text) if token < 0 else token):
+        for at in beginnings_in(text, position, token if token >= 0 else len(text)):
             quoting, seen = in_code(quoting, text, seen, at), at
-            verdict = "text" if quoting else decide(self._stripped, text, at)
+            verdict = "text" if quoting else decide(self._tools, text, at)
             if verdict != "text":
                 self._say(text[position:at], out)
                 return self._hold(text, at) if verdict == "undecided" else self._open_bare(text, at, verdict, out)
         return None
 
     def _content(self, text: str, position: int, out: list[Delta]) -> int:
-        if self._stripped is not None and not self._thinking:
-            stop = self._before_bare(text, position, out)
+        at = text.find("<|", position)
+        if self._tools and not self._thinking:
+            stop = self._before_bare(text, position, at, out)
             if stop is not None:
                 return stop
         start = seen = position
         quoting = self._quoting
-        while (at := text.find("<|", position)) >= 0:
+        while at >= 0:
             quoting, seen = in_code(quoting, text, seen, at), at
             # A stray backtick in a thought must not cost the call behind: two tokens in a row end it.
             open_thought = quoting and self._thinking
@@ -231,15 +233,15 @@ class HarmonyParser(TurnParser):
                 self._thinking, self._last = False, ""
                 if found[0] in STARTS:
                     self._state = self._header
-                    self._head = found[0]
-                else:
-                    self._state, self._kind, self._quoting = self._between, TextDelta, False
+                    return at
+                self._state, self._kind, self._quoting = self._between, TextDelta, False
                 return found.end()
             if not quoting and _cut_token(text, at) == at:
                 break
             if open_thought and begins(text, at, _NEXT_MESSAGE):
                 break
             position = at + 2
+            at = text.find("<|", position)
         else:
             at = len(text) - 1 if text.endswith("<", position) else len(text)
             if at < len(text) and not self._thinking and in_code(quoting, text, seen, at):
@@ -360,7 +362,7 @@ class HarmonyParser(TurnParser):
         self._finish(body, out)
 
     def _close_header(self, normal: bool, out: list[Delta]) -> None:
-        head = self._head + self._held
+        head = self._held
         if not normal and ADDRESSEE.search(head):
             out.append(CallMalformed(self._calls, head, "truncated", CUT, self._position, None, True))
             self._add([self._calls], (), out, broken=True)

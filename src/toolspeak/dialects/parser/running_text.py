@@ -3,6 +3,8 @@ one (`attempts.py`), or an example (`examples.py`)."""
 
 from __future__ import annotations
 
+import re
+
 from toolspeak.data.deltas import CallMalformed, Delta, TextDelta
 from toolspeak.dialects.parser.attempts import (
     as_attempt,
@@ -29,16 +31,16 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE
 class TextParser(ExampleParser):
     """The states inside text."""
 
+    _found: re.Match[str] | None = None  # by `_plain`, in the chunk that `_text` reads next
+
     def _plain(self, chunk: str) -> list[Delta] | None:
         """A chunk of text in which nothing can begin, or None: the same as by way of `_text`, which takes thrice as
         long."""
-        if (
-            self._held
-            or self._echo
-            or not chunk
-            or self._state is not self._text_state
-            or self._candidate.search(chunk) is not None
-        ):
+        if self._held or self._echo or not chunk or self._state is not self._text_state:
+            return None
+        found = self._candidate.search(chunk)
+        if found is not None:
+            self._found = found
             return None
         if self._silent and not chunk.isspace():
             self._speak()
@@ -55,10 +57,8 @@ class TextParser(ExampleParser):
         start = seen = position
         here: Markdown | None = None
         candidate = self._candidate
-        while True:
-            found = candidate.search(text, position)
-            if found is None:
-                return self._emit(TextDelta, text, start, len(text), out)
+        found, self._found = self._found or candidate.search(text, position), None
+        while found is not None:
             at = found.start()
             if at > start and self._silent and text[start:at].strip():
                 candidate = self._speak()
@@ -82,7 +82,7 @@ class TextParser(ExampleParser):
                     return closed
             runs = text[at] in "`~"
             if runs and at == start and self._ends_in_run(text[at]):
-                position = run_end(text, at)  # of which the beginning was text
+                found = candidate.search(text, run_end(text, at))  # of which the beginning was text
                 continue
             if verdict in ("undecided", "opened") and at == start and not runs and self._is_unsaid():
                 return self._hold(text, at)  # there is nothing to weigh it against
@@ -101,8 +101,9 @@ class TextParser(ExampleParser):
                 if stop >= 0:
                     self._emit(TextDelta, text, start, at, out)
                     return self._drop_end(text, at, stop, out)
-            position = run_end(text, at) if runs else at + 1
             candidate = self._speak() if self._silent else candidate
+            found = candidate.search(text, run_end(text, at) if runs else at + 1)
+        return self._emit(TextDelta, text, start, len(text), out)
 
     def _begins_with(self, found: Found, text: str, at: int) -> bool:
         """Whether the calls at text[at] are nothing else, as nothing stands before them and they begin once: there is

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, Delta
-from toolspeak.dialects.text.scan import Buffer, Caps, JsonScanner, Problem
+from toolspeak.dialects.text.scan import Buffer, Caps, JsonScanner, Problem, string_special
 
 MAX_RUN, PIECE = 1 << 15, 12
 """Characters that a `Run` takes before they are booked, and how many of them a piece counts for: it keeps chunks, which
@@ -21,13 +21,13 @@ CUT = (
 class Run:
     """The fast path of a body inside a string value: a chunk without anything but content goes straight out.
 
-    `content` says whether a chunk is nothing else, `write` makes it a fragment of JSON; without `shown` the value is
-    no argument, and nothing is said of it. A body offers one in `run`, with the `room` there is for it in
-    characters; whoever feeds the body ends it before anything else, and goes on with `rest`: a backslash at the
-    end of a chunk waits for what it escapes.
+    `content` says whether a chunk is nothing else; it is not asked where `special` gives None. `write` makes a fragment
+    of JSON of a chunk that is none as it is. Without `shown` the value is no argument, and nothing is said of it. A
+    body offers one in `run`, with the `room` there is for it in characters; whoever feeds the body ends it before
+    anything else, and goes on with `rest`: a backslash at the end of a chunk waits for what it escapes.
     """
 
-    __slots__ = ("_body", "_chunks", "_content", "_index", "_room", "_shown", "_write", "rest")
+    __slots__ = ("_body", "_chunks", "_content", "_index", "_room", "_shown", "_special", "_write", "rest")
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class Run:
         index: int,
         room: int,
         *,
+        special: Callable[[str], object] | None = None,
         shown: bool = True,
         write: Callable[[str], str] | None = None,
     ) -> None:
@@ -43,6 +44,7 @@ class Run:
         self._content = content
         self._index = index
         self._room = min(room, MAX_RUN)
+        self._special = special
         self._shown = shown
         self._write = write
         self._chunks: list[str] = []
@@ -50,23 +52,26 @@ class Run:
 
     def take(self, chunk: str) -> list[Delta] | None:
         """The deltas of a chunk; None if it must go through the body's `feed`."""
-        rest = ""
-        if self.rest:
-            chunk = self.rest + chunk
-        if not self._content(chunk):
-            if not chunk.endswith("\\"):
+        special = self._special
+        if self.rest or not chunk or ((special is None or special(chunk) is not None) and not self._content(chunk)):
+            chunk, rest = self.rest + chunk, ""
+            if not self._content(chunk):
+                if not chunk.endswith("\\"):
+                    return None
+                chunk, rest = chunk[:-1], "\\"
+                if chunk and not self._content(chunk):
+                    return None
+            if len(chunk) + PIECE > self._room:
                 return None
-            chunk, rest = chunk[:-1], "\\"
-            if chunk and not self._content(chunk):
-                return None
+            self.rest = rest
+            if not chunk:
+                return []
         room = self._room - len(chunk) - PIECE
         if room < 0:
             return None
-        self._room, self.rest = room, rest
-        if not chunk:
-            return []
+        self._room = room
         self._chunks.append(chunk)
-        if self._write is not None:
+        if self._write is not None and string_special(chunk) is not None:
             chunk = self._write(chunk)
         return [ArgumentsDelta(self._index, chunk)] if self._shown else []
 

@@ -19,6 +19,7 @@ from toolspeak.dialects.text.scan import (
     decode_json,
     shorten,
     string_content,
+    string_special,
     whole_object,
 )
 
@@ -77,7 +78,7 @@ class JsonCalls(Steps):
         if arguments and not call.started:
             return None
         room = self.caps.characters - self._value.length
-        return Run(self, string_content, self._index, room, shown=arguments)
+        return Run(self, string_content, self._index, room, special=string_special, shown=arguments)
 
     def book(self, taken: str) -> None:
         self.raw.add(taken)

@@ -27,6 +27,7 @@ from toolspeak.dialects.text.scan import (
     decode_json,
     shorten,
     string_content,
+    string_special,
     whole_object,
 )
 from toolspeak.dialects.text.typed_text import says_types
@@ -136,7 +137,7 @@ class NamedCalls(Steps):
         if self._state != self._arguments or not self._scanner.in_string:
             return None
         room = self.caps.characters - self._call.value.length
-        return Run(self, string_content, self._index, room, shown=self._call.problem is None)
+        return Run(self, string_content, self._index, room, special=string_special, shown=self._call.problem is None)
 
     def book(self, taken: str) -> None:
         self.raw.add(taken)

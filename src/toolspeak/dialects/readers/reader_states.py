@@ -31,6 +31,7 @@ from toolspeak.dialects.text.scan import (
     decode_json,
     shorten,
     string_content,
+    string_special,
 )
 from toolspeak.dialects.text.typed_text import as_mapping
 
@@ -157,7 +158,7 @@ class CallSteps(Steps):
     def run(self) -> Run | None:
         room = self.caps.characters - self._text.length
         if self._call is not None and self._call.written and not self._scanner.done and self._scanner.in_string:
-            return Run(self, string_content, self._index, room)
+            return Run(self, string_content, self._index, room, special=string_special)
         content = self.flow()
         if content is None or self._call is None:
             return None

@@ -84,7 +84,8 @@ class Buffer:
 
 # The longest run of complete string content; what stops it is a quote, a bad or cut escape, or a control character.
 _STRING_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
-_STRING_CONTENT = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))++')
+_STRING_CONTENT = re.compile(rf"(?!\Z){_STRING_RUN.pattern}")
+_STRING_SPECIAL = re.compile(r'["\\\x00-\x1f]')
 # What most of an object is, whole: in one step, where its characters would each take one.
 _STRING_WHOLE = re.compile(rf'"{_STRING_RUN.pattern}"')
 _WORD_WHOLE = r"-?+(?:0|[1-9][0-9]{0,18}+)(?:\.[0-9]{1,19}+)?+|true|false|null"
@@ -113,6 +114,9 @@ _EXPECTED = {
 
 string_content = _STRING_CONTENT.fullmatch
 """Whether a text is nothing but content of a JSON string, with every escape in it complete (and is not empty)."""
+
+string_special = _STRING_SPECIAL.search
+"""Finds what may not be content of a JSON string; where it finds nothing `string_content` need not be asked."""
 
 
 class JsonScanner:
@@ -368,9 +372,8 @@ def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON],
         value, stop = _DECODER.raw_decode(text, position)
     except (ValueError, RecursionError):
         return None
-    length, brackets = stop - position, text.count("{", position, stop) + text.count("[", position, stop)
-    nested = caps.depth - 2  # of a call, as in the JSON dialects
-    if length > caps.characters or (brackets > nested and _deeper(value, nested)):
+    nested = text.find("{", position + 1, stop) >= 0 or text.find("[", position, stop) >= 0
+    if stop - position > caps.characters or (nested and _deeper(value, caps.depth - 2)):  # as deep as in a call
         return None
     return value, stop
 
