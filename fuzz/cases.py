@@ -42,6 +42,7 @@ def _strict() -> Iterator[Dialect]:
 
 GROUPS: dict[str, tuple[Dialect, ...]] = {
     **FAMILIES,
+    "harmony": (get_dialect("harmony"),),  # one of many in its family, with a parser of its own
     "auto": (get_dialect("auto"),),
     "strict": tuple(_strict()),
 }
