@@ -65,10 +65,6 @@ class ValueTags:
         seconds = "".join(dict.fromkeys(text[1] for text in texts))
         self.flow: Callable[[str], object] = without(end[0], seconds, r"[\r\n]" if trims else "")
 
-    def stands_in(self, value: str) -> bool:
-        """Whether a text holds one of them."""
-        return self.pattern.search(value) is not None
-
     def match_end(self, text: str, at: int) -> int:
         """Where the end tag that begins at `at` ends; 0 if more characters are needed to tell, -1 if there is none."""
         if not text.startswith(self._anchor, at):

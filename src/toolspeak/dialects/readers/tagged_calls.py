@@ -218,8 +218,11 @@ class TaggedCalls(CallSteps):
             if found[0] == "]":
                 outcome, stop = self._section_ends(value, text, at)
             else:
-                outcome, stop = self._outcome(value, text, start, at, found[0]), at
-            if outcome == "content" or (outcome == "closed" and value.cdata and stop == at):
+                outcome = self._outcome(value, text, start, at, found[0])
+                if outcome == "closed" and value.cdata:
+                    continue  # a section has to end first
+                stop = tags.match_end(text, at) if outcome == "closed" else at
+            if outcome == "content":
                 continue
             cut = at if value.cdata else tags.line_break(text, start, at, value.crlf)
             if self._grow(value, text, start, cut):
@@ -230,7 +233,7 @@ class TaggedCalls(CallSteps):
             if outcome == "joint":
                 return stop
             self._close_value(value, outcome)
-            return tags.match_end(text, at) if outcome == "closed" and stop == at else stop
+            return stop
         hold = tags.hold_from(text, max(position, start), value)
         if not self._grow(value, text, start, hold):
             self._wait = hold < len(text)
