@@ -262,3 +262,10 @@ def test_an_element_that_is_named_as_a_call_begins_is_an_argument_however_the_re
     dialect, tag = get_dialect("minimax-m3"), ']<]minimax[>[<invoke name="now">'
     calls = f"{tag}{tag}{' ' * 280}{tag}]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>"
     assert read(dialect, f"]<]minimax[>[<tool_call>\n{calls}") == ["unclosed"]
+
+
+def test_a_call_in_what_may_be_a_value_whose_tag_cannot_be_read_never_runs():
+    """Behind an argument too: that may be a part of the value as well."""
+    broken = '<invoke name="write">\n<parameter name="path"a.txt\n<parameter name="content">x</parameter>\n'
+    reply = f'<minimax:tool_call>\n{broken}<invoke name="now">\n</invoke>\n</invoke>\n</minimax:tool_call>'
+    assert read(get_dialect("minimax-m2"), reply) == ["invalid_xml"]

@@ -30,6 +30,7 @@ class ElementCalls(TaggedCalls):
     """Implements `Body`. `block` is its markers: the end follows the last call, and with `bare` is the end tag of the
     only call. Another start, or one of `breaks`, ends a block whose own end is missing."""
 
+    _passed = False  # something unreadable stands in the open call, so that what begins behind it may be a part of that
     _waits = False  # nothing has come yet behind a block's end in a value
 
     def __init__(
@@ -269,7 +270,7 @@ class ElementCalls(TaggedCalls):
 
     def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
         self._start_call(self._tool_name(tag.name), position, out)
-        self._stray = False
+        self._stray = self._passed = False
         self._state = self._in_call
         if tag.empty:
             self._end_call(text, position + tag.length, out)
@@ -278,6 +279,9 @@ class ElementCalls(TaggedCalls):
         call, syntax = self._open_call(), self._syntax
         position = skip_space(text, position)
         if position == len(text):
+            return position
+        if self._passed and self._sign(text, position) in ("call", "block"):
+            self._state = self._skip_lost
             return position
         if text.startswith(syntax.call_end, position):
             stop = position + len(syntax.call_end)
@@ -316,7 +320,7 @@ class ElementCalls(TaggedCalls):
     def recover(self) -> bool:
         recovers = super().recover()
         if recovers:
-            self._state = self._skip_lost  # what stands here may be an argument
+            self._passed, self._state = True, self._skip_lost  # what stands here may be an argument
         return recovers
 
     def _sign(self, text: str, at: int) -> Event:
