@@ -11,7 +11,7 @@ from serving import CLOCK, TOOLS, WEATHER, at, gateway, in_turn, texts
 from toolspeak.data.messages import Message
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.gateway.requests.tool_interning import LARGEST_BYTES, MOST_LISTS, KnownTools
+from toolspeak.gateway.requests.request_mapping import LARGEST_BYTES, MOST_LISTS, KnownTools
 from toolspeak.wire.base import ModelRequest, OutputSchema
 
 QUESTION = Message.user("How is it?")

@@ -28,14 +28,13 @@ from toolspeak.gateway.http.error_responses import (
     failure_headers,
     failure_of,
 )
-from toolspeak.gateway.http.event_encoding import with_notes
 from toolspeak.gateway.http.multipart_forms import FORM
+from toolspeak.gateway.http.streamed_answer import with_notes
 from toolspeak.gateway.model_list import answer_models
 from toolspeak.gateway.observability.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.observability.request_log import REQUEST_ID, carry_trace, log
 from toolspeak.gateway.readiness import OPEN, Readiness
-from toolspeak.gateway.requests.request_mapping import read_fields, read_request
-from toolspeak.gateway.requests.tool_interning import KnownTools
+from toolspeak.gateway.requests.request_mapping import KnownTools, read_fields, read_request
 from toolspeak.gateway.response_endpoints import answer_about, begin_background
 from toolspeak.gateway.responses.answer_context import Answering
 from toolspeak.gateway.responses.endpoint_relay import KINDS, PASSED, pass_on, read_passed
@@ -71,7 +70,7 @@ COUNT_TOKENS = "/v1/messages/count_tokens"
 """The endpoint that asks how long a request is. Anthropic's clients do so to know when to shorten a conversation."""
 
 CLIENT_LEFT = 499
-"""The status that the log and the metrics have where nobody was there to be answered, as nginx's."""
+"""The status, in log and metrics, of a request whose client left before its answer; nginx uses the same."""
 
 _LARGE_BYTES = 256 * 1024
 """A body of so many bytes is read in a thread, so that others are answered meanwhile: 10 ms and more."""
@@ -85,8 +84,8 @@ _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 
 
 class Gateway:
-    """The application: one process's routes, places and counters. `current` is what new requests are answered with.
-    `draining`: no new request is answered any more."""
+    """The application: routes, admission and counters of one process. `current` answers new requests. While it is
+    `draining`, new requests get 503."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self.metrics = Metrics()
@@ -108,8 +107,8 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError(f"the gateway speaks HTTP, not {scope['type']}")
-        given = header(scope, b"x-request-id")
-        request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+        client_id = header(scope, b"x-request-id")
+        request_id = client_id if _REQUEST_ID.fullmatch(client_id) else f"req_{secrets.token_hex(12)}"
         REQUEST_ID.set(request_id)
         carry_trace(scope["headers"])
         request = Request(scope, receive, send, request_id, time.perf_counter(), self.current)
@@ -141,9 +140,9 @@ class Gateway:
             await self.current.tools.open()
 
     def reload(self, settings: Settings) -> None:
-        """Answers requests from now on by these settings; those under way go on with what they began with. New servers
-        of tools are connected to in the background, and used then. To be called in the event loop. Raises
-        ConfigurationError for settings that cannot be: nothing changes then."""
+        """Answers new requests by these settings; requests under way keep theirs. New tool servers are connected in the
+        background, and used once they answer. Call it in the event loop. Raises ConfigurationError for settings that
+        are not valid, and changes nothing then."""
         old = self.current
         new, tools = next_generation(old, settings, self._environ, self.metrics)
         self.accounts.begin(new.settings.usage)
@@ -293,8 +292,8 @@ class Gateway:
             passed = await self._apart(request, read)
             request.model, request.stream = passed.model or sole_model(self.current.settings), passed.stream
             async with self._routed(request, account) as routes:
-                asked = WireRequest(ModelRequest(()), request.model, passed.stream, True)
-                answering = self._answering(request, asked, routes)
+                wire_request = WireRequest(ModelRequest(()), request.model, passed.stream, True)
+                answering = self._answering(request, wire_request, routes)
                 account.used = partial(answering.relayed_usage, 0 if FORM in KINDS[request.path] else request.size)
                 await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
 
@@ -308,12 +307,14 @@ class Gateway:
     async def _read(self, request: Request, fields: Fields) -> tuple[WireRequest, Sequence[Note]]:
         """What a client asks, and the notes on its conversation."""
         bounds = request.current.settings.bounds
-        asked, notes = await self._apart(request, partial(read_request, request.wire, fields, bounds))
-        if asked.request.tools:
-            asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
+        wire_request, notes = await self._apart(request, partial(read_request, request.wire, fields, bounds))
+        if wire_request.request.tools:
+            wire_request = replace(
+                wire_request, request=replace(wire_request.request, tools=self._tools.known(wire_request.request.tools))
+            )
         if request.keeping is not None:
-            asked = replace(asked, echoed=request.keeping.echoed)
-        return asked, notes
+            wire_request = replace(wire_request, echoed=request.keeping.echoed)
+        return wire_request, notes
 
     async def _ask(self, request: Request) -> None:
         async with self._taken(request) as (fields, routes):
@@ -322,12 +323,12 @@ class Gateway:
             is_own = current.tools is not None or (keeping is not None and (keeping.store or keeping.previous))
             relayed = not is_own and all(is_relayed(fields, request.wire, route) for route in routes.routes)
             if relayed:
-                asked = checked_fields(fields, request.wire, current.settings.bounds)
+                wire_request = checked_fields(fields, request.wire, current.settings.bounds)
             else:
-                asked, notes = await self._read(request, fields)
+                wire_request, notes = await self._read(request, fields)
             optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
-            routes, hosted, left_out = able_routes(asked, routes, request.wire.name, optional, current.tools)
-            answering = self._answering(request, asked, routes)
+            routes, hosted, left_out = able_routes(wire_request, routes, request.wire.name, optional, current.tools)
+            answering = self._answering(request, wire_request, routes)
             answering.hosted = hosted
             if routes.pool.policy == "sticky":
                 answering.prefix = await self._apart(request, partial(prefix_of, fields))
@@ -337,7 +338,7 @@ class Gateway:
                 if request.runs:
                     await memory.started(keeping.response_id)
                 elif keeping.background:
-                    await begin_background(memory, request, asked, self._ask, self._finish)
+                    await begin_background(memory, request, wire_request, self._ask, self._finish)
                     return
             if current.tools is not None:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
@@ -349,11 +350,14 @@ class Gateway:
             working = relay(answering, fields, headers) if relayed else answer(answering)
             await self._answered(request, answering, working)
 
-    def _answering(self, request: Request, asked: WireRequest, routes: Routes) -> Answering:
+    def _answering(self, request: Request, wire_request: WireRequest, routes: Routes) -> Answering:
         settings, account = request.current.settings, request.account
         assert account is not None, "a request that has a place has one"
-        told = (request.wire, asked, routes, settings, request.receive, request.send, request.id, request.headers)
-        return Answering(*told, account, self.admission.is_stopped, report=account.report)
+        client = (request.receive, request.send, request.id, request.headers)
+        is_stopped = self.admission.is_stopped
+        return Answering(
+            request.wire, wire_request, routes, settings, *client, account, is_stopped, report=account.report
+        )
 
     async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
         """Does the work of an answer, and notes what is known of it."""
@@ -368,15 +372,15 @@ class Gateway:
     async def _count_tokens(self, request: Request) -> None:
         async with self._taken(request) as (fields, routes):
             current = request.current
-            asked, mended = await self._read(request, fields)
+            wire_request, repairs = await self._read(request, fields)
             if current.tools is not None:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
-                asked, _ = await with_tools(current.tools, asked, running)
-            found = await counted(asked, routes, request.wire.name)
-            name, dialect = found.route.provider.name, found.route.dialect
-            request.facts.update(upstream=name, dialect=dialect, input_tokens=found.tokens)
-            notes = [*mended, *found.notes]
-            await request.respond(200, json_bytes(with_notes(found.body, notes)), warning_header(notes))
+                wire_request, _ = await with_tools(current.tools, wire_request, running)
+            count = await counted(wire_request, routes, request.wire.name)
+            name, dialect = count.route.provider.name, count.route.dialect
+            request.facts.update(upstream=name, dialect=dialect, input_tokens=count.tokens)
+            notes = [*repairs, *count.notes]
+            await request.respond(200, json_bytes(with_notes(count.body, notes)), warning_header(notes))
 
     # --- what is told of it ------------------------------------------------------------------------------------
 
@@ -400,7 +404,7 @@ class Gateway:
         if request.path not in _ASKING or request.scope["method"] == "OPTIONS":
             return
         self.metrics.show_load(self.admission.active, self.admission.queued)
-        seconds = time.perf_counter() - request.begun
+        seconds = time.perf_counter() - request.began_at
         keeping = request.keeping
         queued = keeping is not None and keeping.background and request.status == 200 and not request.runs
         if not queued:  # a request for the background is counted when its response is made

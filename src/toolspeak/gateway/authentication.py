@@ -1,4 +1,4 @@
-"""Who is let in: requests with a key of the gateway's own, or of this machine where it has none."""
+"""Admits requests with one of the gateway's keys; without keys, requests of this machine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from toolspeak.wire.json_validation import shortened
 
 
 def let_in(request: Request, hosts: Container[str]) -> None:
-    """Notes the key of a request. `hosts`: the names of this machine.
+    """Authenticates a request and notes its key. `hosts`: the names of this machine.
 
-    Raises Failure for a request that is not to be answered, whatever it asks.
+    Raises Failure for a request that gets no answer, whatever it asks.
     """
     headers = request.scope["headers"]
     size = sum(len(name) + len(value) for name, value in headers)
@@ -27,8 +27,8 @@ def let_in(request: Request, hosts: Container[str]) -> None:
     if settings.keys:
         request.key = admitted(headers, settings.keys)
         if request.key is None:
-            is_given = header(request.scope, b"authorization") or header(request.scope, b"x-api-key")
-            why = "this key is not known here; " if is_given else ""
+            has_key = header(request.scope, b"authorization") or header(request.scope, b"x-api-key")
+            why = "this key is not known here; " if has_key else ""
             wanted = "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key"
             raise Failure(401, why + wanted, "invalid_api_key")
         if request.key.expires is not None and request.key.expires <= time.time():
@@ -48,15 +48,17 @@ async def answer_preflight(request: Request, hosts: Container[str]) -> None:
     settings = request.current.settings
     if not settings.keys:
         _check_host(request, hosts)
-    told = preflight_headers(request.scope, settings.cors)
-    if told is None:
+    headers = preflight_headers(request.scope, settings.cors)
+    if headers is None:
         origin = shortened(header(request.scope, b"origin"), 200)
         raise Failure(403, f"pages of {origin} may not call the gateway: its operator lists those that may", "origin")
-    await request.respond(204, b"", told)
+    await request.respond(204, b"", headers)
 
 
 def _check_host(request: Request, hosts: Container[str]) -> None:
-    if _host(header(request.scope, b"host")) not in hosts:
+    host = header(request.scope, b"host")
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()  # without the port
+    if name not in hosts:
         # A page whose name leads to this machine (DNS rebinding) could ask in its reader's name.
         raise Failure(
             403, "the gateway has no API keys, so it answers this machine only: call it by its address", "host"
@@ -67,10 +69,3 @@ def expect(method: str, wanted: str) -> None:
     """Raises Failure for a request of another method."""
     if method != wanted and (method, wanted) != ("HEAD", "GET"):
         raise Failure(405, f"{method} is not answered here: send {wanted}", "method_not_allowed")
-
-
-def _host(value: str) -> str:
-    """The host of a `Host` header, without its port."""
-    if value.startswith("["):
-        return value[1:].partition("]")[0]
-    return value.partition(":")[0].lower()

@@ -1,4 +1,4 @@
-"""One request to the gateway, on its way through."""
+"""One HTTP request to the gateway, from its arrival to its line in the log."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 @dataclass(slots=True)
 class Request:
-    """One request, and what is known of it for the log. `current` is what it is answered with. `came`: Unix seconds.
-    `size` is that of the body in bytes, `fields` what it says once it is read. `keeping` is what is to be kept of it.
-    `runs`: it is answered in the background."""
+    """One request, and the facts for the log."""
 
     scope: Scope
     receive: Receive
     send: Send
     id: str
-    begun: float
+    began_at: float
+    """`time.perf_counter()` at its arrival."""
     current: Generation
+    """The settings and routes that answer it."""
     wire: WireFormat = OPENAI_CHAT
     model: str = ""
     stream: bool = False
@@ -38,10 +38,15 @@ class Request:
     account: Account | None = None
     ran_tools: bool = False
     size: int = 0
+    """Bytes of the body."""
     fields: Fields = field(default_factory=dict[str, JSON])
+    """The JSON of the body, once it is read."""
     keeping: Keeping | None = None
+    """How its response is stored, if it is."""
     runs: bool = False
+    """Whether it is answered in the background."""
     came: float = field(default_factory=time.time)
+    """Unix time of its arrival."""
     facts: dict[str, object] = field(default_factory=dict[str, object])
 
     @property

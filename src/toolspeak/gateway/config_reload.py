@@ -20,8 +20,8 @@ from toolspeak.gateway.settings.gateway_settings import Settings, changed_keys
 from toolspeak.gateway.settings.settings_sources import Sources, Stamp, stamp
 
 POLL_SECONDS = 0.25
-"""How often the files are looked at. One that changed is read once it is the same in two looks: whoever writes it may
-not be done before."""
+"""Seconds between two looks at the files. A changed file is read once two looks see the same: its writer may not have
+finished before."""
 
 _HANGUP = getattr(signal, "SIGHUP", None)
 """Windows has none."""
@@ -71,8 +71,7 @@ class Reloader:
         return Loaded(settings, self.loaded.sources, stamps), fixed
 
     async def reload(self, gateway: Gateway, why: str) -> None:
-        """Has the gateway go by the settings as the files are now. If they cannot be, the log says so and nothing
-        changes."""
+        """Applies the settings of the files to the gateway. If they are not valid, it logs that and changes nothing."""
         before = self.loaded
         try:
             loaded, fixed = await asyncio.to_thread(self.read)
@@ -93,22 +92,22 @@ class Reloader:
 @asynccontextmanager
 async def reloading(gateway: Gateway, loaded: Loaded) -> AsyncGenerator[None]:
     """Follows the files, and SIGHUP, as long as the context is open."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    loop, hangup = asyncio.get_running_loop(), asyncio.Event()
 
     async def follow() -> None:
         reloader = Reloader(loaded)
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
-                    await asked.wait()
-            if asked.is_set():
-                asked.clear()
+                    await hangup.wait()
+            if hangup.is_set():
+                hangup.clear()
                 await reloader.reload(gateway, "signal")
             elif await asyncio.to_thread(reloader.changed):
                 await reloader.reload(gateway, "file")
 
     following = loop.create_task(follow())
-    with on_hangup(lambda: loop.call_soon_threadsafe(asked.set)):
+    with on_hangup(lambda: loop.call_soon_threadsafe(hangup.set)):
         try:
             yield
         finally:

@@ -75,10 +75,10 @@ def kept_fixed(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]
     bounds = replace(new.bounds, header_bytes=old.bounds.header_bytes)
     if bounds != new.bounds:
         changed.append("header_bytes")
-    kept = replace(
+    settings = replace(
         new, host=old.host, port=old.port, workers=old.workers, bounds=bounds, responses=old.responses, usage=usage
     )
-    return kept, tuple(changed)
+    return settings, tuple(changed)
 
 
 def _tools(settings: Settings, metrics: Metrics) -> ServerTools | None:

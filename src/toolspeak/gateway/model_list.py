@@ -34,23 +34,23 @@ async def listed_models(router: Router) -> list[dict[str, JSON]]:
         upstreams = [upstream for upstream, _ in probes]
         answers = await asyncio.gather(*(probe(provider) for _, provider in probes))
     for upstream, (rows, _) in zip(upstreams, answers, strict=True):
-        said = rows or {}
+        listed = rows or {}
         for name in upstream.exact:
-            found[name] = found[name] or said.get(upstream.model or name, {})
+            found[name] = found[name] or listed.get(upstream.model or name, {})
         if upstream.model and not upstream.exact:  # it answers to any name: this is its own
-            found.setdefault(upstream.model, said.get(upstream.model, {}))
+            found.setdefault(upstream.model, listed.get(upstream.model, {}))
         elif not upstream.model and len(upstream.exact) != len(upstream.names):
-            for name, row in said.items():
+            for name, row in listed.items():
                 if upstream.serves(name):
                     found.setdefault(name, row)
     return [_row(name, row) for name, row in found.items()]
 
 
-def _row(name: str, said: Mapping[str, JSON]) -> dict[str, JSON]:
+def _row(name: str, listed: Mapping[str, JSON]) -> dict[str, JSON]:
     """What a client reads of a model under its name here."""
-    theirs = said.get("id") or said.get("name")
-    told = {field: name if value == theirs else value for field, value in said.items()}
-    return {"object": "model", "created": 0, "owned_by": "toolspeak", **told, "id": name}
+    theirs = listed.get("id") or listed.get("name")
+    fields = {field: name if value == theirs else value for field, value in listed.items()}
+    return {"object": "model", "created": 0, "owned_by": "toolspeak", **fields, "id": name}
 
 
 @dataclass(frozen=True, slots=True)

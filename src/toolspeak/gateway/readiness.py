@@ -32,15 +32,15 @@ class Readiness:
         if draining:
             await request.respond(503, b'{"status":"draining"}')
             return
-        found = await self._asked(router)
+        found = await self._ask_upstreams(router)
         for problem in found.problems:  # who asks need not have a key, so only the log says why
             log("unreachable", {"problem": problem}, level=logging.WARNING)
-        told = {"status": "ready" if found.is_ready else "upstream unreachable"}
+        state = {"status": "ready" if found.is_ready else "upstream unreachable"}
         await request.respond(
-            200 if found.is_ready else 503, json_bytes({**told, "unreachable": found.lost} if found.lost else told)
+            200 if found.is_ready else 503, json_bytes({**state, "unreachable": found.lost} if found.lost else state)
         )
 
-    async def _asked(self, router: Router) -> Reachability:
+    async def _ask_upstreams(self, router: Router) -> Reachability:
         now = time.monotonic()
         if self._probed is None or self._probed[1] is not router or now - self._probed[0] > _PROBED_SECONDS:
             self._probed = (now, router, asyncio.ensure_future(reachability(router)))

@@ -50,7 +50,7 @@ async def answer_about(memory: ResponseMemory | None, request: Request) -> None:
 async def begin_background(
     memory: ResponseMemory,
     request: Request,
-    asked: WireRequest,
+    wire_request: WireRequest,
     work: Callable[[Request], Awaitable[None]],
     finish: Callable[[Request], None],
 ) -> None:
@@ -58,7 +58,7 @@ async def begin_background(
     Failure."""
     keeping = request.keeping
     assert keeping is not None, "the request asks for the background"
-    encoder = request.wire.encoder(asked, response_id=keeping.response_id, created=int(request.came))
+    encoder = request.wire.encoder(wire_request, response_id=keeping.response_id, created=int(request.came))
     _, created = encoder.feed(TurnEnded("stop"))[0]
     body = await memory.begin(keeping, created["response"])
     assert request.account is not None, "a request that has a place has one"

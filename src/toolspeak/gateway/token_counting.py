@@ -33,12 +33,12 @@ class Counted:
         return {"input_tokens": self.tokens}
 
 
-async def counted(asked: WireRequest, routes: Routes, asked_format: str) -> Counted:
+async def counted(wire_request: WireRequest, routes: Routes, client_format: str) -> Counted:
     """What an upstream would read, tools that a dialect writes into the prompt included. Raises ProviderError,
     ConfigurationError."""
     errors: list[ToolspeakError] = []
     for route in routes.up_first():
-        driver, turn, _ = turn_of(asked, route, asked_format)
+        driver, turn, _ = turn_of(wire_request, route, client_format)
         request = driver.open().model_request(turn)
         provider = route.provider
         try:

@@ -15,7 +15,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
 from toolspeak.providers.event_stream import EventData, RawEvents
 from toolspeak.providers.provider_failures import decode_json
-from toolspeak.providers.timed import TimedStream
+from toolspeak.providers.timed import LARGE, TimedStream
 
 DRAIN_SECONDS = 0.5
 """How long to wait for the end of a response whose last event has come."""
@@ -31,7 +31,6 @@ MAX_BODY = 256 * 1024 * 1024
 """Bytes of a whole answer that is held in memory."""
 
 _BEGINNING = 64 * 1024  # bytes of a body of no named type by which it is told what it is
-_LARGE = 64 * 1024  # a piece of so many bytes may be unpacked: more can follow without waiting for the network
 _AT_ONCE = 256  # events of one piece that are given before others have their turn
 
 Kind: TypeAlias = Literal["stream", "json", "other"]
@@ -207,19 +206,19 @@ async def drained(frames: AsyncIterator[object]) -> None:
                 pass
 
 
-async def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
+def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
     """A body as it comes, unpacked (gzip, …). Others have their turn between its pieces, waited for or not.
 
     Raises httpx2.HTTPError when the connection fails, ProviderError for a body that unpacks to far more than was sent.
     """
+    if "content-encoding" in response.headers:
+        return _unpacked(response)
+    # As of nearly all model servers: httpx2's way has three more hops.
+    return cast("AsyncGenerator[bytes]", aiter(cast("TimedStream", response.stream)))
+
+
+async def _unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
     size = 0
-    if "content-encoding" not in response.headers:  # as of nearly all model servers: httpx2's way has three more hops
-        async with aclosing(cast("AsyncGenerator[bytes]", aiter(cast("TimedStream", response.stream)))) as pieces:
-            async for chunk in pieces:
-                if len(chunk) >= _LARGE:
-                    await asyncio.sleep(0)
-                yield chunk
-        return
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:
             size += len(chunk)
@@ -229,7 +228,7 @@ async def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
                     " base URL; no model writes so",
                     code="ill_formed",
                 )
-            if len(chunk) >= _LARGE:
+            if len(chunk) >= LARGE:
                 await asyncio.sleep(0)
             yield chunk
 

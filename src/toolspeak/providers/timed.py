@@ -10,6 +10,9 @@ import httpx2
 
 from toolspeak.providers.provider_failures import SilentServer
 
+LARGE = 64 * 1024
+"""A piece of so many bytes may not have waited for the network, nor may those after it: others have their turn."""
+
 
 class TimedStream(httpx2.AsyncByteStream):
     """A response's body whose first byte comes until `deadline` (the event loop's time), `first_byte` seconds after the
@@ -41,6 +44,8 @@ class TimedStream(httpx2.AsyncByteStream):
                 if chunk is None:
                     return
                 suspended = True
+                if len(chunk) >= LARGE:
+                    await asyncio.sleep(0)
                 yield chunk
                 suspended = False
                 seconds = silence

@@ -15,7 +15,7 @@ from serving import at, gateway, in_turn, texts
 from toolspeak.cli.commands.serve_command import serve_command
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.gateway.requests.option_translation import translated
+from toolspeak.gateway.requests.request_mapping import translated
 from toolspeak.gateway.settings.api_keys import digest, keys_of, read_keys, unnamed
 from toolspeak.gateway.settings.gateway_settings import Bounds, Settings, checked, read_config, with_server
 from toolspeak.gateway.settings.upstream_settings import Upstream, upstream_of

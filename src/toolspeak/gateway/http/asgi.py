@@ -1,4 +1,4 @@
-"""ASGI as the gateway uses it: requests read within bounds, answers in one piece (event_stream.py: streams)."""
+"""ASGI as the gateway uses it: requests read within bounds, answers in one piece (streamed_answer.py: streams)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _JSON_DEPTH = 200
 
 
 class ClientGone(Exception):
-    """The client left, or reads no more: nobody is there to be answered."""
+    """The client has closed the connection, or reads no more."""
 
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     """The body of a request. Raises Failure for one of more than `most` bytes or that does not come, ClientGone."""
-    told = header(scope, b"content-length")
-    if told.isdigit() and int(told) > most:
+    length = header(scope, b"content-length")
+    if length.isdigit() and int(length) > most:
         await _discard(receive)
         raise _too_large(most)
     pieces: list[bytes] = []

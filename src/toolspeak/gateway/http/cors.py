@@ -47,20 +47,20 @@ def cors_headers(scope: Scope, origins: Sequence[str]) -> Headers:
 
 
 def preflight_headers(scope: Scope, origins: Sequence[str]) -> Headers | None:
-    """What a browser is told besides `cors_headers`; None if the page may not send its request.
+    """The headers of the answer to a preflight, besides `cors_headers`; None if the page may not send its request.
 
     Any header may be sent, for SDKs have many of their own: it is the origin that decides. A page of the Internet may
     only reach a private network where that is said, too (Private Network Access).
     """
     if not is_allowed(header(scope, b"origin"), origins):
         return None
-    told = [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _PREFLIGHT_SECONDS)]
-    asked = header(scope, b"access-control-request-headers")
-    if len(asked) <= _MOST_HEADERS and _TOKENS.fullmatch(asked):
-        told.append((b"access-control-allow-headers", asked.encode("latin-1")))
+    headers = [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _PREFLIGHT_SECONDS)]
+    wanted = header(scope, b"access-control-request-headers")
+    if len(wanted) <= _MOST_HEADERS and _TOKENS.fullmatch(wanted):
+        headers.append((b"access-control-allow-headers", wanted.encode("latin-1")))
     if header(scope, b"access-control-request-private-network") == "true":
-        told.append((b"access-control-allow-private-network", b"true"))
-    return told
+        headers.append((b"access-control-allow-private-network", b"true"))
+    return headers
 
 
 def is_allowed(origin: str, origins: Sequence[str]) -> bool:

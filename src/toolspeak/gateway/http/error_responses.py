@@ -1,4 +1,4 @@
-"""What went wrong, as a client is told it: status, message, and when to come again."""
+"""Errors as clients read them: status, code, message, and when to retry."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from toolspeak.wire.base import WireFormat
 
 
 class Failure(Exception):
-    """An answer that is an error. `code` is for programs, `details` too; `retry_after` in seconds. `cause` is for the
-    log, in place of the message, where that leaves out what is not the client's to know."""
+    """An answer that is an error. `code` and `details` are for programs; `retry_after` is in seconds. `cause` replaces
+    the message in the log, where the message hides details from the client."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ UPSTREAM_CODES: Mapping[ProviderErrorCode, str] = {
     "ill_formed": "upstream_ill_formed",
     "other": "upstream_failed",
 }
-"""What an upstream's failures are called to clients: as OpenAI's own where it has one, for clients look at them."""
+"""The codes by which clients read an upstream's failures: OpenAI's own where it has one, for clients compare them."""
 
 _ADDRESS = re.compile(r"https?://[^\s'\"<>]*[^\s'\"<>:.,;]")
 _PAGE = re.compile(r""": (['"])(?:\s|\\n)*<(?:!doctype|html|head|body).*?\1(?=\. )""", re.IGNORECASE | re.DOTALL)

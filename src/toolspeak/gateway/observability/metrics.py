@@ -24,7 +24,7 @@ MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 OTHER_MODEL = "(other)"
-"""The label of models that nobody configured by name: clients must not be able to make any number of time series."""
+"""The label of models that are not configured by name: clients must not create any number of time series."""
 
 
 REJECTION_CODES = frozenset(
@@ -41,7 +41,7 @@ REJECTION_CODES = frozenset(
 
 
 def worker_gone(pid: int) -> None:
-    """What a process had under way is over; what it counted stays."""
+    """Ends the gauges of a process that has ended; its counters stay."""
     if os.environ.get(MULTIPROCESS):
         mark_process_dead(pid)
 
@@ -152,14 +152,14 @@ class Metrics:
         self.reload_time.set(time.time())
 
     def count_reload(self, *, succeeded: bool) -> None:
-        """The files were read again."""
+        """Counts a reload of the configuration."""
         self.reloads.labels("succeeded" if succeeded else "failed").inc()
         self.reload_successful.set(succeeded)
         if succeeded:
             self.reload_time.set(time.time())
 
     def count_turn(self, model: str, dialect: str, report: Report) -> None:
-        """What came of a turn."""
+        """Counts a turn: its calls, notes and tokens."""
         self.calls.labels(model, dialect).inc(report.calls)
         if report.malformed:
             self.malformed.labels(model, dialect).inc(report.malformed)
@@ -173,7 +173,7 @@ class Metrics:
                 self.tokens.labels(model, kind).inc(count)
 
     def show_keys(self, keys: Iterable[Key]) -> None:
-        """Has the counters of these keys begin at 0: an increase from nothing to the first would be none."""
+        """Starts the counters of these keys at 0, so that `increase` sees their first event."""
         for key in keys:
             self.key_requests.labels(key.name)
             self.key_errors.labels(key.name)
@@ -185,14 +185,14 @@ class Metrics:
                 self.key_tokens.labels(key.name, kind)
 
     def show_models(self, models: Iterable[str], endpoints: Iterable[str], codes: Collection[str]) -> None:
-        """Has the counters of streams that break, with one of these codes, and of clients that leave begin at 0."""
+        """Starts the counters at 0 of streams that break, by these codes, and of clients that leave."""
         for endpoint, model in itertools.product(endpoints, (*models, OTHER_MODEL)):
             self.gone.labels(endpoint, model)
             for code in codes:
                 self.broken.labels(endpoint, model, code)
 
     def show_route(self, model: str, dialect: str) -> None:
-        """Has the counters of a model's turns begin at 0."""
+        """Starts the counters of a model's turns at 0."""
         self.calls.labels(model, dialect)
         self.malformed.labels(model, dialect)
         self.forged.labels(model, dialect)
@@ -207,12 +207,12 @@ class Metrics:
             self.upstream_failures.labels(model, upstream, code)
 
     def show_load(self, active: int, queued: int) -> None:
-        """How much there is to do just now."""
+        """Sets the gauges of requests under way and in the queue."""
         self.active.set(active)
         self.queued.set(queued)
 
     def close(self) -> None:
-        """This process has nothing to do any more; what it counted stays."""
+        """Ends the gauges of this process; its counters stay."""
         worker_gone(os.getpid())
 
     def text(self) -> bytes:

@@ -17,10 +17,10 @@ from toolspeak.providers.http_client import TRACE
 from toolspeak.providers.relayed import json_bytes
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")
-"""Of the request that is answered, for every line that is logged meanwhile, whoever logs it."""
+"""The id of the current request, for every line of its context."""
 
 TRACE_ID: ContextVar[str] = ContextVar("TRACE_ID", default="")
-"""Of the trace that it belongs to, if its client names one."""
+"""The id of the request's trace, if the client names one."""
 
 LOG = logging.getLogger("toolspeak.gateway")
 
@@ -54,12 +54,12 @@ def log(
     event: str, fields: Mapping[str, JSON], *, level: int = logging.INFO, failed: BaseException | None = None
 ) -> None:
     """Writes a line; fields that are None are left out."""
-    told = {name: value for name, value in fields.items() if value is not None}
-    LOG.log(level, event, extra={"event": event, "fields": told}, exc_info=failed)
+    present = {name: value for name, value in fields.items() if value is not None}
+    LOG.log(level, event, extra={"event": event, "fields": present}, exc_info=failed)
 
 
 def log_to_stderr() -> None:
-    """Has the gateway, its server and the providers log as lines of JSON."""
+    """Sends the log of the gateway, its server and the providers to standard error, as lines of JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for name, level in (("toolspeak", logging.INFO), ("uvicorn.error", logging.WARNING), ("mcp", logging.ERROR)):
@@ -73,7 +73,7 @@ def log_to_stderr() -> None:
 
 
 def carry_trace(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Has upstreams be sent what a request says of its trace, and the log name it, from here on in this task."""
+    """Passes the trace of a request to upstreams and to the log, from here on in this task."""
     found = trace_headers([*headers])
     TRACE.set(found)
     TRACE_ID.set(trace_id(found.get("traceparent", "")))

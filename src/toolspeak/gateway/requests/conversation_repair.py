@@ -57,7 +57,7 @@ def healed(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Not
 
 class _Healing:
     def __init__(self, messages: Sequence[Message]) -> None:
-        self._given = messages
+        self._messages = messages
         self._turns = {call.id: at for at, message in enumerate(messages) for call in message.calls}
         self._results: dict[str, tuple[_Place, ToolResult]] = {}
         self._asides: dict[int, list[Message]] = {}
@@ -74,19 +74,19 @@ class _Healing:
     def messages(self) -> Sequence[Message]:
         healed: list[Message] = []
         written = -1
-        for at, message in enumerate(self._given):
+        for at, message in enumerate(self._messages):
             if at != written:
-                kept = self._without_strays(message)
-                if kept.parts or not message.parts:
-                    healed.append(kept)
+                rest = self._without_strays(message)
+                if rest.parts or not message.parts:
+                    healed.append(rest)
             if message.calls:
                 if self._is_answered(at):
-                    healed.append(self._given[at + 1])
+                    healed.append(self._messages[at + 1])
                     written = at + 1
                 else:
                     healed.append(Message("tool", tuple(map(self._result, message.calls))))
             healed += self._asides.get(at, ())
-        return healed if self._repairs else self._given
+        return healed if self._repairs else self._messages
 
     def _repair(self, code: NoteCode, name: str) -> None:
         self._repairs.setdefault(code, []).append(name or "no name")
@@ -94,14 +94,14 @@ class _Healing:
     # --- which result is whose ---------------------------------------------------------------------------------
 
     def _match(self) -> None:
-        for place, result in _results(self._given):
+        for place, result in _results(self._messages):
             if result.call_id in self._turns:
                 self._results.setdefault(result.call_id, (place, result))
         waiting, turn = _Waiting(()), -1
-        for place, result in _results(self._given):
+        for place, result in _results(self._messages):
             while turn < place[0]:
                 turn += 1
-                calls = self._given[turn].calls
+                calls = self._messages[turn].calls
                 if calls:
                     waiting = _Waiting([call for call in calls if call.id not in self._results])
             known = self._results.get(result.call_id)
@@ -127,18 +127,18 @@ class _Healing:
     def _set_aside(self, place: _Place, result: ToolResult, what: str) -> None:
         """The model reads the result in a message of the user, behind what the result stands in."""
         named = " of " + result.name if result.name else ""
-        told = f"{what}{named}{' (it failed)' if result.status == 'failure' else ''}:"
+        introduction = f"{what}{named}{' (it failed)' if result.status == 'failure' else ''}:"
         media: list[Part] = [part for part in result.content if isinstance(part, ImagePart | FilePart)]
         text = text_of([part for part in result.content if not isinstance(part, ImagePart | FilePart)])
-        aside = Message("user", (TextPart(f"{told}\n{text}"), *media))
+        aside = Message("user", (TextPart(f"{introduction}\n{text}"), *media))
         self._asides.setdefault(place[0], []).append(aside)
 
     # --- what is written ---------------------------------------------------------------------------------------
 
     def _is_answered(self, turn: int) -> bool:
         """Whether the message behind the turn is the results of all its calls, and nothing else."""
-        behind = self._given[turn + 1] if turn + 1 < len(self._given) else None
-        if behind is None or len(behind.parts) != len(self._given[turn].calls):
+        behind = self._messages[turn + 1] if turn + 1 < len(self._messages) else None
+        if behind is None or len(behind.parts) != len(self._messages[turn].calls):
             return False
         for n, part in enumerate(behind.parts):
             if not isinstance(part, ToolResult) or self._turns.get(part.call_id) != turn:
@@ -166,13 +166,13 @@ class _Healing:
         while parts and _needs_a_follower(parts[-1]):
             parts.pop()
             self._repair("reasoning_left_out", "")
-        given: set[str] = set()
+        ids: set[str] = set()
         for n, part in enumerate(parts):
             if isinstance(part, ToolCall) and part.provider_id is not None:
-                if part.provider_id in given:
+                if part.provider_id in ids:
                     self._repair("call_id_repeated", part.name)
                     parts[n] = replace(part, provider_id=None)
-                given.add(part.provider_id)
+                ids.add(part.provider_id)
         return replace(message, parts=tuple(parts))
 
 

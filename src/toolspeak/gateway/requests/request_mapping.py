@@ -1,20 +1,24 @@
-"""What a client asked, as a driver is asked it."""
+"""From a client's request to a driver's: the messages, the options, the tools, and the rules for the answer."""
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
+
+from pydantic_core import PydanticSerializationError, to_json
 
 from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.state.history import paired
 from toolspeak.data.messages import JSON, Message, ToolChoice
+from toolspeak.data.tools import ToolSpec
 from toolspeak.gateway.http.asgi import Fields, check_values, decoded
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.requests.conversation_repair import healed
-from toolspeak.gateway.requests.option_translation import translated
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.turns.turn_filter import Note, Rules
 from toolspeak.gateway.upstreams.routing import Route
@@ -22,7 +26,7 @@ from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
 from toolspeak.wire.json_validation import require_name, require_object, shortened
 
 _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
-"""Options that speak of an API's own tools: of no use where calls are text."""
+"""Options about an API's own tools, which mean nothing where calls are text."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
@@ -30,18 +34,18 @@ _ANY_OBJECT = OutputSchema("json", {"type": "object"}, strict=False)
 
 
 def turn_of(
-    asked: WireRequest, route: Route, asked_format: str
+    wire_request: WireRequest, route: Route, client_format: str
 ) -> tuple[TextDriver | NativeDriver, TurnRequest, Rules]:
-    """The driver for a request, what it is asked, and by which rules its answer leaves."""
-    request = asked.request
+    """The driver for a client's request, the driver's request, and the rules by which its answer leaves."""
+    request = wire_request.request
     messages = [message for message in request.messages if isinstance(message, Message)]
-    options = translated(request.options, asked_format, route.wire)
+    options = translated(request.options, client_format, route.wire)
     if not request.tools and not any(message.calls or message.results for message in messages):
         # Nothing to do with tools: the conversation passes as it is, with its images and output format.
         turn = TurnRequest(messages, (), output=request.output, options=options)
-        return route.plain, turn, Rules(hold_text=not asked.stream, hold_calls=not asked.stream)
+        return route.plain, turn, Rules(hold_text=not wire_request.stream, hold_calls=not wire_request.stream)
     choice = request.choice if request.tools else ToolChoice("none")
-    rules = _rules(asked, route, choice, asked_format)
+    rules = _rules(wire_request, route, choice, client_format)
     # One that may have to go on with text takes the system messages apart, as text does.
     instructions, rest = ("", messages) if route.upstream.dialect == "native" else _instructions(messages)
     if not route.is_text:
@@ -53,7 +57,7 @@ def turn_of(
 
 
 def read_fields(body: bytes, bounds: Bounds) -> Fields:
-    """The fields of a client's request, which name a model. Raises Failure, FormatError."""
+    """The fields of a client's request; they name a model. Raises Failure, FormatError."""
     check_values(body, bounds.json_values)
     fields = require_object(decoded(body, bounds.depth), "the request")
     model = require_name(fields.get("model"), "model")
@@ -63,18 +67,18 @@ def read_fields(body: bytes, bounds: Bounds) -> Fields:
 
 
 def read_request(wire: WireFormat, fields: Fields, bounds: Bounds) -> tuple[WireRequest, Sequence[Note]]:
-    """What a client asks, and what was mended of its conversation. Raises Failure, FormatError."""
-    asked = wire.decode_request(fields)
-    check_counts(asked, bounds)
-    given = [message for message in asked.request.messages if isinstance(message, Message)]
-    messages, notes = healed(given)
-    return replace(asked, request=replace(asked.request, messages=messages)), notes
+    """A client's request from its fields, and notes on repairs of its conversation. Raises Failure, FormatError."""
+    wire_request = wire.decode_request(fields)
+    check_counts(wire_request, bounds)
+    conversation = [message for message in wire_request.request.messages if isinstance(message, Message)]
+    messages, notes = healed(conversation)
+    return replace(wire_request, request=replace(wire_request.request, messages=messages)), notes
 
 
-def check_counts(asked: WireRequest, bounds: Bounds) -> None:
+def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:
     """Raises Failure for more messages or tools than the gateway takes, for longer names, for two tools of one name,
     and for one whose name has a line break or another control character."""
-    request = asked.request
+    request = wire_request.request
     for what, count, most in (
         ("messages", len(request.messages), bounds.messages),
         ("tools", len(request.tools), bounds.tool_definitions),
@@ -96,18 +100,18 @@ def check_counts(asked: WireRequest, bounds: Bounds) -> None:
             raise Failure(400, f"{what} has {len(name)} characters; {bounds.name_chars} are allowed", "name_too_long")
 
 
-def _rules(asked: WireRequest, route: Route, choice: ToolChoice, asked_format: str) -> Rules:
+def _rules(wire_request: WireRequest, route: Route, choice: ToolChoice, client_format: str) -> Rules:
     capabilities, upstream = route.provider.capabilities, route.upstream
     requires = choice.mode in ("required", "specific")
     enforced = capabilities.grammar is not None if route.is_text else capabilities.tool_choice
     return Rules(
         choice,
-        asked.request.parallel,
-        hold_calls=not asked.stream or upstream.hold_calls or route.holds,
-        hold_text=not asked.stream or (requires and not enforced),
+        wire_request.request.parallel,
+        hold_calls=not wire_request.stream or upstream.hold_calls or route.holds,
+        hold_text=not wire_request.stream or (requires and not enforced),
         repairs=upstream.repair,
         insists=1 if requires else 0,
-        takes_back=asked_format == "openai-chat",
+        takes_back=client_format == "openai-chat",
         in_text=route.is_text,
     )
 
@@ -125,8 +129,124 @@ def _without_native(
 ) -> tuple[Mapping[str, JSON], OutputSchema | None]:
     """The options of a turn whose calls are text. A server's own JSON mode would let no call through, so that the
     answer's form is asked for in words."""
-    form = options.get("response_format")
-    kept = {name: value for name, value in options.items() if name not in (*_NATIVE_ONLY, "response_format")}
-    if output is None and form == {"type": "json_object"}:
+    response_format = options.get("response_format")
+    others = {name: value for name, value in options.items() if name not in (*_NATIVE_ONLY, "response_format")}
+    if output is None and response_format == {"type": "json_object"}:
         output = _ANY_OBJECT
-    return kept, output
+    return others, output
+
+
+# --- options: from the words of one API to those of another (the API references, as in wire/) ---------------------
+
+_WORDS: Mapping[str, Mapping[str, str]] = {
+    "openai-chat": {
+        "max_tokens": "max_tokens",
+        "max_completion_tokens": "max_tokens",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "stop": "stop",
+        "seed": "seed",
+        "presence_penalty": "presence_penalty",
+        "frequency_penalty": "frequency_penalty",
+    },
+    "openai-responses": {"max_output_tokens": "max_tokens", "temperature": "temperature", "top_p": "top_p"},
+    "anthropic": {
+        "max_tokens": "max_tokens",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "stop_sequences": "stop",
+    },
+    "gemini": {
+        "maxOutputTokens": "max_tokens",
+        "temperature": "temperature",
+        "topP": "top_p",
+        "topK": "top_k",
+        "stopSequences": "stop",
+        "seed": "seed",
+        "presencePenalty": "presence_penalty",
+        "frequencyPenalty": "frequency_penalty",
+    },
+    "ollama": {
+        "num_predict": "max_tokens",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "stop": "stop",
+        "seed": "seed",
+        "presence_penalty": "presence_penalty",
+        "frequency_penalty": "frequency_penalty",
+    },
+}
+"""Each API's fields, by the word they have in common."""
+
+_REFUSED = {"anthropic": ("temperature", "top_p", "top_k")}
+"""What an API answers 400 to (docs/models.md): left out when it comes from another API's request."""
+
+
+def translated(options: Mapping[str, JSON], client_format: str, upstream: str) -> Mapping[str, JSON]:
+    """The options of a request in the client's format, for a request in the format `upstream`.
+
+    Within a format everything passes. Between two, what both have passes, and the rest is left out: a field that an API
+    does not know is an error there.
+    """
+    if client_format == upstream:
+        return options
+    words: dict[str, str] = {}
+    for field, word in _WORDS[upstream].items():
+        words.setdefault(word, field)
+    out: dict[str, JSON] = {}
+    for field, value in options.items():
+        word = _WORDS[client_format].get(field)
+        if word is None or word not in words or word in _REFUSED.get(upstream, ()):
+            continue
+        out[words[word]] = [value] if word == "stop" and isinstance(value, str) else value
+    effort = _effort(options, client_format)
+    if effort is not None and upstream == "openai-chat":
+        out["reasoning_effort"] = effort
+    elif effort is not None and upstream == "openai-responses":
+        out["reasoning"] = {"effort": effort}
+    return out
+
+
+def _effort(options: Mapping[str, JSON], client_format: str) -> JSON:
+    if client_format == "openai-chat":
+        return options.get("reasoning_effort")
+    reasoning = options.get("reasoning") if client_format == "openai-responses" else None
+    return cast("Mapping[str, JSON]", reasoning).get("effort") if isinstance(reasoning, Mapping) else None
+
+
+# --- lists of tools ----------------------------------------------------------------------------------------------
+
+MOST_LISTS = 64
+"""As many as dialects cache (`dialects.readers.known_readers`)."""
+
+LARGEST_BYTES = 256 * 1024
+"""Size of a list as JSON. A larger one is not cached, so that clients cannot fill the memory."""
+
+
+class KnownTools:
+    """Interns lists of tools. Each request brings its list again, and dialects cache prompts and parsers by the list
+    object: a millisecond for each."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, Sequence[ToolSpec]] = OrderedDict()
+
+    def known(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """The first list of equal content, while it is cached."""
+        if not tools:
+            return tools
+        try:
+            content = to_json([(tool.name, tool.description, tool.parameters, tool.extra) for tool in tools])
+        except (PydanticSerializationError, UnicodeEncodeError):  # a lone surrogate, which no JSON in UTF-8 can carry
+            return tools
+        same = self._known.get(content)
+        if same is not None:
+            self._known.move_to_end(content)
+            return same
+        if len(content) <= LARGEST_BYTES:
+            self._known[content] = tools
+            if len(self._known) > MOST_LISTS:
+                self._known.popitem(last=False)
+        return tools

@@ -1,4 +1,4 @@
-"""What is needed for an answer, and what becomes known of it."""
+"""The state of one answer: its request, its routes, and the facts for the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Usage
 from toolspeak.gateway.http.asgi import Fields, Headers, Receive, Send
 from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
-from toolspeak.gateway.http.event_stream import EVENTS, EventStream, watched
+from toolspeak.gateway.http.streamed_answer import EVENTS, EventStream, watched
 from toolspeak.gateway.observability.metrics import Metrics
 from toolspeak.gateway.server_tools.hosted_tools import HostedTools
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
@@ -27,14 +27,10 @@ from toolspeak.wire.base import WireFormat, WireRequest
 
 @dataclass(slots=True)
 class Answering:
-    """What is needed for an answer, and what is known of it: `status`, `first_byte` (seconds), `chunks`, the
-    `failure` that ended its stream, and `said`: what left, where the log is to hold it. `route` is the last that was
-    asked, `failed` are the upstreams that did not answer, with the errors' codes.
-    `prefix` stands for what the request begins with. `came`: the request as the client wrote it, and its headers that
-    pass; None if it may not."""
+    """One answer: what it is made from, and what the log says of it."""
 
     wire: WireFormat
-    asked: WireRequest
+    wire_request: WireRequest
     routes: Routes
     settings: Settings
     receive: Receive
@@ -43,27 +39,34 @@ class Answering:
     headers: Headers
     account: Account
     is_stopped: Callable[[], bool] = lambda: False
-    """Whether a cancellation comes from the gateway, which is being stopped."""
+    """Whether a cancellation comes from the gateway's own stop."""
     tools: tuple[ServerTools, Running] | None = None
     hosted: HostedTools | None = None
     report: Report = field(default_factory=Report)
     status: int = 0
     first_byte: float | None = None
+    """Seconds until the answer began."""
     chunks: int = 0
     failure: Failure | None = None
-    said: list[Delta] | None = None
+    """The error that ended the stream."""
+    sent_deltas: list[Delta] | None = None
+    """What the client got, if the log holds contents."""
     memory: ResponseMemory | None = None
     keeping: Keeping | None = None
     prefix: str = ""
+    """A digest of the beginning of the conversation, for sticky routing."""
     came: tuple[Fields, Mapping[str, str]] | None = None
+    """The request as the client wrote it, with the headers that pass; None if it may not pass unchanged."""
     route: Route = field(init=False)
+    """The upstream of the last attempt."""
     failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """The upstreams that failed before, each with its error code."""
 
     def __post_init__(self) -> None:
         self.route = self.routes.routes[0]
 
     def facts(self) -> dict[str, object]:
-        """For the log."""
+        """Fields of the request's line in the log."""
         report, usage = self.report, self.report.end.usage
         return {
             "upstream": self.route.provider.name,
@@ -80,12 +83,12 @@ class Answering:
             "chunks": self.chunks or None,
             "error": self.failure and self.failure.cause,
             "code": self.failure and self.failure.code,
-            "answer": self._told(),
+            "answer": self._content(),
             **(self.tools[1].facts() if self.tools is not None else {}),
         }
 
     def count(self, metrics: Metrics, endpoint: str, model: str) -> None:
-        """Counts what is known, under these labels."""
+        """Adds the answer to the metrics."""
         metrics.chunks.labels(endpoint, model).inc(self.chunks)
         if self.first_byte is not None:
             metrics.first_byte.labels(endpoint, model).observe(self.first_byte)
@@ -101,13 +104,15 @@ class Answering:
             return usage
         return estimated(usage, size, self.chunks * BYTES_PER_TOKEN)
 
-    def _told(self) -> str | None:
-        """What was said, as one answer of the client's API."""
-        if not self.said or (self.failure is not None and self.failure.code == "gateway_failed"):
+    def _content(self) -> str | None:
+        """What the client got, as one answer of its API; None if the log holds no contents."""
+        if not self.sent_deltas or (self.failure is not None and self.failure.code == "gateway_failed"):
             return None
-        ended = [] if isinstance(self.said[-1], TurnEnded) else [TurnEnded("error")]
+        ended = [] if isinstance(self.sent_deltas[-1], TurnEnded) else [TurnEnded("error")]
         return json_bytes(
-            self.wire.encode_response([*self.said, *ended], model=self.asked.model, response_id=self.id, created=0)
+            self.wire.encode_response(
+                [*self.sent_deltas, *ended], model=self.wire_request.model, response_id=self.id, created=0
+            )
         ).decode()
 
 
@@ -117,18 +122,18 @@ async def stream_answer(
     work: Coroutine[Any, Any, None],
     fail: Callable[[Failure], Awaitable[None]],
 ) -> None:
-    """Does the work, which writes the stream, and notes what is known of the answer however it ends.
+    """Runs `work`, which writes the stream, and notes the facts of the answer however it ends.
 
-    `fail` writes the end of a stream that broke off. Raises what the work raises before the stream has begun,
-    ClientGone if nobody is there any more.
+    `fail` writes the end of a stream that breaks off. Raises what `work` raises before the stream begins, ClientGone
+    if the client has left.
     """
-    settings, begun = answering.settings, asyncio.get_running_loop().time()
+    settings, asked_at = answering.settings, asyncio.get_running_loop().time()
 
     async def to_the_end() -> None:
         try:
             await work
         except (Exception, asyncio.CancelledError) as error:
-            if stream.begun is None or stream.failed:
+            if stream.began_at is None or stream.failed:
                 raise
             if isinstance(error, asyncio.CancelledError):
                 task = asyncio.current_task()
@@ -143,7 +148,7 @@ async def stream_answer(
             if stream.kind != EVENTS:
                 return  # without an end: the connection is closed, which alone says that bytes are not whole
             await fail(failure)
-        if stream.begun is not None:
+        if stream.began_at is not None:
             await stream.end()
 
     try:
@@ -151,5 +156,5 @@ async def stream_answer(
     finally:
         stream.close()
         answering.chunks = stream.chunks
-        if stream.begun is not None:
-            answering.status, answering.first_byte = 200, stream.begun - begun
+        if stream.began_at is not None:
+            answering.status, answering.first_byte = 200, stream.began_at - asked_at

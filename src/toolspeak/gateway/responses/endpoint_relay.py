@@ -19,9 +19,8 @@ from toolspeak.data.messages import JSON, Usage
 from toolspeak.errors import FormatError, ProviderError
 from toolspeak.gateway.http.asgi import Fields, check_values, decoded, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.http.event_encoding import event
-from toolspeak.gateway.http.event_stream import EVENTS, EventStream
 from toolspeak.gateway.http.multipart_forms import FORM, read_form
+from toolspeak.gateway.http.streamed_answer import EVENTS, EventStream, event
 from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.responses.relayed_answer import known_as, with_data, with_model
 from toolspeak.gateway.settings.gateway_settings import Bounds
@@ -98,10 +97,10 @@ def _of_json(path: str, body: bytes, bounds: Bounds) -> Passed:
     model = None if fields.get("model") is None else require_name(fields["model"], "model")
     stream = optional_flag(fields.get("stream"), "stream") is True
     options = fields.get("stream_options")
-    told = cast("dict[str, JSON]", options) if isinstance(options, dict) else {}
-    wanted = told.get("include_usage") is True or not stream or path != COMPLETIONS
+    stream_options = cast("dict[str, JSON]", options) if isinstance(options, dict) else {}
+    wanted = stream_options.get("include_usage") is True or not stream or path != COMPLETIONS
     if not wanted:
-        fields = {**fields, "stream_options": {**told, "include_usage": True}}
+        fields = {**fields, "stream_options": {**stream_options, "include_usage": True}}
 
     def content(name: str) -> bytes:
         # Written anew: of a name that stands there twice, servers may read the other one.
@@ -125,22 +124,22 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
     if not able:
         raise Failure(
             404,
-            f"{path} is of servers that speak OpenAI's API, and the server of {answering.asked.model!r} is asked in "
-            f"another one ({answering.route.wire}): name another model",
+            f"{path} is of servers that speak OpenAI's API, and the server of {answering.wire_request.model!r} is "
+            f"asked in another one ({answering.route.wire}): name another model",
             "not_found",
         )
     answering.report.attempts = 1
     passing = _Passing(answering, passed)
     routes = replace(answering.routes, routes=able)
     headers = {"content-type": content_type, "accept": "*/*"}
-    begun = asyncio.get_running_loop().time()
+    asked_at = asyncio.get_running_loop().time()
     stream = EventStream(answering.send, answering.headers, EVENTS if passed.stream else None)
 
     async def ask(route: Route, _begun: Callable[[], None]) -> None:
         nonlocal passing
         answering.route = route
         passing = _Passing(answering, passed)
-        if stream.begun is None:
+        if stream.began_at is None:
             stream.kind = EVENTS if passed.stream else None
         provider = cast("ApiProvider", route.provider)
         async with provider.send(PASSED[path], passed.content, headers) as reply:
@@ -151,12 +150,12 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
         await answering.account.settled()
 
     async def fail(failure: Failure) -> None:
-        told = with_code(answering.wire.encode_error(failure.message, failure.status), failure)
-        await stream.write(event((None, told)))
+        body = with_code(answering.wire.encode_error(failure.message, failure.status), failure)
+        await stream.write(event((None, body)))
 
     await stream_answer(answering, stream, work(), fail)
-    if stream.begun is None:
-        answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
+    if stream.began_at is None:
+        answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
         await send_whole(answering.send, 200, passing.body, answering.headers, passing.kind)
 
 
@@ -182,9 +181,9 @@ class _Passing:
         elif kind == "application/json" or kind.endswith("+json"):
             self.kind = reply.content_header.encode("latin-1") or self.kind
             await self._whole(reply)
-            if stream.begun is not None or (self._passed.stream and path == COMPLETIONS):
+            if stream.began_at is not None or (self._passed.stream and path == COMPLETIONS):
                 await stream.write(event((None, self.body.decode("utf-8", "replace"))) + event((None, "[DONE]")))
-        elif stream.begun is not None:
+        elif stream.began_at is not None:
             raise ProviderError(f"the server answered with {kind!r} and not with events", code="ill_formed")
         else:
             stream.kind = reply.content_header or "application/octet-stream"
@@ -239,10 +238,10 @@ class _Passing:
             raise reported_error(error)
         usage = fields.get("usage")
         if isinstance(usage, dict):
-            told = cast("dict[str, JSON]", usage)
-            asked = _count(told, "prompt_tokens", "input_tokens", "total_tokens")
-            said = _count(told, "completion_tokens", "output_tokens")
-            self._answering.report.end = TurnEnded("stop", Usage(input=asked, output=said))
+            counts = cast("dict[str, JSON]", usage)
+            prompt = _count(counts, "prompt_tokens", "input_tokens", "total_tokens")
+            completion = _count(counts, "completion_tokens", "output_tokens")
+            self._answering.report.end = TurnEnded("stop", Usage(input=prompt, output=completion))
 
 
 def _count(usage: Fields, *names: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Turns with native calls whose server speaks the client's API: what needs no mending passes as it came.
+"""Turns with native calls whose server speaks the client's API: events that need no repair pass unchanged.
 
 The request goes out as the client wrote it. Its answer takes the way of any turn, from a driver through the gate.
 Beside it the server's events wait, each until the gate has let all of it through, and then leave as they came. From the
@@ -28,7 +28,7 @@ from toolspeak.data.messages import JSON, Message, TextMessage
 from toolspeak.data.values import changed
 from toolspeak.gateway.http.asgi import Fields
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.http.event_encoding import event, noted, with_notes
+from toolspeak.gateway.http.streamed_answer import event, noted, with_notes
 from toolspeak.gateway.responses.answer_context import Answering
 from toolspeak.gateway.responses.relayed_answer import RelayedAnswer, known_as, with_data
 from toolspeak.gateway.responses.unknown_fields import (
@@ -57,9 +57,9 @@ def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
     """How a turn may pass as it came; None if the model's calls are text, its server speaks another API than the
     client, or the conversation had to be healed."""
     speaks = route.wire == answering.wire.name and isinstance(route.provider, ApiProvider)
-    if answering.came is None or route.is_text or not speaks or answering.report.notes or answering.asked.echoed:
+    if answering.came is None or route.is_text or not speaks or answering.report.notes or answering.wire_request.echoed:
         return None
-    return NativeRelay(RelayedAnswer(answering, known_as(route, answering.asked.model)), *answering.came)
+    return NativeRelay(RelayedAnswer(answering, known_as(route, answering.wire_request.model)), *answering.came)
 
 
 @dataclass(slots=True)
@@ -100,14 +100,14 @@ class NativeRelay:
         self._answer = answer
         self._wire = answer.answering.wire
         self._is_chat = self._wire is OPENAI_CHAT
-        self._asked = answer.answering.asked
+        self._wire_request = answer.answering.wire_request
         self._report = answer.answering.report
         self._fields = fields
-        self._heard = self._begun = self._ending = self._has_role = False
+        self._has_parts = self._gate_has_begun = self._ending = self._has_role = False
         self._waiting: deque[_Waiting] = deque()
         self._owed: list[Delta] = []
         """What has left the gate, of events that still wait."""
-        self._left: list[Delta] = []
+        self._sent: list[Delta] = []
         """What has left: of Chat Completions as much as its encoder has to know."""
         self._known: set[tuple[type[Delta], int]] = set()
         self._calls = sound_calls()
@@ -119,9 +119,9 @@ class NativeRelay:
 
     def body(self, request: ModelRequest) -> Fields | None:
         """The fields that the client wrote, if they say what is to be asked."""
-        asked = self._asked.request
+        asked = self._wire_request.request
         same = request.tools is asked.tools and request.choice == asked.choice
-        if same and not self._heard and _same(request.messages, asked.messages):
+        if same and not self._has_parts and _same(request.messages, asked.messages):
             return self._fields
         self.anew, self._whole, self._unknown = True, None, UnknownFields(self._wire)
         self._waiting.clear()
@@ -130,7 +130,7 @@ class NativeRelay:
     def hear(self, part: Relayed) -> Awaitable[None] | None:
         """Gets each part of the answer before its deltas are read. What has to leave at once is returned as the writing
         of it."""
-        self._heard = True
+        self._has_parts = True
         if part.whole:
             self._whole = part
             self.anew = True
@@ -157,7 +157,7 @@ class NativeRelay:
             return None
         if self._is_chat and not self._calls(data or {}, _size(deltas)):
             self._go_on_anew()
-        elif not waiting.atoms and (self._begun or (data is not None and not opens(data))):
+        elif not waiting.atoms and (self._gate_has_begun or (data is not None and not opens(data))):
             leaving = self._flush()
             return self._write(leaving) if leaving else None
         return None
@@ -180,7 +180,7 @@ class NativeRelay:
 
     def put(self, deltas: Sequence[Delta]) -> bytes:
         """Takes what the gate lets through of a stream; gives what leaves then."""
-        self._begun = True
+        self._gate_has_begun = True
         waiting = self._waiting
         if len(deltas) == 1 and len(waiting) == 1 and waiting[0].says_alone(deltas[0]) and not waiting[0].ends:
             self._keep([*self._owed, deltas[0]])  # the ordinary event leaves as it came
@@ -238,8 +238,8 @@ class NativeRelay:
     def _new_encoder(self) -> Encoder:
         """What writes the rest of the answer anew: it knows what has left."""
         response_id, created = self._unknown.id or self._response_id, self._unknown.created or int(time.time())
-        encoder = self._wire.encoder(self._asked, response_id=response_id, created=created)
-        for delta in self._left:
+        encoder = self._wire.encoder(self._wire_request, response_id=response_id, created=created)
+        for delta in self._sent:
             encoder.feed(delta)
         return encoder
 
@@ -294,7 +294,7 @@ class NativeRelay:
                 if key in self._known:
                     continue
                 self._known.add(key)
-            self._left.append(delta)
+            self._sent.append(delta)
 
     def _go_on_anew(self) -> None:
         self.anew = True

@@ -1,4 +1,4 @@
-"""Requests in which nothing has to change: they and their answers pass as they came, where both sides speak one API."""
+"""Requests without tools whose upstream speaks the client's API: they and their answers pass unchanged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
 from toolspeak.gateway.http.asgi import Fields, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.http.event_encoding import event
-from toolspeak.gateway.http.event_stream import EventStream, watched
+from toolspeak.gateway.http.streamed_answer import EventStream, event, watched
 from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.upstreams.routing import Route
@@ -57,8 +56,8 @@ def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
         return True
     if any(fields.get(name) for name in _TOOL_FIELDS[wire.name]):
         return False
-    said = fields.get(_MESSAGES[wire.name])
-    messages = cast("list[JSON]", said) if isinstance(said, list) else []
+    messages_field = fields.get(_MESSAGES[wire.name])
+    messages = cast("list[JSON]", messages_field) if isinstance(messages_field, list) else []
     return not any(map(_uses_tools, messages)) and not _leaves_thoughts_open(messages)
 
 
@@ -98,9 +97,9 @@ def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequ
     """What the gateway itself reads of a relayed request: the rest is the upstream's to judge. Raises Failure,
     FormatError."""
     name = _MESSAGES[wire.name]
-    said = fields.get(name)
-    if isinstance(said, list):
-        messages = cast("list[JSON]", said)
+    messages_field = fields.get(name)
+    if isinstance(messages_field, list):
+        messages = cast("list[JSON]", messages_field)
         if len(messages) > bounds.messages:
             raise Failure(
                 413, f"{name}: {len(messages)} are more than {bounds.messages}; send fewer", "request_too_large"
@@ -109,8 +108,8 @@ def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequ
             item = require_object(message, f"{name}[{i}]")
             if wire.name != OPENAI_RESPONSES.name:
                 require_name(item.get("role"), f"{name}[{i}].role")
-    elif wire.name != OPENAI_RESPONSES.name or not isinstance(said, str):
-        raise invalid_field(name, "a list of messages", said)
+    elif wire.name != OPENAI_RESPONSES.name or not isinstance(messages_field, str):
+        raise invalid_field(name, "a list of messages", messages_field)
     stream = fields.get("stream")
     optional_flag(stream, "stream")
     options = fields.get("stream_options")
@@ -131,7 +130,7 @@ class RelayedAnswer:
     answering: Answering
     model: str | None
     """The name that the client knows the model by, if it is not the upstream's."""
-    said: list[Delta] | None = None
+    deltas: list[Delta] | None = None
     response_id: str = ""
     sequence: int | None = None
     is_numbered: bool = field(init=False)
@@ -147,7 +146,11 @@ class RelayedAnswer:
             return part.raw
         if self.is_numbered:
             self.follow(fields)
-        if fields.get("usage") is not None and fields.get("choices") == [] and not self.answering.asked.usage_wanted:
+        if (
+            fields.get("usage") is not None
+            and fields.get("choices") == []
+            and not self.answering.wire_request.usage_wanted
+        ):
             return b""  # the gateway asked for it, and not the client
         named = fields if self.model is None else with_model(fields, self.model)
         return part.raw if named is fields else with_data(part.raw, named)
@@ -173,8 +176,8 @@ class RelayedAnswer:
 
     def note(self, part: Relayed) -> None:
         """What it says, for the log and the metrics."""
-        if self.said is not None:
-            self.said.extend(part.deltas)
+        if self.deltas is not None:
+            self.deltas.extend(part.deltas)
         if part.deltas and part.deltas[-1].__class__ is TurnEnded:
             self.answering.report.end = cast("TurnEnded", part.deltas[-1])
 
@@ -182,7 +185,7 @@ class RelayedAnswer:
         """The end of a stream that broke off."""
         answering = self.answering
         encoder = answering.wire.encoder(
-            answering.asked, response_id=self.response_id or answering.id, created=int(time.time())
+            answering.wire_request, response_id=self.response_id or answering.id, created=int(time.time())
         )
         frames = encoder.fail(failure.message, failure.status)[-1:]  # what begins an answer has left
         numbered = map(self.numbered, frames)
@@ -208,7 +211,7 @@ async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]
     """Sends the request on and its answer back. Raises ToolspeakError for what fails before the answer has begun,
     ClientGone if nobody is there any more."""
     answering.report.attempts = 1
-    send = _stream if answering.asked.stream else _whole
+    send = _stream if answering.wire_request.stream else _whole
     await send(answering, fields, headers)
 
 
@@ -217,10 +220,10 @@ def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiPro
     provider = route.provider
     assert isinstance(provider, ApiProvider)
     answering.route = route
-    named = known_as(route, answering.asked.model)
-    found = RelayedAnswer(answering, named, [] if answering.settings.log_content else None)
-    answering.said = found.said
-    return found, provider
+    model = known_as(route, answering.wire_request.model)
+    relayed = RelayedAnswer(answering, model, [] if answering.settings.log_content else None)
+    answering.sent_deltas = relayed.deltas
+    return relayed, provider
 
 
 async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
@@ -293,7 +296,7 @@ def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> 
     """An answer that came as a stream, in the one piece that was asked for."""
     return answering.wire.encode_response(
         deltas,
-        model=answering.asked.model,
+        model=answering.wire_request.model,
         response_id=answering.id,
         created=int(time.time()),
         request=_read(answering, fields),
@@ -305,7 +308,7 @@ def _read(answering: Answering, fields: Fields) -> WireRequest:
     try:
         return answering.wire.decode_request(fields)
     except FormatError:
-        return replace(answering.asked, request=ModelRequest((), options={}))
+        return replace(answering.wire_request, request=ModelRequest((), options={}))
 
 
 # --- the model's name ----------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.http.asgi import Headers, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.http.event_encoding import event, noted, with_notes
-from toolspeak.gateway.http.event_stream import EventStream, watched
+from toolspeak.gateway.http.streamed_answer import EventStream, event, noted, watched, with_notes
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
@@ -29,18 +28,18 @@ from toolspeak.providers.relayed import RELAYING, json_bytes
 from toolspeak.wire.base import WireRequest
 
 WARNING_HEADER = b"x-toolspeak-warning"
-"""Where an answer in one piece tells its notes, by their codes."""
+"""The header that lists the codes of an answer's notes, where the answer is one piece."""
 
 _PREFIXES = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_"}
 
 
 async def answer(answering: Answering) -> None:
-    """Raises ToolspeakError for what fails before the answer has begun, ClientGone if nobody is there any more."""
+    """Answers a request. Raises ToolspeakError for a failure before the answer begins, ClientGone."""
     # 80 random bits: a call's id is made of it, and OpenAI takes ids of 40 characters.
     response_id = _PREFIXES[answering.wire.name] + secrets.token_hex(10)
     if answering.keeping is not None:
         response_id = answering.keeping.response_id
-    if answering.asked.stream:
+    if answering.wire_request.stream:
         await _stream(answering, response_id)
     else:
         await _whole(answering, response_id)
@@ -61,13 +60,13 @@ def _play(
 ) -> Coroutine[Any, Any, None]:
     """The model's turn; with server-side tools, its turns. `asks` gets each upstream that is asked. `has_left`: whether
     something of the answer has left, also past `put`."""
-    asked = answering.asked
-    size = partial(prompt_size, asked)
+    wire_request = answering.wire_request
+    size = partial(prompt_size, wire_request)
     if answering.tools is None:
-        return _turn(answering, asked, put, answering.report, size, asks=asks, has_left=has_left)
+        return _turn(answering, wire_request, put, answering.report, size, asks=asks, has_left=has_left)
 
     async def with_server_tools(tools: ServerTools, running: Running) -> None:
-        offering, loop = await with_tools(tools, asked, running, answering.hosted)
+        offering, loop = await with_tools(tools, wire_request, running, answering.hosted)
         await loop.play(partial(_turn, answering), offering, put, answering.report, size)
 
     return with_server_tools(*answering.tools)
@@ -75,7 +74,7 @@ def _play(
 
 async def _turn(
     answering: Answering,
-    asked: WireRequest,
+    wire_request: WireRequest,
     put: Put,
     report: Report,
     size: Callable[[], int],
@@ -106,10 +105,10 @@ async def _turn(
         report.back_to(before)
         held.clear()
         asks(route)
-        driver, request, rules = turn_of(asked, route, answering.wire.name)
+        driver, request, rules = turn_of(wire_request, route, answering.wire.name)
         rules = replace(rules, hold_calls=rules.hold_calls or hold_calls)
-        leaves = put if is_only else leave if asked.stream else hold
-        return play(driver, request, rules, leaves, report, size, asked.usage_wanted, begun)
+        leaves = put if is_only else leave if wire_request.stream else hold
+        return play(driver, request, rules, leaves, report, size, wire_request.usage_wanted, begun)
 
     last = answering.route if answering.report.attempts else None
     await answering.routes.serve(ask, answering.prefix, lambda: is_put or has_left(), answering.failed, last)
@@ -118,9 +117,9 @@ async def _turn(
 
 
 async def _stream(answering: Answering, response_id: str) -> None:
-    asked, settings = answering.asked, answering.settings
+    wire_request, settings = answering.wire_request, answering.settings
     stream = EventStream(answering.send, answering.headers)
-    encoder = answering.wire.encoder(asked, response_id=response_id, created=int(time.time()))
+    encoder = answering.wire.encoder(wire_request, response_id=response_id, created=int(time.time()))
     feed, write, report = encoder.feed, stream.write, answering.report
 
     native: NativeRelay | None = None
@@ -132,11 +131,11 @@ async def _stream(answering: Answering, response_id: str) -> None:
             native.begin(response_id, write)
         RELAYING.set(native)
 
-    said = answering.said = [] if settings.log_content else None
+    sent_deltas = answering.sent_deltas = [] if settings.log_content else None
 
     async def put(deltas: Sequence[Delta]) -> None:
-        if said is not None:
-            said.extend(deltas)
+        if sent_deltas is not None:
+            sent_deltas.extend(deltas)
         if deltas and deltas[-1].__class__ is TurnEnded:
             await answering.account.settled()
         if native is not None:
@@ -168,7 +167,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
 
 
 async def _whole(answering: Answering, response_id: str) -> None:
-    asked, report = answering.asked, answering.report
+    wire_request, report = answering.wire_request, answering.report
     deltas: list[Delta] = []
     native: NativeRelay | None = None
 
@@ -180,20 +179,20 @@ async def _whole(answering: Answering, response_id: str) -> None:
     async def put(more: Sequence[Delta]) -> None:
         deltas.extend(more)
 
-    begun = asyncio.get_running_loop().time()
+    asked_at = asyncio.get_running_loop().time()
     settings = answering.settings
     await watched(_play(answering, put, asks), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
-    answering.said = deltas if settings.log_content else None
+    answering.sent_deltas = deltas if settings.log_content else None
     body = answering.wire.encode_response(
-        deltas, model=asked.model, response_id=response_id, created=int(time.time()), request=asked
+        deltas, model=wire_request.model, response_id=response_id, created=int(time.time()), request=wire_request
     )
     if answering.keeping is not None:
         await _keep(answering, body)
     headers = [*answering.headers, *warning_header(report.notes)]
-    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
+    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
     await answering.account.settled()
-    told = json_bytes(with_notes(body, report.notes)) if native is None else native.whole(deltas, body)
-    await send_whole(answering.send, 200, told, headers, b"application/json")
+    content = json_bytes(with_notes(body, report.notes)) if native is None else native.whole(deltas, body)
+    await send_whole(answering.send, 200, content, headers, b"application/json")
 
 
 def warning_header(notes: Sequence[Note]) -> Headers:

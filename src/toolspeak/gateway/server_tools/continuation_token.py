@@ -47,8 +47,8 @@ def carrying(call_id: str, ran: Sequence[Message]) -> str | None:
     """The id with the messages that tell what ran; None if they are too long for one. Results are shortened as far as
     needed, images and files left out then."""
     for most in _SHORTER:
-        kept = [message if most is None else _shortened(message, most) for message in ran]
-        packed = json.dumps([dump(message) for message in kept], separators=(",", ":")).encode()
+        messages = [message if most is None else _shortened(message, most) for message in ran]
+        packed = json.dumps([dump(message) for message in messages], separators=(",", ":")).encode()
         if len(packed) > _MAX_UNFOLDED:
             continue
         text = base64.urlsafe_b64encode(zlib.compress(packed, 9)).decode().rstrip("=")
@@ -78,8 +78,8 @@ def _shortened(message: Message, most: int) -> Message:
 
 
 def _short(content: Sequence[ContentPart], most: int) -> tuple[ContentPart, ...]:
-    told = [TextPart("[left out]") if isinstance(part, ImagePart | FilePart) else part for part in content]
-    return cap_parts(told, most, "It is no longer kept.")[0]
+    parts = [TextPart("[left out]") if isinstance(part, ImagePart | FilePart) else part for part in content]
+    return cap_parts(parts, most, "It is no longer kept.")[0]
 
 
 def _read(call_id: str) -> tuple[str, list[Message]]:

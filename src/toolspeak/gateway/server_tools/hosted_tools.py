@@ -88,20 +88,20 @@ class HostedTools:
 
 
 def hosted_tools(
-    asked: WireRequest, route: Route, asked_format: str, optional: Collection[str], tools: ServerTools | None
+    wire_request: WireRequest, route: Route, client_format: str, optional: Collection[str], tools: ServerTools | None
 ) -> tuple[HostedTools | None, list[Note]]:
-    """The tools that the request's API would run itself and that run here, and what the client is told of those that
-    nobody runs. An upstream of that API gets them all.
+    """The tools that the request's API would run itself and that run here, and notes on those that do not run. An
+    upstream of that API gets them all.
 
     `optional` are the types without which the client goes on; a search that it offers beside tools of its own, as codex
     does, is one. Raises FormatError for any other.
     """
-    if asked_format != OPENAI_RESPONSES.name or (route.wire == asked_format and not route.is_text):
+    if client_format != OPENAI_RESPONSES.name or (route.wire == client_format and not route.is_text):
         return None, []
     servers: dict[str, frozenset[str] | None] = {}
     search = ""
     notes: list[Note] = []
-    for i, tool in enumerate(cast("list[dict[str, JSON]]", asked.request.options.get("tools", []))):
+    for i, tool in enumerate(cast("list[dict[str, JSON]]", wire_request.request.options.get("tools", []))):
         kind, label = tool["type"], _label(tool)
         if kind == "mcp" and tools is not None and label in tools.urls:
             servers[label] = _allowed(label, tool, tools, f"tools[{i}]")
@@ -109,7 +109,7 @@ def hosted_tools(
         if kind in _WEB_SEARCHES and tools is not None and tools.search:
             search = tools.search
             continue
-        offered = kind in _SEARCHES and asked.request.tools and asked.request.choice.mode != "required"
+        offered = kind in _SEARCHES and wire_request.request.tools and wire_request.request.choice.mode != "required"
         what = f"the tool {describe(kind)}"
         if label:
             what += f" of the server {describe(label)}"
@@ -117,12 +117,12 @@ def hosted_tools(
             remedy = f"switch it off in the client, or send the header {OPTIONAL_TOOLS}: {kind} to go on without it"
             raise FormatError(f"tools: nobody runs {what} here; {remedy}")
         notes.append(Note("tool_left_out", f"the model was not told of {what}: nobody runs it here"))
-    choice = _choice(asked.request.options.get("tool_choice"), servers, search)
+    choice = _choice(wire_request.request.options.get("tool_choice"), servers, search)
     return (HostedTools(servers, search, choice) if servers or search else None), notes
 
 
 def able_routes(
-    asked: WireRequest, routes: Routes, asked_format: str, optional: Collection[str], tools: ServerTools | None
+    wire_request: WireRequest, routes: Routes, client_format: str, optional: Collection[str], tools: ServerTools | None
 ) -> tuple[Routes, HostedTools | None, list[Note]]:
     """The routes that can do what is asked, and what `hosted_tools` says of them. Where upstreams differ, those that
     leave the fewest tools out come in place of the others. Raises FormatError if none can."""
@@ -130,7 +130,7 @@ def able_routes(
     problem: FormatError | None = None
     for route in routes.routes:
         try:
-            able.append((route, hosted_tools(asked, route, asked_format, optional, tools)))
+            able.append((route, hosted_tools(wire_request, route, client_format, optional, tools)))
         except FormatError as error:
             problem = error
     if problem is not None and not able:

@@ -34,12 +34,12 @@ _NO_CALLS = ToolChoice("none")
 
 
 async def with_tools(
-    tools: ServerTools, asked: WireRequest, running: Running, hosted: HostedTools | None = None
+    tools: ServerTools, wire_request: WireRequest, running: Running, hosted: HostedTools | None = None
 ) -> tuple[WireRequest, ToolLoop]:
     """The request with the server's tools besides the client's, and with what earlier answers of it carry. A request
     that names tools of its API that run here (`hosted`) gets those alone. Raises FormatError for one that is not there.
     """
-    request = asked.request
+    request = wire_request.request
     messages = [message for message in request.messages if isinstance(message, Message)]
     offered, running.shadowed = await tools.offered(request.tools)
     named: Mapping[str, HostedTool] = {}
@@ -55,7 +55,7 @@ async def with_tools(
         offered = ()  # the client lets no call through, or that of its own tool alone
     names = frozenset(tool.name for tool in offered)
     request = replace(request, messages=restored(messages), tools=(*request.tools, *offered))
-    return replace(asked, request=request), ToolLoop(tools, running, names, named)
+    return replace(wire_request, request=request), ToolLoop(tools, running, names, named)
 
 
 class AskTurn(Protocol):
@@ -63,7 +63,7 @@ class AskTurn(Protocol):
 
     def __call__(
         self,
-        asked: WireRequest,
+        wire_request: WireRequest,
         put: Put,
         report: Report,
         size: Callable[[], int],
@@ -88,7 +88,7 @@ class ToolLoop:
     async def play(
         self,
         ask: AskTurn,
-        asked: WireRequest,
+        wire_request: WireRequest,
         put: Put,
         report: Report,
         prompt_size: Callable[[], int],
@@ -100,45 +100,45 @@ class ToolLoop:
         one's id carries what ran. Past a limit the model is asked for its answer alone. The usage is that of all turns.
         """
         if not self.names:
-            await ask(asked, put, report, prompt_size)
+            await ask(wire_request, put, report, prompt_size)
             return
-        said = _Said(put)
+        output = _Output(put)
         spent = Usage()
         while True:
-            turn = _Turn(said, self._call_id)
-            told = Report()
+            turn = _Turn(output, self._call_id)
+            turn_report = Report()
             try:
-                await ask(asked, turn.put, told, prompt_size, hold_calls=True)
+                await ask(wire_request, turn.put, turn_report, prompt_size, hold_calls=True)
             except BaseException:
-                _add(report, told, told.notes)
+                _add(report, turn_report, turn_report.notes)
                 raise
             spent = spent.plus(turn.end.usage)
             mine = turn.calls_of(self.names)
             if not mine:
-                _add(report, told, told.notes)
-                await self._leave(turn, spent, said, report)
+                _add(report, turn_report, turn_report.notes)
+                await self._leave(turn, spent, output, report)
                 return
             # The model is told what was wrong with a call, and mends it: that is no matter of the client's.
-            _add(report, told, [note for note in told.notes if note.code != "malformed_call"])
-            shown = self._shown(mine)
-            await put([begun for begun, _ in shown])
+            _add(report, turn_report, [note for note in turn_report.notes if note.code != "malformed_call"])
+            hosted = self._shown(mine)
+            await put([begun for begun, _ in hosted])
             results = await self.tools.run(mine, self.running)
             by_call = {result.call_id: result for result in results}
-            await put([_ended(begun, by_call[call.id]) for begun, call in shown])
+            await put([_ended(begun, by_call[call.id]) for begun, call in hosted])
             # What a client is not told of it cannot send back: the call that it gets carries it. (The item of a search
             # has no place for a result.)
-            kept = {call.id for call in mine if isinstance(call, ToolCall) and not self._is_item(call)}
+            sent_ids = {call.id for call in mine if isinstance(call, ToolCall) and not self._is_item(call)}
             self._ran += [
-                Message("assistant", tuple(call for call in mine if call.id in kept)),
-                Message("tool", tuple(result for result in results if result.call_id in kept)),
+                Message("assistant", tuple(call for call in mine if call.id in sent_ids)),
+                Message("tool", tuple(result for result in results if result.call_id in sent_ids)),
             ]
             if turn.has_others(self.names):
-                await self._leave(turn, spent, said, report)
+                await self._leave(turn, spent, output, report)
                 return
             more = [turn.message, Message("tool", results)]
             prompt_size = partial(_grown, prompt_size, more)
-            asked = self._next(asked, more, report)
-            said.turn_over(apart=bool(shown))
+            wire_request = self._next(wire_request, more, report)
+            output.turn_over(apart=bool(hosted))
 
     def _is_item(self, call: ToolCall) -> bool:
         """Whether the call and its result are an item of the answer."""
@@ -146,49 +146,49 @@ class ToolLoop:
 
     def _shown(self, calls: Sequence[ToolCall | MalformedCall]) -> list[tuple[HostedCallStarted, ToolCall]]:
         """The calls that the client sees."""
-        shown: list[tuple[HostedCallStarted, ToolCall]] = []
+        hosted: list[tuple[HostedCallStarted, ToolCall]] = []
         for call in calls:
             if isinstance(call, ToolCall) and call.name in self.hosted:
                 tool = self.hosted[call.name]
-                begun = HostedCallStarted(self._items, tool.kind, tool.server, tool.name, call.arguments)
-                shown.append((begun, call))
+                started = HostedCallStarted(self._items, tool.kind, tool.server, tool.name, call.arguments)
+                hosted.append((started, call))
                 self._items += 1
-        return shown
+        return hosted
 
-    def _next(self, asked: WireRequest, more: Sequence[Message], report: Report) -> WireRequest:
+    def _next(self, wire_request: WireRequest, more: Sequence[Message], report: Report) -> WireRequest:
         """What the model is asked behind the results."""
-        request = asked.request
+        request = wire_request.request
         limit = self.tools.exhausted(self.running)
         choice = _NO_CALLS if limit else ToolChoice()  # what was required has been called
         if limit:
             report.notes.append(Note("tool_limit", f"the server's tools were stopped after {limit}"))
-        return replace(asked, request=replace(request, messages=[*request.messages, *more], choice=choice))
+        return replace(wire_request, request=replace(request, messages=[*request.messages, *more], choice=choice))
 
-    async def _leave(self, turn: _Turn, spent: Usage, said: _Said, report: Report) -> None:
+    async def _leave(self, turn: _Turn, spent: Usage, output: _Output, report: Report) -> None:
         """The client's calls and the end of the answer."""
         leaving = [call for call in turn.calls if call.name not in self.names]
-        given = [index for index, call in enumerate(leaving) if isinstance(call, CallCompleted)]
-        if given and self._ran:
-            first = leaving[given[0]]
+        call_places = [index for index, call in enumerate(leaving) if isinstance(call, CallCompleted)]
+        if call_places and self._ran:
+            first = leaving[call_places[0]]
             assert isinstance(first, CallCompleted)
             made = carrying(first.id or self._call_id(first.index), self._ran)
             if made is None:
-                told = (
+                message = (
                     "what the server's tools did is too long to be carried on: the model will not know of it any more"
                 )
-                report.notes.append(Note("tools_not_carried", told))
+                report.notes.append(Note("tools_not_carried", message))
             else:
-                leaving[given[0]] = replace(first, id=made)
-        finish = "stop" if turn.end.finish == "tool_calls" and not given else turn.end.finish
-        report.calls = len(given)
+                leaving[call_places[0]] = replace(first, id=made)
+        finish = "stop" if turn.end.finish == "tool_calls" and not call_places else turn.end.finish
+        report.calls = len(call_places)
         report.end = replace(turn.end, usage=spent, finish=finish)
-        await said.end([*leaving, report.end])
+        await output.end([*leaving, report.end])
 
     def _call_id(self, index: int) -> str:
         return f"call_{self.running.token}_{self.running.steps}_{index}"
 
 
-class _Said:
+class _Output:
     """What leaves of all turns. White space at a turn's end waits: it leaves with what the turn says behind it, or with
     the end of the answer, and is dropped where calls follow."""
 
@@ -252,7 +252,7 @@ class _Voice:
 class _Turn:
     """One turn: its text leaves, its calls and its end stay here."""
 
-    def __init__(self, said: _Said, call_id: Callable[[int], str]) -> None:
+    def __init__(self, said: _Output, call_id: Callable[[int], str]) -> None:
         self.calls: list[CallCompleted | CallMalformed] = []
         self.end = TurnEnded("error")
         self._said = said
@@ -291,8 +291,8 @@ class _Turn:
         return any(isinstance(call, CallCompleted) and call.name not in names for call in self.calls)
 
 
-def _ended(begun: HostedCallStarted, result: ToolResult) -> HostedCallEnded:
-    return HostedCallEnded(begun.index, result.text, result.status == "failure")
+def _ended(started: HostedCallStarted, result: ToolResult) -> HostedCallEnded:
+    return HostedCallEnded(started.index, result.text, result.status == "failure")
 
 
 def _grown(size: Callable[[], int], more: Sequence[Message]) -> int:

@@ -181,8 +181,8 @@ class ServerTools:
                 "arguments": dict(call.arguments) if isinstance(call, ToolCall) else call.raw,
                 "result": result.text,
             }
-        told: dict[str, JSON] = {"id": running.request_id, "tool": result.name, "server": server or None}
-        log("tool", {**told, "outcome": outcome, "seconds": round(seconds, 4), **content})
+        fields: dict[str, JSON] = {"id": running.request_id, "tool": result.name, "server": server or None}
+        log("tool", {**fields, "outcome": outcome, "seconds": round(seconds, 4), **content})
 
     def _take_up(self) -> None:
         """Makes the servers' tools those that are offered."""

@@ -138,21 +138,21 @@ def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
     for name in table:
         if name not in _FIELDS:
             raise ConfigurationError(f"{place}.{name}: unknown key {suggest(name, _FIELDS)}")
-    told: dict[str, Any] = {"name": checked_name(table.get("name"), f"{place}.name")}
-    told["digest"], *others = _digests_of_table(table, place, environ)
-    told["other_digests"] = tuple(others)
+    values: dict[str, Any] = {"name": checked_name(table.get("name"), f"{place}.name")}
+    values["digest"], *others = _digests_of_table(table, place, environ)
+    values["other_digests"] = tuple(others)
     if "models" in table:
-        told["models"] = _models(table["models"], f"{place}.models")
+        values["models"] = _models(table["models"], f"{place}.models")
     for name in LIMITS:
         if name in table:
-            told[name] = _count(table[name], f"{place}.{name}")
+            values[name] = _count(table[name], f"{place}.{name}")
     if "expires" in table:
-        told["expires"] = _moment(table["expires"], f"{place}.expires")
+        values["expires"] = _moment(table["expires"], f"{place}.expires")
     if "metrics" in table:
         if not isinstance(table["metrics"], bool):
             raise ConfigurationError(f"{place}.metrics: expected true or false, found {table['metrics']!r}")
-        told["metrics"] = table["metrics"]
-    return Key(**told)
+        values["metrics"] = table["metrics"]
+    return Key(**values)
 
 
 def checked_name(name: Any, place: str) -> str:
@@ -240,16 +240,16 @@ def checked_keys(keys: Iterable[Key], serves: Callable[[str], bool]) -> tuple[Ke
 def admitted(headers: Iterable[tuple[bytes, bytes]], keys: Sequence[Key]) -> Key | None:
     """The key that a request carries (`Authorization: Bearer`, or `x-api-key`), if it is one of `keys`. Takes as long
     whichever it is."""
-    given = ""
+    secret = ""
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
-            given = value[7:].strip().decode("latin-1")
-        elif name == b"x-api-key" and not given:
-            given = value.strip().decode("latin-1")
-    asked = digest(given)
+            secret = value[7:].strip().decode("latin-1")
+        elif name == b"x-api-key" and not secret:
+            secret = value.strip().decode("latin-1")
+    wanted = digest(secret)
     found = None
     for known in keys:
         for each in known.digests:
-            if hmac.compare_digest(asked, each):
+            if hmac.compare_digest(wanted, each):
                 found = known
-    return found if given else None
+    return found if secret else None

@@ -1,4 +1,4 @@
-"""What the gateway is told: its settings, as values, from a TOML file and the command line."""
+"""The gateway's settings as values, from a TOML file and the command line."""
 
 from __future__ import annotations
 
@@ -163,8 +163,8 @@ def checked(settings: Settings) -> Settings:
     for name, least, most in _RANGES:
         value: float = _server_value(settings, name)
         if not least <= value <= most:
-            told = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
-            raise ConfigurationError(f"{name}: {value} cannot be; write {told}")
+            allowed = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
+            raise ConfigurationError(f"{name}: {value} cannot be; write {allowed}")
     _check_names([name for names in {each.names: None for each in settings.upstreams} for name in names])
     keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
     cors = _checked_origins(settings.cors, has_keys=bool(keys))
@@ -267,10 +267,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigurationError(f"the configuration {path} is no TOML: {error}") from error
 
 
-def with_server(settings: Settings, told: Mapping[str, Any]) -> Settings:
+def with_server(settings: Settings, values: Mapping[str, Any]) -> Settings:
     """The settings with what `[server]`, or the command line, says besides."""
-    bounds = {name: value for name, value in told.items() if name in {each.name for each in fields(Bounds)}}
-    others = {name: value for name, value in told.items() if name not in bounds and name != "api_keys"}
+    bounds = {name: value for name, value in values.items() if name in {each.name for each in fields(Bounds)}}
+    others = {name: value for name, value in values.items() if name not in bounds and name != "api_keys"}
     return replace(settings, bounds=replace(settings.bounds, **bounds), **others)
 
 
@@ -281,12 +281,12 @@ def _server(value: Any, folder: Path) -> dict[str, Any]:
     check_fields(table, {*_SERVER_FIELDS, "api_keys"}, "server")
     kinds = {each.name: each.type for each in (*fields(Settings), *fields(Bounds))}
     out: dict[str, Any] = {}
-    for name, given in table.items():
+    for name, value in table.items():
         if name == "cors":
-            origins = cast("list[Any]", given if isinstance(given, list) else [given])
+            origins = cast("list[Any]", value if isinstance(value, list) else [value])
             out[name] = tuple(checked_kind(each, "str", f"server.{name}") for each in origins)
             continue
-        out[name] = checked_kind(given, "str" if name == "api_keys" else str(kinds[name]), f"server.{name}")
+        out[name] = checked_kind(value, "str" if name == "api_keys" else str(kinds[name]), f"server.{name}")
     if "api_keys" in out:
         out["api_keys"] = str(folder / out["api_keys"])  # as seen from the file, wherever the server is started
     return out
@@ -304,19 +304,19 @@ def _tools(value: Any, folder: Path) -> ToolSettings:
     table = cast("dict[str, Any]", value)
     check_fields(table, _TOOL_FIELDS, "tools")
     kinds = {each.name: str(each.type) for each in fields(ToolSettings)}
-    told: dict[str, Any] = {}
-    for name, given in table.items():
+    values: dict[str, Any] = {}
+    for name, field in table.items():
         if name == "approve":
-            names = cast("list[Any]", given if isinstance(given, list) else [given])
-            told[name] = tuple(
+            names = cast("list[Any]", field if isinstance(field, list) else [field])
+            values[name] = tuple(
                 found for each in names for found in approved_names(checked_kind(each, "str", f"tools.{name}"))
             )
         else:
-            told[name] = checked_kind(given, kinds[name], f"tools.{name}")
-    if not told.get("file"):
+            values[name] = checked_kind(field, kinds[name], f"tools.{name}")
+    if not values.get("file"):
         raise ConfigurationError("tools.file: missing; name the file that lists the MCP servers")
-    told["file"] = str(folder / told["file"])
-    return ToolSettings(**told)
+    values["file"] = str(folder / values["file"])
+    return ToolSettings(**values)
 
 
 def _responses(value: Any, folder: Path) -> ResponseSettings:
@@ -325,14 +325,14 @@ def _responses(value: Any, folder: Path) -> ResponseSettings:
     table = cast("dict[str, Any]", value)
     check_fields(table, _RESPONSE_FIELDS, "responses")
     kinds = {each.name: str(each.type) for each in fields(ResponseSettings)}
-    told = {name: checked_kind(given, kinds[name], f"responses.{name}") for name, given in table.items()}
-    if not told.get("store"):
+    values = {name: checked_kind(field, kinds[name], f"responses.{name}") for name, field in table.items()}
+    if not values.get("store"):
         raise ConfigurationError("responses.store: missing; write the path of a file, or a postgresql:// URL")
-    if "://" not in told["store"]:
-        told["store"] = str(folder / told["store"])  # as seen from the file
+    if "://" not in values["store"]:
+        values["store"] = str(folder / values["store"])  # as seen from the file
     for name in ("retention_days", "responses", "response_bytes", "key_bytes", "seconds"):
-        if told.get(name) == 0:
+        if values.get(name) == 0:
             raise ConfigurationError(
                 f"responses.{name}: nothing would be kept; write more than 0, or leave [responses] out"
             )
-    return ResponseSettings(**told)
+    return ResponseSettings(**values)

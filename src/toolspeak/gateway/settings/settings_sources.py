@@ -60,8 +60,8 @@ class Sources:
             stamps[tools.file] = stamp(tools.file)
         responses = found.responses
         if self.responses is not None:
-            told = ResponseSettings(self.responses)
-            responses = told if responses is None else replace(responses, store=self.responses)
+            named = ResponseSettings(self.responses)
+            responses = named if responses is None else replace(responses, store=self.responses)
         return checked(replace(settings, keys=keys, tools=tools, responses=responses, usage=found.usage))
 
     def _tools(self, found: ToolSettings | None) -> ToolSettings | None:

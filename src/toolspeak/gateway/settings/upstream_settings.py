@@ -92,8 +92,8 @@ def upstream_of(target: str, **rest: Any) -> Upstream:
             raise ConfigurationError(
                 f"{target!r} names the {name} {known!r}, and {name} says {rest[name]!r}: leave one out"
             )
-    told: dict[str, Any] = {"model": model, **rest, "provider": provider}
-    return Upstream(**told)
+    values: dict[str, Any] = {"model": model, **rest, "provider": provider}
+    return Upstream(**values)
 
 
 _RENAMED = {"name": "names", "key_env": "key_variable"}
@@ -139,38 +139,38 @@ def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, 
 
     table = {**shared, **own}
     kinds = {each.name: str(each.type) for each in fields(Upstream)}
-    told: dict[str, Any] = {}
-    for name, given in table.items():
+    values: dict[str, Any] = {}
+    for name, value in table.items():
         at = place_of(name)
         match name:
             case "name":
-                names = cast("list[Any]", given if isinstance(given, list) else [given])
-                told["names"] = tuple(checked_kind(each, "str", at) for each in names)
+                names = cast("list[Any]", value if isinstance(value, list) else [value])
+                values["names"] = tuple(checked_kind(each, "str", at) for each in names)
             case "timeouts":
-                told[name] = _timeouts(given, at)
+                values[name] = _timeouts(value, at)
             case "capabilities":
-                told[name] = _capabilities(given, at)
+                values[name] = _capabilities(value, at)
             case "options":
-                if not isinstance(given, dict):
+                if not isinstance(value, dict):
                     raise ConfigurationError(f"{at}: expected a table of fields that go into every request")
-                told[name] = cast("dict[str, JSON]", given)
+                values[name] = cast("dict[str, JSON]", value)
             case "upstream":
                 pass
             case _:
-                told[_RENAMED.get(name, name)] = checked_kind(given, kinds[_RENAMED.get(name, name)], at)
-    if not told.get("names"):
+                values[_RENAMED.get(name, name)] = checked_kind(value, kinds[_RENAMED.get(name, name)], at)
+    if not values.get("names"):
         raise ConfigurationError(f"{place}.name: missing; write the name that clients ask for, or a glob")
     target = table.get("upstream")
     if target is not None:
         target = checked_kind(target, "str", f"{place}.upstream")
         try:
-            upstream = upstream_of(target, **told)
+            upstream = upstream_of(target, **values)
         except ConfigurationError as error:
             raise ConfigurationError(f"{place}.upstream: {error}") from None
         return checked_upstream(upstream, place_of)
-    if not told.get("url") and not told.get("provider"):
+    if not values.get("url") and not values.get("provider"):
         raise ConfigurationError(f"{place}.upstream: missing; write an address, a provider or provider:model")
-    return checked_upstream(Upstream(**told), place_of)
+    return checked_upstream(Upstream(**values), place_of)
 
 
 def checked_upstream(upstream: Upstream, place_of: Callable[[str], str] = str) -> Upstream:

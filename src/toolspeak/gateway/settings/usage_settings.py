@@ -36,12 +36,12 @@ def usage_of_table(value: Any, folder: Path) -> UsageSettings:
     table = cast("dict[str, Any]", value)
     kinds = {each.name: str(each.type) for each in fields(UsageSettings)}
     check_fields(table, {*kinds}, "usage")
-    told = {name: checked_kind(given, kinds[name], f"usage.{name}") for name, given in table.items()}
-    if not told.setdefault("store", default_store()):
+    values = {name: checked_kind(field, kinds[name], f"usage.{name}") for name, field in table.items()}
+    if not values.setdefault("store", default_store()):
         raise ConfigurationError("usage.store: empty; write the path of a file, or a postgresql:// URL")
-    if "://" not in told["store"]:
-        told["store"] = str(folder / Path(told["store"]).expanduser())
-    settings = UsageSettings(**told)
+    if "://" not in values["store"]:
+        values["store"] = str(folder / Path(values["store"]).expanduser())
+    settings = UsageSettings(**values)
     if not 1 <= settings.retention_days <= 36500:
         raise ConfigurationError(f"usage.retention_days: expected 1 to 36500 days, found {settings.retention_days}")
     if not 5 <= settings.lease_seconds <= 3600:

@@ -15,7 +15,7 @@ from toolspeak.errors import ConfigurationError, FormatError, JournalError
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.observability.request_log import log
 from toolspeak.gateway.settings.gateway_settings import ResponseSettings
-from toolspeak.gateway.stored.response_store import Kept, ResponseStore, StoredResponse, open_store
+from toolspeak.gateway.stored.response_store import ResponseStore, Retention, StoredResponse, open_store
 from toolspeak.gateway.turns.turn_filter import Note
 from toolspeak.wire.json_validation import describe, optional_flag, require_object, require_text
 
@@ -62,7 +62,7 @@ class ResponseMemory:
         self.runs: dict[str, asyncio.Task[None]] = {}
         """What runs in the background in this process, by the id of its response."""
         self._store: ResponseStore = open_store(settings.store, settings.seconds)
-        self._kept = Kept(settings.retention_days * 86400, settings.responses, settings.key_bytes)
+        self._retention = Retention(settings.retention_days * 86400, settings.responses, settings.key_bytes)
         self._worker = secrets.token_hex(8)
         self._beating: asyncio.Task[None] | None = None
 
@@ -83,10 +83,10 @@ class ResponseMemory:
 
     # --- requests ----------------------------------------------------------------------------------------------
 
-    async def composed(self, given: JSON, owner: str, most: int) -> tuple[JSON, Keeping]:
+    async def composed(self, fields: JSON, owner: str, most: int) -> tuple[JSON, Keeping]:
         """The request with the whole conversation as its input, `most` bytes of it, and what is to be kept. Raises
         Failure, FormatError."""
-        body = dict(require_object(given, "the request"))
+        body = dict(require_object(fields, "the request"))
         previous = body.pop("previous_response_id", None)
         background = optional_flag(body.pop("background", None), "background") is True
         store = optional_flag(body.get("store"), "store") is not False
@@ -145,7 +145,7 @@ class ResponseMemory:
         if stored.size > self.settings.response_bytes:
             return (_NOT_KEPT,)
         try:
-            await self._store.add(stored, self._kept)
+            await self._store.add(stored, self._retention)
         except JournalError as error:
             log("response_not_stored", {"problem": str(error)}, level=logging.ERROR)
             return (_NOT_KEPT,)
@@ -236,7 +236,7 @@ class ResponseMemory:
             most = self.settings.response_bytes
             raise Failure(413, f"input: more than {most} bytes cannot be stored: send less", "request_too_large")
         try:
-            await self._store.add(stored, self._kept)
+            await self._store.add(stored, self._retention)
         except JournalError as error:
             raise _unavailable(error) from error
         return body
@@ -244,10 +244,10 @@ class ResponseMemory:
     async def started(self, response_id: str) -> None:
         """Says that a response is being made. Raises CancelledError for one that was cancelled meanwhile."""
         try:
-            begun = await self._store.start(response_id)
+            is_claimed = await self._store.start(response_id)
         except JournalError as error:
             raise _unavailable(error) from error
-        if not begun:
+        if not is_claimed:
             raise asyncio.CancelledError
 
     async def fail(self, response_id: str, response: JSON, failure: Failure) -> None:
@@ -289,14 +289,14 @@ class ResponseMemory:
                     self._stop(response_id)
 
 
-def _identified(given: JSON, response_id: str) -> list[JSON] | None:
+def _identified(items: JSON, response_id: str) -> list[JSON] | None:
     """A request's input as items with ids; None for what is no input."""
-    if isinstance(given, str):
-        given = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
-    if not isinstance(given, list):
+    if isinstance(items, str):
+        items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
+    if not isinstance(items, list):
         return None
     made: list[JSON] = []
-    for i, item in enumerate(cast("list[JSON]", given)):
+    for i, item in enumerate(cast("list[JSON]", items)):
         fields = cast("dict[str, JSON]", item) if isinstance(item, dict) else {"id": True}
         if fields.get("id"):
             made.append(item)

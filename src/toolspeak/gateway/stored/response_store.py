@@ -58,7 +58,7 @@ class StoredResponse:
 
 
 @quick()
-class Kept:
+class Retention:
     """How much is kept of one key's: `seconds` behind the last use, `responses`, and `size` (bytes) of all."""
 
     seconds: float
@@ -76,9 +76,9 @@ class ResponseStore:
         self.check = database.check
         self.aclose = database.aclose
 
-    async def add(self, response: StoredResponse, kept: Kept) -> None:
+    async def add(self, response: StoredResponse, retention: Retention) -> None:
         """Keeps a response, and those that it goes on from as long; removes what is too old or too much."""
-        await self._database.do(partial(_add, response=response, kept=kept))
+        await self._database.do(partial(_add, response=response, retention=retention))
 
     async def get(self, owner: str, response_id: str) -> StoredResponse | None:
         """None for one that is not there, has expired, or is another's. One whose worker is gone has the status
@@ -127,26 +127,26 @@ def open_store(where: str, seconds: float) -> ResponseStore:
 # --- what is done in a transaction -------------------------------------------------------------------------------
 
 
-async def _add(db: Connection, response: StoredResponse, kept: Kept) -> None:
+async def _add(db: Connection, response: StoredResponse, retention: Retention) -> None:
     r = response
     await db.change(
         "INSERT INTO responses (id, owner, created, expires, status, previous, items, body, size, worker, held_until)"
         " VALUES ($1, $2, {now}, {now} + $3, $4, $5, $6, $7, $8, $9, {now} + $10)",
-        *(r.id, r.owner, kept.seconds, r.status, r.previous, r.items, r.body, r.size, r.worker, LEASE_SECONDS),
+        *(r.id, r.owner, retention.seconds, r.status, r.previous, r.items, r.body, r.size, r.worker, LEASE_SECONDS),
     )
     if r.previous is not None:
         sql = _CHAIN + " UPDATE responses SET expires = {now} + $3 WHERE id IN (SELECT id FROM chain)"
-        await db.change(sql, r.previous, r.owner, kept.seconds)
+        await db.change(sql, r.previous, r.owner, retention.seconds)
     await _remove_old(db)
     ((count, size),) = await db.rows("SELECT count(*), sum(size) FROM responses WHERE owner = $1", r.owner)
-    if count > kept.responses or size > kept.size:
+    if count > retention.responses or size > retention.size:
         await db.change(
             "DELETE FROM responses WHERE id IN (SELECT id FROM (SELECT id,"
             " row_number() OVER (ORDER BY expires DESC, created DESC, id) AS place,"
             " sum(size) OVER (ORDER BY expires DESC, created DESC, id) AS total"
             " FROM responses WHERE owner = $1) AS ranked WHERE place > $2 OR total > $3)"
             f" AND id <> $4 AND status NOT IN {_UNFINISHED}",
-            *(r.owner, kept.responses, kept.size, r.id),
+            *(r.owner, retention.responses, retention.size, r.id),
         )
 
 

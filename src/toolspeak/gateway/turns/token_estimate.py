@@ -1,4 +1,4 @@
-"""How many tokens a text has, where nobody counts them."""
+"""Estimates of tokens, for servers that do not count them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn as the gateway asks it: from a client's request to deltas, asked again where that is allowed."""
+"""One turn of the model: its deltas, filtered, and further attempts where a call is malformed or missing."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ from toolspeak.gateway.turns.turn_filter import Note, Rules, TurnGate
 
 
 class Put(Protocol):
-    """Takes what leaves, in order."""
+    """Sends deltas to the client, in order."""
 
     def __call__(self, deltas: Sequence[Delta], /) -> Awaitable[None]: ...
 
 
 @dataclass(slots=True)
 class Report:
-    """What came of a turn, for the client's notes, the log, the metrics and the key's account. `attempts`: how often it
-    was asked. `used`: the tokens of all attempts, also of one that broke off; estimated where nobody counted them."""
+    """The result of a turn, for the client's notes, the log, the metrics and the key's account."""
 
     notes: list[Note] = field(default_factory=list[Note])
     attempts: int = 0
+    """Requests to a model."""
     calls: int = 0
     malformed: int = 0
     forged: int = 0
     end: TurnEnded = TurnEnded("error")
     used: Usage = Usage()
+    """Tokens of all attempts, failed ones included; estimated where the server does not count."""
 
     def back_to(self, before: Report) -> None:
-        """Forgets what came of an attempt of which nothing has left. That there was one stays."""
+        """Undoes an attempt of which nothing has left, except for its count and its tokens."""
         self.notes[:] = before.notes
         self.calls, self.malformed, self.forged, self.end = before.calls, before.malformed, before.forged, before.end
 
@@ -58,10 +59,10 @@ async def play(
     usage_wanted: bool,
     begun: Callable[[], None] | None = None,
 ) -> None:
-    """Asks for the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
+    """Runs the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
 
-    `prompt_size` (bytes) is for the estimate where nobody counts; the client gets it if `usage_wanted`. `report` is
-    filled on the way. `begun` is called once the model has begun to answer. Raises ProviderError, ConfigurationError.
+    `prompt_size` (bytes) serves to estimate tokens that the server does not count; the client gets the estimate if
+    `usage_wanted`. Fills `report`. Calls `begun` at the model's first delta. Raises ProviderError, ConfigurationError.
     """
     total, guessed, conversation = Usage(), False, driver.open(NO_RUN)
     while True:
@@ -108,7 +109,7 @@ async def play(
         if outcome.again is None or collector is None:
             break
         turn = collector.turn()
-        request = replace(request, messages=[*request.messages, *_told(turn, outcome.again, rules)])
+        request = replace(request, messages=[*request.messages, *_correction(turn, outcome.again, rules)])
         rules = replace(
             rules,
             repairs=rules.repairs - (outcome.again == "malformed"),
@@ -121,13 +122,13 @@ async def play(
     await put([*last[:-1], report.end])
 
 
-def estimated(usage: Usage, prompt: int, said: int) -> Usage:
-    """A usage in place of one that is not known whole: the stream was closed behind the calls, or the server does not
-    count. `prompt` and `said` are bytes."""
+def estimated(usage: Usage, prompt: int, written: int) -> Usage:
+    """The usage with estimates of the counts that are missing: the stream was closed behind the calls, or the server
+    does not count. `prompt` and `written` are bytes."""
     return replace(
         usage,
         input=tokens_of(prompt) if usage.input is None else usage.input,
-        output=tokens_of(said) if usage.output is None else usage.output,
+        output=tokens_of(written) if usage.output is None else usage.output,
     )
 
 
@@ -142,9 +143,9 @@ def _again(why: str, turn: ParsedTurn) -> Note:
     return Note("asked_again", "the model did not call the tool that was required, and was told so")
 
 
-def _told(turn: ParsedTurn, why: str, rules: Rules) -> list[Message]:
-    """What the model reads of its turn that went wrong: the turn, and what was wrong with it."""
-    said = [turn.message] if turn.message.parts else []
+def _correction(turn: ParsedTurn, why: str, rules: Rules) -> list[Message]:
+    """The messages that ask the model to repeat its turn: the turn, and what is wrong with it."""
+    turn_messages = [turn.message] if turn.message.parts else []
     if turn.calls:
         results: list[ToolResult] = []
         for call in turn.calls:
@@ -157,8 +158,8 @@ def _told(turn: ParsedTurn, why: str, rules: Rules) -> list[Message]:
                 if why == "no_call":
                     message = f"{call.name} did not run: {_demand(rules)}"
                 results.append(failure(call, "skipped", message))
-        return [*said, Message("tool", tuple(results))]
-    return [*said, Message("user", (TextPart(f"That was no tool call. {_demand(rules)}"),))]
+        return [*turn_messages, Message("tool", tuple(results))]
+    return [*turn_messages, Message("user", (TextPart(f"That was no tool call. {_demand(rules)}"),))]
 
 
 def _demand(rules: Rules) -> str:

@@ -52,7 +52,7 @@ NoteCode = Literal[
     "reasoning_left_out",
     "response_not_stored",
 ]
-"""What a client is told about a turn that was not as asked for."""
+"""The codes of notes: deviations of a turn from its request."""
 
 
 _NOT_COUNTED = "the block it stands in cannot be read to its end, so nothing of it counts"
@@ -168,10 +168,10 @@ class TurnGate:
         if kind is TextDelta:
             self.size += text_size(cast("TextDelta", delta).text)
             if self._blank is not None:
-                shown = self._unblank(cast("TextDelta", delta).text)
-                if not shown:
+                text = self._unblank(cast("TextDelta", delta).text)
+                if not text:
                     return ()
-                delta = TextDelta(shown)
+                delta = TextDelta(text)
             if self._text is None:
                 return (delta,)
             self._text.append(delta)
@@ -254,12 +254,12 @@ class TurnGate:
         if self._rules.hold_calls:
             self._held.append(call)
             return ()
-        begun = self._begin(call, call.index, call.name)
-        if not begun:
+        leaving = self._begin(call, call.index, call.name)
+        if not leaving:
             self._left_out.append(call.name)
             return ()
         self._complete_last = call
-        return begun[:-1]
+        return leaving[:-1]
 
     def _spoil(self, call: CallMalformed) -> Sequence[Delta]:
         self.malformed += 1
@@ -269,14 +269,14 @@ class TurnGate:
         if self._rules.hold_calls or self._may_repair():
             self._held.append(call)
             return ()
-        self._told_as_text(call)
+        self._note_as_text(call)
         return (*self._release(), call)
 
     def _live_malformed(self, call: CallMalformed) -> None:
         self._whole.discard(call.index)
         self._note("malformed_call", f"a call that had begun to leave cannot be read: {call.reason}")
 
-    def _told_as_text(self, call: CallMalformed) -> None:
+    def _note_as_text(self, call: CallMalformed) -> None:
         self._note("malformed_call", f"a call cannot be read, and stands in the text: {call.reason}")
 
     def _may_repair(self) -> bool:
@@ -319,14 +319,14 @@ class TurnGate:
         out: list[Delta] = self._release()
         if self._blank and not self._behind:
             out.append(TextDelta(self._blank))  # all that was said
-        kept = {call.index for call in calls}
+        counting = {call.index for call in calls}
         for call in self._held:
             if isinstance(call, CallMalformed):
-                self._told_as_text(call)
+                self._note_as_text(call)
                 out.append(call)
-            elif call.index in kept:
+            elif call.index in counting:
                 out.append(call)
-        self.calls = len(kept) + len(self._whole)
+        self.calls = len(counting) + len(self._whole)
         if rules.requires and not self.calls:
             self._note("tool_choice_not_followed", "the model did not call the tool that was required")
         if self._left_out:

@@ -1,4 +1,4 @@
-"""The upstreams of one model: which of them a request goes to, and where it goes when that one fails."""
+"""The upstreams of one model: which of them gets a request, and which is next when it fails."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health,
 from toolspeak.providers.retry import Clock, SystemClock, delay_before
 
 LONGEST_WAIT = 2.0
-"""Seconds that an upstream may ask the gateway to wait (Retry-After) before it is asked again; the client is told of a
-longer wait at once."""
+"""The longest wait, in seconds, that an upstream may ask for (Retry-After) before the gateway retries. A longer one is
+the client's error at once."""
 
 Ask: TypeAlias = Callable[[int, Callable[[], None]], Awaitable[None]]
-"""Asks an upstream, by its number. What it is given besides is to be called once the upstream has begun to answer."""
+"""Sends a request to an upstream, by its number. Calls the second argument once the upstream begins to answer."""
 
 Probe: TypeAlias = Callable[[int], Awaitable[str]]
-"""What is wrong with an upstream, by its number: empty if it answers."""
+"""The problem of an upstream, by its number: empty if it answers."""
 
 
 _INSTRUCTIONS = ("system", "instructions", "tools", "functions")
@@ -80,9 +80,9 @@ def _score(prefix: str, label: str) -> bytes:
 def prefix_of(fields: Mapping[str, JSON]) -> str:
     """A digest of what a conversation begins with, up to the first message of its user: a server that has answered it
     before has that in its cache. Of a request in any of the three APIs."""
-    said = fields.get("messages", fields.get("input"))
+    messages = fields.get("messages", fields.get("input"))
     beginning = [fields.get(name) for name in _INSTRUCTIONS]
-    for message in cast("list[JSON]", said) if isinstance(said, list) else [said]:
+    for message in cast("list[JSON]", messages) if isinstance(messages, list) else [messages]:
         beginning.append(message)
         if isinstance(message, dict) and cast("Mapping[str, JSON]", message).get("role") == "user":
             break
@@ -90,8 +90,8 @@ def prefix_of(fields: Mapping[str, JSON]) -> str:
 
 
 def most_telling(errors: Sequence[ToolspeakError]) -> ToolspeakError:
-    """The one of several upstreams' errors that the client is told: one after which it may ask again comes first, the
-    soonest of them before others."""
+    """The error of several upstreams that the client gets: a retryable one first, and of these the one with the
+    shortest wait."""
 
     def rank(error: ToolspeakError) -> tuple[bool, bool, bool, float]:
         if not isinstance(error, ProviderError):
@@ -168,7 +168,7 @@ class Pool:
         self._health = [health.handed_over() for health in other._health]
 
     def show(self) -> None:
-        """Has the metrics say which upstreams are up."""
+        """Writes to the metrics which upstreams are up."""
         for label, health in zip(self.labels, self._health, strict=True):
             self._show(label, is_up=health.state == "up")
 
@@ -218,14 +218,14 @@ class Pool:
         self._count(member)
         has_begun = False
 
-        def begun() -> None:
+        def answers() -> None:
             nonlocal has_begun
             if not has_begun:
                 has_begun = True
                 self._becomes(member, self._health[member].begun())
 
         try:
-            await asking.ask(member, begun)
+            await asking.ask(member, answers)
             self._becomes(member, HEALTHY)
         except ToolspeakError as error:
             asking.failed.append((self.labels[member], _code(error)))

@@ -42,10 +42,10 @@ _FORMATS = ("anthropic", "gemini", "ollama", "openai-responses")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A model as clients name it, ready to be asked of one upstream, which is `number` among those of the model.
+    """The way to a model, under a client's name for it, through one upstream: the model's upstream `number`.
 
-    `driver` is for turns with tools; `plain` asks without any, and passes on what it is told. `wire` is the format
-    that the upstream speaks. `holds`: calls may be known not to count only at the turn's end, so they leave then.
+    `driver` is for turns with tools, `plain` for turns without. `wire` is the upstream's format. `holds`: the dialect
+    decides at the turn's end which calls count, so they leave then.
     """
 
     upstream: Upstream
@@ -106,8 +106,8 @@ class Routes:
 
 
 @dataclass(slots=True)
-class _Kept:
-    """The routes of a model, and how many requests use them. `dropped`: they are used by these alone."""
+class _OpenRoutes:
+    """The routes of a model, and how many requests use them. `dropped`: the last of these requests closes them."""
 
     routes: Routes
     users: int = 0
@@ -132,7 +132,7 @@ class Router:
         self._environ = environ
         self._metrics = metrics
         self._clock = clock
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._open: OrderedDict[str, _OpenRoutes] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._probing = 0
         self._retired = False
@@ -182,23 +182,23 @@ class Router:
         """
         if not allows(model):
             raise self._unknown(model, allows)
-        kept = self._kept.get(model)
-        if kept is None:
+        entry = self._open.get(model)
+        if entry is None:
             group = self._exact.get(model) or self._matching(model, allows)
-            kept = self._kept[model] = _Kept(self._made(group, model))
-        self._kept.move_to_end(model)
-        kept.users += 1
-        if len(self._kept) > MAX_MODELS + len(self._exact):
+            entry = self._open[model] = _OpenRoutes(self._made(group, model))
+        self._open.move_to_end(model)
+        entry.users += 1
+        if len(self._open) > MAX_MODELS + len(self._exact):
             self._drop_one()
         try:
-            yield kept.routes
+            yield entry.routes
         finally:
-            kept.users -= 1
-            if kept.dropped and not kept.users:
-                self._close(kept.routes)
+            entry.users -= 1
+            if entry.dropped and not entry.users:
+                self._close(entry.routes)
 
     def show(self) -> None:
-        """Has the metrics say which upstreams are up, and the counters of the models begin at 0."""
+        """Writes to the metrics which upstreams are up, and starts the counters of the models at 0."""
         for group in self._groups:
             group.pool.show()
         if self._metrics is None:
@@ -218,11 +218,11 @@ class Router:
     def retire(self) -> None:
         """Closes what no request uses, and all else with the last request that does. To be called in the event loop."""
         self._retired = True
-        for kept in self._kept.values():
-            kept.dropped = True
-            if not kept.users:
-                self._close(kept.routes)
-        self._kept.clear()
+        for entry in self._open.values():
+            entry.dropped = True
+            if not entry.users:
+                self._close(entry.routes)
+        self._open.clear()
         for group in self._groups:
             group.pool.retire()
         if not self._probing:
@@ -235,10 +235,10 @@ class Router:
     def _drop_one(self) -> None:
         """Forgets the model of a glob that was asked for longest ago. Where turns are under way, the last of them
         closes its connections."""
-        kept = self._kept.pop(next(name for name in self._kept if name not in self._exact))
-        kept.dropped = True
-        if not kept.users:
-            self._close(kept.routes)
+        entry = self._open.pop(next(name for name in self._open if name not in self._exact))
+        entry.dropped = True
+        if not entry.users:
+            self._close(entry.routes)
 
     def _close(self, closed: Routes | Provider) -> None:
         closing = asyncio.get_running_loop().create_task(closed.aclose())
@@ -259,8 +259,8 @@ class Router:
         routes: list[Route] = []
         for number, (upstream, _) in enumerate(group.upstreams):
             # Of several, the next is asked in place of the same again: see `Pool.serve`.
-            asked = upstream if is_one else replace(upstream, retries=0)
-            provider = _provider(asked, upstream.model or model, self._environ)
+            configured = upstream if is_one else replace(upstream, retries=0)
+            provider = _provider(configured, upstream.model or model, self._environ)
             routes.append(_route(upstream, provider, grace, number))
         return Routes(group.pool, routes)
 
@@ -269,8 +269,8 @@ class Router:
             group.pool.retire()
         for _, provider in self._probes:
             await provider.aclose()
-        for kept in self._kept.values():
-            await kept.routes.aclose()
+        for entry in self._open.values():
+            await entry.routes.aclose()
         await asyncio.gather(*self._closing)
 
 

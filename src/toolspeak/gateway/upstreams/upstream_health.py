@@ -70,7 +70,7 @@ class Health:
         return replace(self, state="answers") if self.state == "trial" else self
 
     def handed_over(self) -> Health:
-        """As those know it that take over from whoever asks it now: what is under way they will not hear of."""
+        """The health for a new pool of the same upstreams, which does not see the old pool's requests end."""
         return replace(self, state="answers") if self.state in ("probing", "trial") else self
 
     def begun(self) -> Health:

@@ -114,7 +114,7 @@ async def _settle(db: Connection, batch: Batch) -> Settled:
         await db.change(_ADD, day_of(now), key, model, *astuple(counts))
     keys = {ask.key.name: ask.key for ask in batch.asks}
     standings = {name: await _standing(db, key, batch, now) for name, key in keys.items()}
-    begun = dict.fromkeys(keys, 0)
+    started = dict.fromkeys(keys, 0)
     verdicts: list[Verdict] = []
     load = dict(batch.load)
     for ask in batch.asks:
@@ -123,9 +123,9 @@ async def _settle(db: Connection, batch: Batch) -> Settled:
         verdicts.append(verdict)
         standings[name] = verdict.standing
         if verdict.limit is None:
-            begun[name] += 1
+            started[name] += 1
             load[name] = load.get(name, Load()).plus(ask.load)
-    for name, count in begun.items():
+    for name, count in started.items():
         if count and keys[name].requests_per_minute is not None:
             await db.change(_ARRIVE, name, now, count)
     await _carry(db, batch, load, now)

@@ -4,33 +4,39 @@ them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, cast
 
+from toolspeak.data.messages import JSON
 from toolspeak.gateway.http.asgi import ClientGone, Headers, Receive, Send, date_header
-from toolspeak.gateway.http.event_encoding import PING
+from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.providers.relayed import json_bytes
+from toolspeak.wire.base import Frame
 
 MOST_WAITING = 64 * 1024
-"""Bytes that may wait to leave before whoever writes has to."""
+"""Bytes that may wait to leave before the writer has to wait."""
 
 EVENTS = "text/event-stream"
 
+PING = b": ping\n\n"
+"""A comment, which every reader of event streams passes over (WHATWG HTML, 9.2.6)."""
+
 ALONE_SECONDS = 0.002
-"""A piece that comes so long behind the last one leaves by itself."""
+"""A piece that comes so long after the last one is sent by its writer."""
 
 
 class EventStream:
-    """A streamed answer. Its head leaves with the first event, so that what fails before has a status of its own.
+    """A streamed answer. Its head leaves with the first event, so that an earlier failure has a status of its own.
 
-    A task of its own sends pieces that come together: it comes to its turn when whoever writes waits for something, so
-    that they leave together. A send costs as much as all else that is done for a chunk. A piece that comes alone, as
-    most do, is sent by its writer, which saves a turn of the event loop.
+    A sender task sends pieces that come together in one send, which costs as much as all other work on a chunk: the
+    task runs when the writer waits for the upstream. A piece that comes alone, as most do, is sent by its writer, which
+    saves a turn of the event loop.
     """
 
     def __init__(self, send: Send, headers: Headers, kind: str | None = EVENTS) -> None:
         self.kind = kind
         """The content type; None while it is not known. A stream of others than events says nothing in a silence."""
-        self.begun: float | None = None
+        self.began_at: float | None = None
         """When the first event was written (the event loop's time)."""
         self.chunks = 0
         self.has_left = False
@@ -45,9 +51,9 @@ class EventStream:
         self._ended = False
         self._sender: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
-        """What the sender waits for while there is nothing to send."""
+        """The sender waits for it while there is nothing to send."""
         self._room: asyncio.Future[None] | None = None
-        """What whoever writes waits for while too much waits to leave."""
+        """The writer waits for it while more than `MOST_WAITING` bytes wait to leave."""
         self._failed: Exception | None = None
         self._sending: float | None = None
         self._sent = self._loop.time()
@@ -55,8 +61,8 @@ class EventStream:
     async def write(self, data: bytes, chunks: int = 1) -> None:
         """Returns once there is room for more: a slow reader makes its writer wait."""
         now = self._loop.time()
-        if self.begun is None:
-            self.begun = now
+        if self.began_at is None:
+            self.began_at = now
         self.chunks += chunks
         self.has_left = self.has_left or data is not PING
         if self._idle is not None and not self._idle.done() and now - self._sent > ALONE_SECONDS:
@@ -156,11 +162,11 @@ class EventStream:
 async def watched(
     work: Coroutine[Any, Any, None], receive: Receive, stream: EventStream | None, silence: float, stall: float
 ) -> None:
-    """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
+    """Runs `work` while the client is connected. Cancels it and raises ClientGone if the client leaves.
 
-    `stream` is kept alive in a silence of so many seconds. A client that reads nothing for `stall` seconds has left.
-    The work has a task of its own: each piece of a stream resumes all coroutines of its task, so the ones above this
-    are left out of it.
+    Sends a comment on `stream` after `silence` seconds without a piece. A client that reads nothing for `stall` seconds
+    counts as gone. The work has a task of its own: each piece of a stream resumes all coroutines of its task, so the
+    task leaves out those above this one.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -200,3 +206,41 @@ async def watched(
         watcher.cancel()
     while task.cancelling() > cancelling:  # the work has answered the cancellation, or ended before it
         task.uncancel()
+
+
+# --- frames as events --------------------------------------------------------------------------------------------
+
+
+def event(frame: Frame) -> bytes:
+    """One frame as an event."""
+    name, data = frame
+    body = data.encode() if isinstance(data, str) else json_bytes(data)
+    if name is None:
+        return b"data: %b\n\n" % body
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
+
+
+def noted(frames: list[Frame], notes: Sequence[Note]) -> list[Frame]:
+    """The last frames of an answer with its notes, in the field `toolspeak` of the one that says how it ended."""
+    if not notes:
+        return frames
+    return [(name, with_notes(data, notes) if _tells_the_end(data) else data) for name, data in frames]
+
+
+def with_notes(body: JSON, notes: Sequence[Note]) -> JSON:
+    """An object with the notes in its field `toolspeak`, if there are any."""
+    if not notes:
+        return body
+    extension = {"warnings": [{"code": note.code, "message": note.message} for note in notes]}
+    return {**cast("dict[str, Any]", body), "toolspeak": extension}
+
+
+def _tells_the_end(data: JSON) -> bool:
+    if not isinstance(data, dict):
+        return False
+    fields = cast("dict[str, Any]", data)
+    choices = fields.get("choices")
+    if choices:
+        return choices[0].get("finish_reason") is not None
+    kind = fields.get("type")
+    return kind in ("message_delta", "response.completed", "response.incomplete", "response.failed")
