@@ -108,7 +108,8 @@ class TurnCheckpoint:
         # The timer goes on: most turns are over long before it is due.
         self._text, self._reasoning, self._size = [], [], 0
         self.is_due = False
-        await self._saved()
+        if self._saving is not None:
+            await self._saved()
 
     async def close(self) -> None:
         """The run has ended: nothing is being recorded any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import cast
 
@@ -108,20 +109,19 @@ class Turns:
             request = replace(request, messages=state.history)
         wrapping_up = state.limit is not None
         seconds = _WRAP_UP_SECONDS if wrapping_up else seconds_left(state, settings.clock)
-        scope = asyncio.timeout(seconds)
+        scope = None if seconds is None else asyncio.timeout(seconds)  # it costs more than a microsecond
         try:
-            async with scope:
-                if ready is not None:
-                    turn = ready
-                elif intercepted:
-                    turn = await self._intercepted_turn(request, own_messages)
-                else:
-                    turn = await self._read_turn(request)
+            if scope is None and not intercepted:
+                turn = await self._read_turn(request)
+            else:
+                async with scope or nullcontext():
+                    turn = ready or await self._intercepted_turn(request, own_messages)
         except TurnLeft:
             return None
         except (TimeoutError, TurnCutOff) as error:
             limited = wrapping_up or state.limits.seconds is not None
-            if not (limited if isinstance(error, TurnCutOff) else scope.expired()):
+            expired = scope is not None and scope.expired()
+            if not (limited if isinstance(error, TurnCutOff) else expired):
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:
@@ -154,7 +154,9 @@ class Turns:
         return ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
 
     async def _intercepted_turn(self, request: TurnRequest, own_messages: bool) -> ParsedTurn | None:
-        """The turn with its interceptors; None when the run is to end."""
+        """The turn with its interceptors, if it has any; None when the run is to end."""
+        if "model" not in self._stage.levels:
+            return await self._read_turn(request)
         turn, facts = await self._stage.around(
             "model", request, lambda: self._read_turn(request, own_messages), lambda: self._run.state.metadata
         )
