@@ -267,6 +267,111 @@ def test_what_is_allowed_is_not_reported(path: str, text: str):
     assert violations(path, text) == []
 
 
+# --- a name means one thing ----------------------------------------------------------------------------------------
+
+SAME_FILES = {
+    "__init__.py": "a package has one",
+    "base.py": "the protocol of a room",
+    "common.py": "the folders of wire/ have the same files, one an API",
+    "request_reader.py": "as common.py",
+    "request_writer.py": "as common.py",
+    "response_reader.py": "as common.py",
+    "response_writer.py": "as common.py",
+}
+"""File names that stand in several folders, with the reason."""
+
+SAME_CLASSES: dict[str, str] = dict.fromkeys(
+    (
+        "Batch", "Decision", "Form", "Layout", "Loaded", "Report", "Rules", "Run", "Tag", "_Asked", "_Level", "_Reader",
+        "_Said", "_Waiting", "_Writer",
+    ),
+    "not renamed yet",
+)  # fmt: skip
+"""Names that several classes have, with the reason. A name that means one thing by now leaves the table."""
+
+PARTICIPLES = frozenset(["asked", "begun", "found", "given", "kept", "left", "said", "seen", "shown", "taken", "told"])
+NOT_YET = {"agent", "data", "dialects", "gateway"}
+"""Rooms whose identifiers are not free of them yet."""
+
+
+def places_of(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
+    """The names that stand in more than one place, with these."""
+    places: dict[str, list[str]] = {}
+    for name, place in names:
+        places.setdefault(name, []).append(place)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def classes() -> Iterator[tuple[str, str]]:
+    for path in sources():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                yield node.name, str(path.relative_to(SOURCE))
+
+
+def test_a_file_name_means_one_thing():
+    shared = places_of((path.name, str(path.relative_to(SOURCE))) for path in sources())
+    assert {name: places for name, places in shared.items() if name not in SAME_FILES} == {}
+
+
+def test_a_class_name_means_one_thing():
+    assert {name: places for name, places in places_of(classes()).items() if name not in SAME_CLASSES} == {}
+
+
+def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of everything that a file gives a name to."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield node.lineno, name
+            case ast.alias(asname=str(name)):
+                yield node.lineno, name
+            case _:
+                pass
+
+
+def participles(path: str, text: str) -> list[str]:
+    """The identifiers of a file that are a participle and no noun; `path` is relative to the package."""
+    named = [(0, Path(path).stem), *identifiers(ast.parse(text))]
+    return [f"{path}:{line}: {name}" for line, name in named if name.strip("_").lower() in PARTICIPLES]
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED.keys() - NOT_YET))
+def test_identifiers_are_nouns(room: str):
+    """`found` says that something was found, and not what: `match`, `run`, `lines` do."""
+    paths = [str(path.relative_to(SOURCE)) for path in sources()]
+    of_room = [path for path in paths if Path(path).with_suffix("").parts[0] == room]
+    assert [each for path in of_room for each in participles(path, (SOURCE / path).read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "found = 1",
+        "def told(): ...",
+        "class _Asked: ...",
+        "def f(given): ...",
+        "self._kept: int = 1",
+        "LEFT = 1",
+        "import json as seen",
+        "for taken in (): ...",
+        "try: ...\nexcept OSError as said: ...",
+        "match 1:\n    case shown: ...",
+    ],
+)
+def test_a_planted_participle_is_found(text: str):
+    assert len(participles("cli/x.py", text)) == 1
+
+
+def test_a_participle_in_a_longer_name_is_none():
+    assert participles("cli/x.py", "files_read = left_margin = is_found = 1\nx.found.y = found()") == []
+    assert participles("cli/told.py", "") == ["cli/told.py:0: told"]
+
+
 # --- importing does nothing --------------------------------------------------------------------------------------
 
 IMPORT_ALL = """

@@ -10,7 +10,7 @@
     │   └── ToolDefinitionError  a function that cannot become a tool                          no
     ├── FormatError              stored or sent data that this version cannot read             no
     ├── ToolError                raised by a tool: its message goes to the model               -
-    │   └── Unserialisable       (tools/content.py) a value that must be JSON is none          -
+    │   └── Unserialisable       (tools/returned_values.py) a value that must be JSON is none  -
     ├── AgentStop                raised by a tool or an interceptor: ends the run              -
     ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed               no
     ├── ProviderError            the model API failed                                          its `retryable`

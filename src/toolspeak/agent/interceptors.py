@@ -205,7 +205,7 @@ class Stage:
                     for fact in applied([notes], metadata(), level, self._secrets.hide_text)
                     if isinstance(fact, MetadataSet)
                 ]
-                notes.seen = {**metadata(), **{key: fact.values[key] for fact in kept for key in fact.values}}
+                notes.current = {**metadata(), **{key: fact.values[key] for fact in kept for key in fact.values}}
                 outcome = await passage.after(value, outcome)
         except (HookError, AgentStop) as error:
             return None, self._facts(level, notes, metadata(), error)

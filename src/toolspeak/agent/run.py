@@ -186,7 +186,7 @@ class Run:
                 await self._read_inbox()
                 state = recorder.state
             action = decide(state, self._settings.window)
-            if self._pause.asked and not isinstance(action, AwaitApproval | Finish):
+            if self._pause.is_requested and not isinstance(action, AwaitApproval | Finish):
                 await self._suspend()
                 break
             match action:
@@ -319,7 +319,7 @@ class Run:
                 await self._turns.drop_early()
                 return
             action = following
-            if self._pause.asked:
+            if self._pause.is_requested:
                 await self._suspend()
                 return
         await self._run_tools(action)

@@ -1,6 +1,7 @@
 """Running the calls a model made: in order, at once, with a yes where one is needed; each with a result."""
 
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
+from toolspeak.execute.approval.approval_validation import check_decision
 from toolspeak.execute.approval.approvers import (
     ApprovalRequest,
     Approve,
@@ -12,7 +13,6 @@ from toolspeak.execute.approval.approvers import (
     resolve_approver,
 )
 from toolspeak.execute.approval.policy_rules import StandingRules, rules_policy
-from toolspeak.execute.approval.validation import check_decision
 from toolspeak.execute.batch_context import Batch, BatchContext, BatchExecutor, Emit
 from toolspeak.execute.call_interceptors import Interceptor, Proceed
 from toolspeak.execute.calls.observe import (

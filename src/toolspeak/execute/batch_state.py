@@ -113,7 +113,7 @@ class BatchState:
 
     def rest(self) -> None:
         """Ends the batch when the run is to pause, or a call is held, and nothing is under way."""
-        if (self.context.pause.asked or self.held) and not self.under_way:
+        if (self.context.pause.is_requested or self.held) and not self.under_way:
             self.end()
 
     def end(self) -> None:

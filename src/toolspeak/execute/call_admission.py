@@ -31,7 +31,7 @@ from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.result_limits import result_of, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.hooks import Answer, Block, HookError
-from toolspeak.execute.recovery import ASKED, has_person, unknown_outcome
+from toolspeak.execute.recovery import IN_DOUBT_REASON, has_person, unknown_outcome
 from toolspeak.tools.verify import Happened
 
 ResultT = TypeVar("ResultT")
@@ -139,16 +139,16 @@ class CallAdmission:
     async def _refuse_malformed(self, call: Call, written: MalformedCall) -> None:
         """The result of what is no call: interceptors see it as one without arguments."""
         batch, result = self._batch, failure(written, "malformed", written.reason)
-        shown = ToolCall(written.id, written.name or "", {}, extra={**written.extra, "malformed": written.raw})
+        stand_in = ToolCall(written.id, written.name or "", {}, extra={**written.extra, "malformed": written.raw})
         try:
             if batch.settings.pipeline:
-                chain = chain_of(shown, batch.settings.pipeline, batch.context, batch.notes)
-                result = await self._in_time(chain.after(shown, result))
+                chain = chain_of(stand_in, batch.settings.pipeline, batch.context, batch.notes)
+                result = await self._in_time(chain.after(stand_in, result))
         except _TooLateError:
             pass
         except AgentStop as stop:
-            self._stop_run(stop, shown)
-            result = stopped_result(shown, stop)
+            self._stop_run(stop, stand_in)
+            result = stopped_result(stand_in, stop)
         self._resolve(call, result)
 
     async def _recover(self, call: Call, prepared: PreparedCall) -> None:
@@ -161,7 +161,9 @@ class CallAdmission:
         if isinstance(outcome, Happened):
             self._resolve(call, result_of(written, outcome.value, batch.settings.secrets))
         elif outcome is None and (self._approver is None or has_person(self._approver)):
-            request = ApprovalRequest(written, tool.now, effects, "", ASKED, digest, state=batch.context.state)
+            request = ApprovalRequest(
+                written, tool.now, effects, "", IN_DOUBT_REASON, digest, state=batch.context.state
+            )
             request = await self._in_time(self._builder.with_preview(request, prepared))
             call.ask(prepared, request, in_doubt=True)
         elif outcome:
@@ -299,14 +301,14 @@ class CallAdmission:
             self._stop_run(stop, written)
             self._resolve(call, stopped_result(written, stop))
             return
-        asked: ApprovalRequest | None = request
+        revision: ApprovalRequest | None = request
         if isinstance(answer, Decision) and is_of_a_revision(answer, request):
-            asked = self._builder.revision_of(prepared, answer)
-            if asked is not None:
-                await batch.emit(question_fact(asked))
-        if isinstance(answer, Escalate) or asked is None:
+            revision = self._builder.revision_of(prepared, answer)
+            if revision is not None:
+                await batch.emit(question_fact(revision))
+        if isinstance(answer, Escalate) or revision is None:
             return
-        fact = decision_fact(written.id, answer, asked.digest, batch.settings.secrets)
+        fact = decision_fact(written.id, answer, revision.digest, batch.settings.secrets)
         await batch.emit(fact)
         keep_rule(fact, self._evaluator.rules)
         if not call.in_doubt or answer.ends_run:

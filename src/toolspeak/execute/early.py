@@ -140,11 +140,11 @@ class EarlyStart:
             return
         tasks = [early.task for early in self._calls.values()]
         self._calls.clear()
-        left = [task for task in tasks if not task.done()]
-        for task in left:
+        running = [task for task in tasks if not task.done()]
+        for task in running:
             task.cancel()
-        if left:  # mostly none is: to wait for nothing costs a turn of the event loop
-            await asyncio.wait(left)
+        if running:  # mostly none is: to wait for nothing costs a turn of the event loop
+            await asyncio.wait(running)
         for task in tasks:
             if not task.cancelled():
                 task.exception()

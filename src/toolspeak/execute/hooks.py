@@ -53,10 +53,10 @@ class MetadataChange:
 class HookNotes:
     """What the hooks around one thing leave behind: metadata to keep, what is said to the model, and which failed.
 
-    `seen` is the metadata as the next hook sees it, `last` the interceptor that was asked last.
+    `current` is the metadata as the next hook sees it, `last` the interceptor that was asked last.
     """
 
-    seen: Mapping[str, JSON] = field(default_factory=no_extra)
+    current: Mapping[str, JSON] = field(default_factory=no_extra)
     changes: list[MetadataChange] = field(default_factory=list[MetadataChange])
     failed: list[InterceptorFailed] = field(default_factory=list[InterceptorFailed])
     messages: list[str] = field(default_factory=list[str])
@@ -79,7 +79,7 @@ class HookContext:
     @property
     def metadata(self) -> Mapping[str, JSON]:
         """What interceptors have kept with the run so far, by key."""
-        return self._notes.seen
+        return self._notes.current
 
     def set(self, key: str, value: JSON) -> None:
         """Keeps a JSON value with the run: it is recorded, and later hooks and tools find it in the metadata.
@@ -93,7 +93,7 @@ class HookContext:
         """Keeps what `change` makes of the value (None if there is none): for counts and lists. Where several calls of
         a batch do so it is applied to each other's values, in call order, and so called more than once. Raises what
         `change` raises."""
-        self._keep(key, change(self._notes.seen.get(key)), change)
+        self._keep(key, change(self._notes.current.get(key)), change)
 
     def say(self, text: str) -> None:
         """Says something to the model, as the user: it is recorded, and read at the next step."""
@@ -101,7 +101,7 @@ class HookContext:
 
     def _keep(self, key: str, value: JSON, change: Callable[[JSON], JSON] | None) -> None:
         new = jsonable(value)
-        self._notes.seen = {**self._notes.seen, key: new}
+        self._notes.current = {**self._notes.current, key: new}
         self._notes.changes.append(MetadataChange(MetadataSet({key: new}, self._by, self._call_id), change))
 
 
@@ -182,9 +182,9 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
             ran = False
             inside: list[Exception] = []
 
-            async def proceed(given: ValueT) -> OutcomeT:
+            async def proceed(replacement: ValueT) -> OutcomeT:
                 nonlocal ran
-                if given is not value and given != value:
+                if replacement is not value and replacement != value:
                     raise ConfigurationError("around proceeds with what it was given; change it in before")
                 try:
                     outcome = await inner()
@@ -211,8 +211,8 @@ def applied(
 ) -> list[MetadataSet | InterceptorFailed | UserMessageQueued]:
     """What the hooks around several things that ran at once keep and say, one thing after the other."""
     facts: list[MetadataSet | InterceptorFailed | UserMessageQueued] = []
-    current, left = dict(metadata), [each for each in notes if each is not None]
-    for one in (one for each in left for one in each.changes):
+    current, changed_notes = dict(metadata), [each for each in notes if each is not None]
+    for one in (one for each in changed_notes for one in each.changes):
         fact = one.fact
         try:
             if one.change is not None:
@@ -223,7 +223,7 @@ def applied(
             continue
         current.update(fact.values)
         facts.append(fact)
-    facts += [UserMessageQueued(Message.user(hide(text))) for each in left for text in each.messages]
+    facts += [UserMessageQueued(Message.user(hide(text))) for each in changed_notes for text in each.messages]
     return facts
 
 

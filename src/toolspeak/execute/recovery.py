@@ -39,7 +39,7 @@ _REPORT = (
     "unknown outcome: this call was started, the run was interrupted, and nothing says whether it took effect. Look at"
     " what it would have changed before you repeat it."
 )
-ASKED = "was started before the run was interrupted, and may have taken effect: a yes runs it again"
+IN_DOUBT_REASON = "was started before the run was interrupted, and may have taken effect: a yes runs it again"
 
 
 _BY_POLICY: Mapping[InDoubt, bool | None] = {"ask": None, "report": False, "repeat": True}

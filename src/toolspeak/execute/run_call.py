@@ -27,7 +27,7 @@ from toolspeak.execute.hooks import HookNotes
 from toolspeak.execute.invocation import Invocation, seconds_of
 from toolspeak.execute.sub_runs import CallHeld, SubRuns
 from toolspeak.tools.crashes import log_crash, without_our_frames
-from toolspeak.tools.stored_results import kept
+from toolspeak.tools.stored_results import stored_result
 
 _LOG = logging.getLogger("toolspeak.execute")
 _BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
@@ -58,7 +58,7 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
         if settings.throw_on_failure and has_failed and prepared is not None:
             await batch.halt(StopRequested("tool_failure", result.text, result.call_id))
         handle = result.extra.get("handle")
-        await batch.emit(ToolFinished(result, None if handle is None else kept(context.memory, handle)))
+        await batch.emit(ToolFinished(result, None if handle is None else stored_result(context.memory, handle)))
     except NotStarted:
         call.move("postponed")
         call.release()
@@ -68,7 +68,7 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
         finish(call, result)
     finally:
         batch.under_way -= 1
-        if batch.held or context.pause.asked:
+        if batch.held or context.pause.is_requested:
             batch.rest()
 
 
@@ -97,7 +97,7 @@ def _from_cache(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolRe
 async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult:
     """The result of the function, with the interceptors around it; or that the call does not start any more."""
     settings = batch.settings
-    if batch.context.pause.asked:
+    if batch.context.pause.is_requested:
         raise NotStarted
     skipped = _skipped(batch, call, prepared)
     if skipped is not None:
@@ -105,7 +105,7 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
     try:
         if settings.pipeline:
             call.move("entering")
-            call.notes = HookNotes(batch.notes.seen)
+            call.notes = HookNotes(batch.notes.current)
             chain = chain_of(prepared.call, settings.pipeline, batch.context, call.notes)
             result = await chain.around(prepared.call, partial(_call_function, batch, call, prepared))
         else:
@@ -168,7 +168,7 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
     settings = batch.settings
     if batch.is_being_cancelled:
         raise asyncio.CancelledError
-    if batch.context.pause.asked:
+    if batch.context.pause.is_requested:
         raise NotStarted
     call.move("starting")
     call.returned = None

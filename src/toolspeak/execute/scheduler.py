@@ -28,7 +28,7 @@ class Scheduler:
         settings, scope = batch.settings, batch.context.scope
         self._batch = batch
         self._loop = asyncio.get_running_loop()
-        self._left = len(batch.calls)
+        self._open_calls = len(batch.calls)
         limit = settings.concurrency.batch
         self._of_batch = () if limit is None else (Limiter(limit),)
         self._limiters: dict[str, tuple[Limiter, ...]] = {}
@@ -76,14 +76,14 @@ class Scheduler:
         try:
             self._start_ready()
             rest()
-            if self._left:
+            if self._open_calls:
                 await batch.over
         finally:
             pause.remove_callback(rest)
             if timer is not None:
                 timer.cancel()
             try:
-                if self._left:
+                if self._open_calls:
                     await self._stop()
             finally:
                 self._close()
@@ -91,23 +91,23 @@ class Scheduler:
             raise batch.error
         if batch.settings.pipeline:
             notes = (call.notes for call in batch.calls if call.phase == "done")
-            for fact in applied(notes, batch.notes.seen, "call", batch.settings.secrets.hide_text):
+            for fact in applied(notes, batch.notes.current, "call", batch.settings.secrets.hide_text):
                 await batch.emit(fact)
-        if self._left:
-            raise BatchHeld(tuple(batch.held)) if batch.held and not pause.asked else BatchPaused
+        if self._open_calls:
+            raise BatchHeld(tuple(batch.held)) if batch.held and not pause.is_requested else BatchPaused
 
     def _start_ready(self) -> None:
         # A task may run at once (eager task factories) and come back here: the loop below takes its calls too.
         if self._starting:
             return
         self._starting = True
-        while self._ready and not self._batch.ending and not self._batch.context.pause.asked:
+        while self._ready and not self._batch.ending and not self._batch.context.pause.is_requested:
             self._start(self._ready.popleft())
         self._starting = False
 
     def _start(self, call: Call) -> None:
         batch = self._batch
-        if batch.ending or batch.context.pause.asked or call.task is not None or call.phase == "done":
+        if batch.ending or batch.context.pause.is_requested or call.task is not None or call.phase == "done":
             return
         if call.prepared is None:
             if call.recorded:
@@ -156,8 +156,8 @@ class Scheduler:
             follower.wait_count -= 1
             if not follower.wait_count:
                 self._ready.append(follower)
-        self._left -= 1
-        if not self._left:
+        self._open_calls -= 1
+        if not self._open_calls:
             self._batch.end()
         if self._ready:
             self._start_ready()

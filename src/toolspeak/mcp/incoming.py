@@ -15,7 +15,7 @@ from mcp_types import jsonrpc
 from mcp_types.methods import SERVER_RESULTS
 from pydantic import TypeAdapter, ValidationError
 
-from toolspeak.tools.builtin.text import visible
+from toolspeak.tools.builtin.text_format import visible
 
 MAX_DEPTH = 128
 """Of a tool's JSON; what a model's arguments may have, too."""

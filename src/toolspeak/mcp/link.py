@@ -25,7 +25,7 @@ from toolspeak.mcp.program import started
 from toolspeak.mcp.servers_file import HttpServer, Server, StdioServer
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.tools.builtin.processes import finished
-from toolspeak.tools.builtin.text import visible
+from toolspeak.tools.builtin.text_format import visible
 
 MAX_PAGES = 100
 """Of a listing: a server that never comes to an end must not hold the start."""

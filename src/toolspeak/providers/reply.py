@@ -13,7 +13,7 @@ import httpx2
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
-from toolspeak.providers.event_stream import EventData, RawEvents
+from toolspeak.providers.event_stream_reader import EventData, RawEvents
 from toolspeak.providers.provider_failures import decode_json
 from toolspeak.providers.timed import LARGE, TimedStream
 

@@ -29,6 +29,6 @@ def keep(memory: dict[str, Any], handle: str, text: str) -> bool:
     return True
 
 
-def kept(memory: dict[str, Any], handle: str) -> str | None:
+def stored_result(memory: dict[str, Any], handle: str) -> str | None:
     """The text kept under a handle, None if there is none (any more)."""
     return cast("dict[str, str]", memory.get(KEY, {})).get(handle)

@@ -45,7 +45,7 @@ from toolspeak.execute.approval.approvers import Answer, StandingApprover, ask, 
 from toolspeak.execute.approval.decisions import decision_fact
 from toolspeak.execute.approval.request_builder import is_of_a_revision
 from toolspeak.execute.calls.ids import new_id
-from toolspeak.execute.recovery import ASKED
+from toolspeak.execute.recovery import IN_DOUBT_REASON
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.capabilities import Capabilities
@@ -169,8 +169,8 @@ class CassetteRecorder(Recording, ResultRecorder):
         self._write(line)
         self._previews.clear()
 
-    def keep_preview(self, call: ToolCall, shown: str) -> None:
-        self._previews[call.id, _text(call.arguments)] = shown
+    def keep_preview(self, call: ToolCall, preview: str) -> None:
+        self._previews[call.id, _text(call.arguments)] = preview
 
     def spent(self, used: SubRunUsed) -> None:
         self._write({"spent": bare(dump(used))})
@@ -190,10 +190,10 @@ class CassetteRecorder(Recording, ResultRecorder):
         for fact in decided:
             asked = waiting[fact.call_id]
             call = asked.call or ToolCall(fact.call_id, "", {})
-            self._answer(call, fact, later=True, in_doubt=asked.reason == ASKED, preview=asked.preview)
+            self._answer(call, fact, later=True, in_doubt=asked.reason == IN_DOUBT_REASON, preview=asked.preview)
 
     def answered(self, request: ApprovalRequest, answer: Answer | AgentStop) -> None:
-        call, in_doubt, shown = request.call, request.reason == ASKED, request.preview
+        call, in_doubt, shown = request.call, request.reason == IN_DOUBT_REASON, request.preview
         match answer:
             case Escalate(reason):
                 self._answer(call, None, escalated=reason, in_doubt=in_doubt, preview=shown)

@@ -27,7 +27,7 @@ from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Recorded
 from toolspeak.execute.approval.approvers import Answer, StandingApprover
 from toolspeak.execute.approval.decisions import decision_of
 from toolspeak.execute.approval.evaluator import no_unasked_repair
-from toolspeak.execute.recovery import ASKED
+from toolspeak.execute.recovery import IN_DOUBT_REASON
 from toolspeak.providers.base import Provider
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
@@ -185,7 +185,7 @@ class Player(Recording, Replayer):
         self._mark = self._passed
         waiting = state.approvals.undecided
         for fact in decided:
-            answers = self._answers(fact.call_id, waiting[fact.call_id].reason == ASKED)
+            answers = self._answers(fact.call_id, waiting[fact.call_id].reason == IN_DOUBT_REASON)
             while answers and answers[0].escalated:
                 answers.popleft()
             known = answers.popleft().decided if answers else None
@@ -198,7 +198,7 @@ class Player(Recording, Replayer):
     def answer(self, request: ApprovalRequest) -> PlayedAnswer | Decision:
         """What was said to this question; a `PlayedAnswer` that is escalated pauses the run."""
         call, paused = request.call, None
-        answers = self._answers(call.id, request.reason == ASKED)
+        answers = self._answers(call.id, request.reason == IN_DOUBT_REASON)
         while answers:
             answer = answers.popleft()
             self._compare(call, answer.name, answer.arguments, "at the question about the call")

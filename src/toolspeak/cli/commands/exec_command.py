@@ -33,7 +33,7 @@ from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.execute.calls.ids import new_id
 from toolspeak.tools.builtin import workspace_tools
-from toolspeak.tools.builtin.seen import KEY as FILES_READ
+from toolspeak.tools.builtin.files_read import KEY as FILES_READ
 
 
 @click.command("exec")

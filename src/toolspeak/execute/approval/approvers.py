@@ -14,8 +14,8 @@ from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
+from toolspeak.execute.approval.approval_validation import check_decision
 from toolspeak.execute.approval.command_lines import prefixes_of
-from toolspeak.execute.approval.validation import check_decision
 from toolspeak.tools.context import StateView
 
 
@@ -160,13 +160,13 @@ def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
         case "none":
             return approve_none()
         case _:
-            given = cast("object", approve)
-            if isroutine(given) and not iscoroutinefunction(given):
+            value = cast("object", approve)
+            if isroutine(value) and not iscoroutinefunction(value):
                 raise ConfigurationError(
-                    f"approve is an async function of one request, and {given.__name__} is not async; write `async def "
-                    f"approve(request): return Decision(True)`, or policy={given.__name__} for what a program decides"
+                    f"approve is an async function of one request, and {value.__name__} is not async; write `async def "
+                    f"approve(request): return Decision(True)`, or policy={value.__name__} for what a program decides"
                 )
-            if callable(given) or isinstance(given, BatchApprover):
+            if callable(value) or isinstance(value, BatchApprover):
                 return approve
             raise ConfigurationError(
                 f"approve is 'all', 'all+repaired', 'none', an async callable or None, not {approve!r}"
@@ -229,8 +229,8 @@ def definition_digest(tool: ToolSpec) -> str:
 def request_digest(call: ToolCall, tool: ToolSpec, effects: Effects, *, again: bool = False) -> str:
     """SHA-256 (hex) of the tool's definition, the exact arguments and the effects they have. `again`: whether it may
     run a second time is another question than whether it may run."""
-    asked = [definition_digest(tool), call.name, call.arguments, _listed(replace(effects, version=""))]
-    return _digest([*asked, "again"] if again else asked)
+    parts = [definition_digest(tool), call.name, call.arguments, _listed(replace(effects, version=""))]
+    return _digest([*parts, "again"] if again else parts)
 
 
 def literal(name: str) -> str:

@@ -8,9 +8,9 @@ from typing import cast
 from toolspeak.data.approvals import Decision
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested
 from toolspeak.errors import ConfigurationError, RunError
+from toolspeak.execute.approval.approval_validation import check_decision
 from toolspeak.execute.approval.approvers import ApprovalRequest
 from toolspeak.execute.approval.policy_rules import StandingRules
-from toolspeak.execute.approval.validation import check_decision
 from toolspeak.execute.calls.secrets import Secrets
 
 
@@ -45,15 +45,15 @@ def keep_rule(fact: ApprovalDecided, rules: StandingRules) -> None:
         rules.add(fact.always, fact.by)
 
 
-def read_decisions(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
+def read_decisions(answers: Mapping[str, bool | Decision]) -> dict[str, Decision]:
     """Decisions as a caller may write them: `{"call_1_0": True}`. Raises ConfigurationError for anything but a bool or
     a Decision: the text "no" is a true value."""
-    if not isinstance(cast("object", given), Mapping):
+    if not isinstance(cast("object", answers), Mapping):
         raise ConfigurationError(
-            f"decisions is a dict by call id, as in {{'call_1_0': True}}, not a {type(given).__name__}"
+            f"decisions is a dict by call id, as in {{'call_1_0': True}}, not a {type(answers).__name__}"
         )
     decisions: dict[str, Decision] = {}
-    for call_id, answer in given.items():
+    for call_id, answer in answers.items():
         decision = Decision(answer, by="caller") if isinstance(answer, bool) else answer
         if not isinstance(cast("object", decision), Decision):
             raise ConfigurationError(f"{call_id} is decided by True, False or a Decision, not {answer!r}")

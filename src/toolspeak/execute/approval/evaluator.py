@@ -12,9 +12,9 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
+from toolspeak.execute.approval.approval_validation import check_decision
 from toolspeak.execute.approval.approvers import Answer, ApprovalRequest, Policy, approval_reason
 from toolspeak.execute.approval.policy_rules import StandingRules
-from toolspeak.execute.approval.validation import check_decision
 from toolspeak.execute.calls.result_limits import describe
 from toolspeak.tools.crashes import log_crash
 

@@ -15,6 +15,7 @@ from toolspeak.data.protected import protected
 from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
 from toolspeak.errors import ConfigurationError, FormatError
+from toolspeak.execute.approval.approval_validation import check_rule
 from toolspeak.execute.approval.approvers import (
     Answer,
     ApprovalRequest,
@@ -26,7 +27,6 @@ from toolspeak.execute.approval.approvers import (
     definition_digest,
 )
 from toolspeak.execute.approval.command_lines import all_begin
-from toolspeak.execute.approval.validation import check_rule
 
 _LETS_PASS: frozenset[Action] = frozenset({"approve", "modify"})
 _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_tool", "invalid_arguments"})
@@ -57,9 +57,9 @@ def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
                 "What has to wait is an approver, approve=…"
             )
         return policy
-    given = cast("object", policy)
-    if not isinstance(given, Sequence) or not all(isinstance(each, Rule) for each in cast("Sequence[object]", given)):
-        raise ConfigurationError(f"policy is a function of a request, or a list of Rules, not {given!r}")
+    value = cast("object", policy)
+    if not isinstance(value, Sequence) or not all(isinstance(each, Rule) for each in cast("Sequence[object]", value)):
+        raise ConfigurationError(f"policy is a function of a request, or a list of Rules, not {value!r}")
     return rules_policy(policy) if policy else None
 
 
@@ -141,14 +141,14 @@ def _all_begin(prefixes: Sequence[str], request: ApprovalRequest) -> bool:
     return line is not None and all_begin(line, prefixes)
 
 
-def _has_arguments(rule: Rule, given: Mapping[str, JSON]) -> bool:
+def _has_arguments(rule: Rule, arguments: Mapping[str, JSON]) -> bool:
     wanted = rule.arguments or {}
     if rule.exact:
-        return same_json(wanted, given)
+        return same_json(wanted, arguments)
     for name, pattern in wanted.items():
-        if name not in given:
+        if name not in arguments:
             return False
-        value = given[name]
+        value = arguments[name]
         if isinstance(pattern, str) and isinstance(value, str):
             if not fnmatchcase(value, pattern):
                 return False

@@ -62,18 +62,18 @@ class RequestBuilder:
         text = await _preview(prepared.tool, prepared.arguments, self.run_context(prepared.call))
         if len(text) > _PREVIEW_CHARACTERS:
             text = f"(no preview: it has {len(text):,} characters; the arguments hold all that the call is given)"
-        shown = self.secrets.hide_text(text)
+        preview = self.secrets.hide_text(text)
         if self.recorder is not None:
-            self.recorder.keep_preview(prepared.call, shown)
-        return shown
+            self.recorder.keep_preview(prepared.call, preview)
+        return preview
 
     def revision_of(self, prepared: PreparedCall, decision: Decision) -> ApprovalRequest | None:
         """The question with a decision's arguments, as it was shown; None if it was not, or would be another by now."""
-        shown = self._revisions.get((prepared.call.id, decision.digest))
-        if shown is None or decision.arguments is None:
+        request = self._revisions.get((prepared.call.id, decision.digest))
+        if request is None or decision.arguments is None:
             return None
-        revised = replace(shown.call, arguments=decision.arguments)
-        return shown if self._digest_of(revised) == decision.digest else None
+        revised = replace(request.call, arguments=decision.arguments)
+        return request if self._digest_of(revised) == decision.digest else None
 
     def decided_before(self, prepared: PreparedCall) -> Decision | None:
         """A yes to this call with other arguments, of a question asked before, if it holds."""

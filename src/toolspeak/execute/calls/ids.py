@@ -25,13 +25,13 @@ def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | Mal
     used = {call.id for call in calls}
     if len(used) == len(calls) and "" not in used:
         return calls
-    seen, last = {""}, dict[str, int]()
+    earlier, last = {""}, dict[str, int]()
     named: list[ToolCall | MalformedCall] = []
     for call in calls:
-        if call.id in seen:
+        if call.id in earlier:
             call = _renamed(call, _free(call.id or "call", used, last))
         used.add(call.id)
-        seen.add(call.id)
+        earlier.add(call.id)
         named.append(call)
     return named
 

@@ -52,7 +52,7 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     The values stay within the executor until the function runs: what an approver, an interceptor or a
     journal sees is the call, which holds placeholders. No problem shows a secret or a part of one.
     """
-    revealed = secrets.reveal(call.arguments) if secrets.given else call.arguments
+    revealed = secrets.reveal(call.arguments) if secrets.has_values else call.arguments
     reading = _read(tool, revealed)
     if not isinstance(reading, (tuple, Exception)):
         return reading

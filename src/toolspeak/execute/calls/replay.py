@@ -29,7 +29,7 @@ class ResultRecorder(Protocol):
 
     def keep(self, call: ToolCall, recorded: RecordedResult) -> None: ...
 
-    def keep_preview(self, call: ToolCall, shown: str) -> None:
+    def keep_preview(self, call: ToolCall, preview: str) -> None:
         """What was shown to whoever was asked about the call."""
         ...
 

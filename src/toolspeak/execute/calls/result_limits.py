@@ -198,7 +198,7 @@ def cap_parts(
 
 def hide_secrets(result: ToolResult, secrets: Secrets) -> ToolResult:
     """The result with placeholders for secrets in its text, JSON, names and files of text."""
-    if not secrets.given:
+    if not secrets.has_values:
         return result
     content = tuple(hide_part(part, secrets) for part in result.content)
     return replace(

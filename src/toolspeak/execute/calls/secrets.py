@@ -34,7 +34,7 @@ class Secrets:
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._given_values = dict(values or {})
-        self.given = bool(values)  # asked for every call, where a method would cost more than the answer
+        self.has_values = bool(values)  # asked for every call, where a method would cost more than the answer
         self._values: dict[str, str] = {}
         for name, value in (values or {}).items():
             _check(name, value)
@@ -52,7 +52,7 @@ class Secrets:
         for spelling in (*self._placeholders, *self._values):
             self._spelled.setdefault(spelling[0], []).append(spelling)
         self._longest = max(map(len, (*self._placeholders, *self._values)), default=0)
-        self._shown = _any_of(self._values)
+        self._placeholder_pattern = _any_of(self._values)
         self._numbers = {
             int(v): name for name, v in self._values.items() if v.isascii() and v.isdigit() and v[0] != "0"
         }
@@ -64,7 +64,7 @@ class Secrets:
         return max(map(len, self._placeholders), default=0)
 
     def __bool__(self) -> bool:
-        return self.given
+        return self.has_values
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self._given_values)})"
@@ -97,7 +97,7 @@ class Secrets:
         """Like `hide`, for one text."""
         if not self._values:
             return text
-        return self._hidden.sub(lambda found: self._placeholders.get(found[0], found[0]), text)
+        return self._hidden.sub(lambda match: self._placeholders.get(match[0], match[0]), text)
 
     def hide_name(self, name: str) -> str:
         """Like `hide_text`, for a tool's name or a call's id: what comes of it is a name too, which every model API and
@@ -114,9 +114,9 @@ class Secrets:
             if any(len(spelling) > len(end) and spelling.startswith(end) for spelling in spelled):
                 cut = start
                 break
-        for found in self._hidden.finditer(text) if 0 < cut < len(text) else ():
-            if found.start() < cut < found.end():
-                return found.start()
+        for match in self._hidden.finditer(text) if 0 < cut < len(text) else ():
+            if match.start() < cut < match.end():
+                return match.start()
         return cut
 
     def reveal(self, value: JSON) -> JSON:
@@ -124,7 +124,7 @@ class Secrets:
         return _in_strings(value, self._reveal_text) if self._values else value
 
     def _reveal_text(self, text: str) -> str:
-        return self._shown.sub(lambda found: self._values[found[0]], text)
+        return self._placeholder_pattern.sub(lambda match: self._values[match[0]], text)
 
 
 def _key_names() -> Iterator[str]:
@@ -134,7 +134,7 @@ def _key_names() -> Iterator[str]:
 
 def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
     """The effects with placeholders in their resources."""
-    if not secrets.given:
+    if not secrets.has_values:
         return effects
     return replace(effects, reads=secrets.hide(sorted(effects.reads)), writes=secrets.hide(sorted(effects.writes)))
 

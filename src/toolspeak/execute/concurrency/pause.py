@@ -19,13 +19,13 @@ class Pause:
     """Whether a run is asked to pause; lives in the run's event loop."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_requested = False
         self._callbacks: list[Callable[[], None]] = []
 
     def ask(self) -> None:
         """From here on nothing is begun."""
-        if not self.asked:
-            self.asked = True
+        if not self.is_requested:
+            self.is_requested = True
             for callback in tuple(self._callbacks):
                 callback()
 
@@ -43,7 +43,7 @@ class Pause:
         self.add_callback(end := lambda: limit.reschedule(loop.time()))
         try:
             async with limit:
-                if self.asked:
+                if self.is_requested:
                     limit.reschedule(loop.time())
                 yield
         except TimeoutError:

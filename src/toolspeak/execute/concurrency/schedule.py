@@ -66,13 +66,13 @@ class Conflicts:
 
     def with_(self, effects: Effects) -> set[int]:
         """The calls added so far that a call with these effects conflicts with."""
-        found = set(self._senders) if _sends(effects) else set[int]()
+        neighbours = set(self._senders) if _sends(effects) else set[int]()
         for key in effects.reads:
-            found.update(self._writers.near(key))
+            neighbours.update(self._writers.near(key))
         for key in effects.writes:
-            found.update(self._writers.near(key))
-            found.update(self._readers.near(key))
-        return found
+            neighbours.update(self._writers.near(key))
+            neighbours.update(self._readers.near(key))
+        return neighbours
 
     def any_with(self, effects: Effects) -> bool:
         """Whether there is a call among those added so far that a call with these effects conflicts with."""
@@ -133,10 +133,10 @@ class _Accesses:
 @lru_cache(maxsize=4096)
 def _upwards(key: str) -> Iterable[str]:
     """Every key that covers `key`, itself included: the counterpart of `data.tools.covers`."""
-    found = {EVERYTHING: None, key: None}
+    keys = {EVERYTHING: None, key: None}
     for end, character in enumerate(key):
         if character == "/":
-            found[key[:end]] = None
+            keys[key[:end]] = None
         if character in "/:":
-            found[key[: end + 1]] = None
-    return tuple(found)
+            keys[key[: end + 1]] = None
+    return tuple(keys)

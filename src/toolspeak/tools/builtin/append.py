@@ -7,9 +7,9 @@ from typing import Any
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin import seen
+from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.change import changes, preview, would_fail
-from toolspeak.tools.builtin.text import encode, quoted, text_chunks, visible
+from toolspeak.tools.builtin.text_format import encode, quoted, text_chunks, visible
 from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
 
 
@@ -44,7 +44,7 @@ def append_tool(workspace: Workspace) -> Tool:
             before = _before(workspace, path)
             size = workspace.append(path, data)
             if before is not None and size == len(before) + len(data):
-                seen.update(ctx, real, before, before + data)
+                files_read.update(ctx, real, before, before + data)
         return {"bytes": len(data), "size": size}
 
     return append

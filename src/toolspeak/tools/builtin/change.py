@@ -7,9 +7,9 @@ from typing import Any
 
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
-from toolspeak.tools.builtin import seen
+from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.diff import shortened, unified_diff
-from toolspeak.tools.builtin.text import decode, quoted, visible
+from toolspeak.tools.builtin.text_format import decode, quoted, visible
 from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.context import RunContext
 
@@ -33,7 +33,7 @@ def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callabl
         if encoded == data:
             return "The file already has this content: nothing was changed."
         workspace.replace(path, encoded, data)
-        seen.update(ctx, workspace.real(path), data, encoded)
+        files_read.update(ctx, workspace.real(path), data, encoded)
     return shortened(unified_diff(path, before, after))
 
 

@@ -10,7 +10,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.change import apply, changes, preview_change
-from toolspeak.tools.builtin.text import BOM, encode, newline_style, with_newlines
+from toolspeak.tools.builtin.text_format import BOM, encode, newline_style, with_newlines
 from toolspeak.tools.builtin.workspace import Workspace
 
 LISTED = 20

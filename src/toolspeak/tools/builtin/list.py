@@ -33,7 +33,7 @@ def list_tool(workspace: Workspace) -> Tool:
             recursive: Also list everything below, except inside .git.
         """
         folder, start = _split(workspace, prefix)
-        counter = Counted()
+        counter = EntryCounter()
         names = counter.counted(_paths(workspace, folder, start, ctx, recursive=recursive))
         first = heapq.nsmallest(MAX_ENTRIES, names)  # sorted in bounded memory, however many there are
         if not first and start:
@@ -45,7 +45,7 @@ def list_tool(workspace: Workspace) -> Tool:
     return list_entries
 
 
-class Counted:
+class EntryCounter:
     """Counts what passes."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin import seen
-from toolspeak.tools.builtin.text import text_chunks
+from toolspeak.tools.builtin import files_read
+from toolspeak.tools.builtin.text_format import text_chunks
 from toolspeak.tools.builtin.workspace import Workspace
 
 PAGE_LINES = 2_000
@@ -45,7 +45,7 @@ def read_tool(workspace: Workspace) -> Tool:
             sha256 = _scan(file, path, page, ctx)
         if page.first > max(page.total, 1):
             raise ToolError(f"'start' is {page.first}, but {path!r} has {page.total} lines.")
-        seen.record_lines(ctx, workspace.real(path), sha256, page.first, page.last_whole, page.total)
+        files_read.record_lines(ctx, workspace.real(path), sha256, page.first, page.last_whole, page.total)
         return page.text(numbered=numbered)
 
     return read

@@ -7,7 +7,7 @@ from typing import Any
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.stored_results import KEY, READ_RESULT, kept
+from toolspeak.tools.stored_results import KEY, READ_RESULT, stored_result
 
 PAGE = 4_000
 """Characters of a page: within 16 KiB whatever they are."""
@@ -28,7 +28,7 @@ def read_result_tool() -> Tool:
             offset: The character to start at, from 0.
             find: Start at the first place at or after `offset` that contains this text.
         """
-        text = kept(ctx.memory, handle)
+        text = stored_result(ctx.memory, handle)
         if text is None:
             known = ", ".join(ctx.memory.get(KEY, ())) or "none"
             raise ToolError(f"There is no result {handle!r} (any more): make the call again. Kept are: {known}.")

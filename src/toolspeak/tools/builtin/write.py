@@ -7,9 +7,9 @@ from typing import Any
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin import seen
+from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.change import changes, preview
-from toolspeak.tools.builtin.text import decode, encode, visible
+from toolspeak.tools.builtin.text_format import decode, encode, visible
 from toolspeak.tools.builtin.workspace import Workspace
 
 
@@ -46,12 +46,12 @@ def write_tool(workspace: Workspace) -> Tool:
         with workspace.alone(path, create=True):
             before = workspace.read_if_exists(path)
             if before == data:
-                seen.record(ctx, real, seen.digest(data))
+                files_read.record(ctx, real, files_read.digest(data))
                 return {"bytes": len(data), "unchanged": True}
             if before is not None and not overwrite and (reason := _unknown(ctx, real, path, before)):
                 raise ToolError(reason)
             workspace.replace(path, data, before)
-            seen.record(ctx, real, seen.digest(data))
+            files_read.record(ctx, real, files_read.digest(data))
         return {"bytes": len(data)}
 
     return write
@@ -59,11 +59,11 @@ def write_tool(workspace: Workspace) -> Tool:
 
 def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
     """Why the file may not be replaced: what would be lost must have been seen. Empty when it was."""
-    known, sha256 = seen.known(ctx, real), seen.digest(before)
+    known, sha256 = files_read.known(ctx, real), files_read.digest(before)
     if known == sha256:
         return ""
     remedy = "or pass overwrite: true to replace it."
-    if unread := seen.first_unread(ctx, real, sha256):
+    if unread := files_read.first_unread(ctx, real, sha256):
         return f"{path!r} was read only in part: read the rest (go on with start={unread}), {remedy}"
     if known is not None:
         return f"{path!r} changed since it was read: read it again, {remedy}"

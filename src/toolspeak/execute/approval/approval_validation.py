@@ -77,6 +77,6 @@ def _check_texts(value: Rule | Decision, names: Sequence[str]) -> None:
 
 def _check_mappings(value: Rule | Decision, names: Sequence[str]) -> None:
     for name in names:
-        given = getattr(value, name)
-        if given is not None and not isinstance(given, Mapping):
-            raise ConfigurationError(f"{type(value).__name__}({name}={given!r}): it is a dict by argument")
+        mapping = getattr(value, name)
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise ConfigurationError(f"{type(value).__name__}({name}={mapping!r}): it is a dict by argument")
