@@ -44,7 +44,7 @@ async def started(
     where it cannot be started."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_LINE)
-    output = _Output(reader)
+    output = _ServerOutput(reader)
     group = Group(
         [server.command, *server.args],
         cwd=server.cwd,
@@ -87,7 +87,7 @@ async def _ended(group: Group, closed: asyncio.Event) -> None:
     await group.end(closed, grace=_GRACE, drain=_DEATH)
 
 
-class _Output(asyncio.StreamReaderProtocol):
+class _ServerOutput(asyncio.StreamReaderProtocol):
     """`closed` is set at the end of the pipe. Once it is `over`, nothing of it is kept."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
