@@ -283,7 +283,7 @@ SAME_FILES = {
 SAME_CLASSES: dict[str, str] = dict.fromkeys(
     (
         "Batch", "Decision", "Form", "Layout", "Loaded", "Report", "Rules", "Run", "Tag", "_Asked", "_Level", "_Reader",
-        "_Said", "_Waiting", "_Writer",
+        "_Waiting", "_Writer",
     ),
     "not renamed yet",
 )  # fmt: skip
