@@ -6,11 +6,14 @@ import asyncio
 import os
 import pty
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
 from processes import CHAT, Process, Streams, started
@@ -195,3 +198,23 @@ def test_a_terminal_that_is_closed_ends_it():
     os.close(terminal)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGTERM, -signal.SIGHUP)
+
+
+def test_it_serves_where_nobody_reads_its_standard_error():
+    """Its log and its address go nowhere: a closed pipe ends no server."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "toolspeak", "serve", "--port", str(port), "--upstream", "http://127.0.0.1:9/v1"]
+    process = subprocess.Popen(command, stderr=writer)
+    os.close(writer)
+    try:
+        retrying = httpx2.HTTPTransport(retries=8)  # until it listens
+        with httpx2.Client(transport=retrying, trust_env=False, timeout=60) as client:
+            assert client.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+        process.terminate()
+        assert process.wait(60) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()

@@ -182,6 +182,7 @@ def server_config(application: Application) -> uvicorn.Config:
         date_header=False,  # uvicorn's is the time of the request
         timeout_keep_alive=75,  # longer than the 60 seconds that load balancers keep idle connections
         timeout_graceful_shutdown=2,  # draining comes before
+        timeout_worker_healthcheck=30,  # a worker imports for longer than uvicorn's 5 seconds on a busy machine
     )
 
 

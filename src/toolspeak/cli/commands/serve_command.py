@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -136,7 +137,7 @@ def serve_command(
     if checks:
         _check(sources.load(os.environ, {}))
         return
-    server_module.serve(sources, _tell)
+    server_module.serve(sources, _print_address)
 
 
 def _check(settings: Settings) -> None:
@@ -171,8 +172,9 @@ def _check(settings: Settings) -> None:
         raise SystemExit(1)
 
 
-def _tell(address: str) -> None:
-    click.echo(f"toolspeak serves at {address}", err=True)
+def _print_address(address: str) -> None:
+    with suppress(OSError):  # standard error may be closed by now: that is no reason to serve nobody
+        click.echo(f"toolspeak serves at {address}", err=True)
 
 
 def _upstreams(upstream: str | None, config: str | None, options: dict[str, Any]) -> tuple[Upstream, ...]:
