@@ -198,10 +198,10 @@ class JournalError(ToolspeakError):
     """The journal cannot be read or written; the message names the place and the remedy."""
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, options: Iterable[str]) -> str:
     """`'hermez'; did you mean 'hermes'? Known: …`: the tail of every "unknown name" message."""
-    names = sorted(known)
-    spelled = {known.lower(): known for known in names}
+    names = sorted(options)
+    spelled = {option.lower(): option for option in names}
     close = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)
     hint = f" Did you mean {spelled[close[0]]!r}?" if close else ""
     return f"{name!r}.{hint} Known: {', '.join(names) or '(none)'}."

@@ -46,7 +46,7 @@ def test_no_pair_is_split_and_the_front_the_task_and_the_newest_stay(history, to
     plan = plan_compaction(history, context, task, window)
     if plan is None:
         return
-    event = HistoryCompacted(plan.cleared, plan.upto, plan.kept, "what was said", context, plan.tokens_after)
+    event = HistoryCompacted(plan.cleared, plan.upto, plan.pinned, "what was said", context, plan.tokens_after)
     after = compacted(history, event)
     assert_pairs(after)
     assert_pairs(to_summarise(history, plan, window))

@@ -42,7 +42,7 @@ async def compact(plan: Plan, settings: RunSettings, request: TurnRequest, secon
             summary = settings.secrets.hide_text(summary)
             spent = cost(usage, settings.driver.name, settings.prices)
     after = plan.tokens_after + tokens_of(Message.user(summary))
-    return HistoryCompacted(plan.cleared, plan.upto, plan.kept, summary, plan.tokens_before, after, usage, spent)
+    return HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, spent)
 
 
 async def summarise(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:

@@ -178,13 +178,13 @@ def quote(value: Any) -> str:
     if not isinstance(value, str | int | float | None):
         return kind_of(value)
     try:
-        shown = ascii(value)
+        text = ascii(value)
     except ValueError:  # an integer of more than 4,300 digits (sys.set_int_max_str_digits)
         return "a huge integer"
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def one_of(names: Iterable[str]) -> str:
     """`A or B`; `one of: A, B, …` when there are many."""
-    known = sorted(names)
-    return " or ".join(known) if len(known) <= 4 else f"one of: {', '.join(known)}"
+    options = sorted(names)
+    return " or ".join(options) if len(options) <= 4 else f"one of: {', '.join(options)}"

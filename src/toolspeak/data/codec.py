@@ -92,7 +92,7 @@ def dumps(value: Any) -> str:
     """`dump` as one line of ASCII text. Raises FormatError as `dump` does."""
     cls = _stored_class(value)
     try:
-        return _HEAD + _written(value, _decoder(cls))[1:]
+        return _HEAD + _encoded(value, _decoder(cls))[1:]
     except Exception:  # noqa: BLE001 - as above
         return dump_text(dump(value), cls.__name__)
 
@@ -141,7 +141,7 @@ def dump_row(record: Record) -> str:
             extra,
         )
         if type(run_id) is str and type(seq) is int:
-            return _written(row, _decoder(_Row))
+            return _encoded(row, _decoder(_Row))
     except Exception:  # noqa: BLE001 - as above
         pass
     data = dump(record)
@@ -211,7 +211,7 @@ def _stored_class(value: Any) -> type[Any]:
     return cls
 
 
-def _written(value: Any, decode: Callable[[bytes], Any]) -> str:
+def _encoded(value: Any, decode: Callable[[bytes], Any]) -> str:
     """A value's JSON by msgspec; any exception if the loops might write something else."""
     if _has_plain_digits(value):
         raw = _encode(value)
@@ -298,11 +298,11 @@ def _check_version(data: Mapping[str, JSON]) -> None:
     version = data.get("format")
     if type(version) is int and version in READABLE:
         return
-    known = ", ".join(map(str, READABLE))
+    readable = ", ".join(map(str, READABLE))
     if "format" not in data:
-        raise FormatError(f"no format version: expected a field 'format' with one of: {known}")
+        raise FormatError(f"no format version: expected a field 'format' with one of: {readable}")
     raise FormatError(
-        f"format version {quote(version)} is unknown; this build of toolspeak reads: {known}. "
+        f"format version {quote(version)} is unknown; this build of toolspeak reads: {readable}. "
         "Upgrade toolspeak to read what a later version wrote."
     )
 

@@ -292,14 +292,14 @@ class HistoryCompacted:
     """The model reads less of the history from here on; the records before this one keep the whole.
 
     The results of the calls `cleared` are shown no more. Or, with `upto` above 0, the first so many messages are
-    replaced by the `summary`, but for the system messages in front and those `kept` (numbers in the history).
+    replaced by the `summary`, but for the system messages in front and those `pinned` (numbers in the history).
     `tokens_before` and `tokens_after` are estimates of what a turn reads, `usage` is what the summary took, and `cost`
     that in USD (None where it is not known).
     """
 
     cleared: tuple[str, ...] = ()
     upto: int = 0
-    kept: tuple[int, ...] = ()
+    pinned: tuple[int, ...] = ()
     summary: str = ""
     tokens_before: int = 0
     tokens_after: int = 0

@@ -36,10 +36,10 @@ FORMAT = 1
 """The version that is written."""
 
 CLASSES: Mapping[str, type] = {
-    name: found
+    name: cls
     for module in (messages, tools, approvals, deltas, events)
-    for name, found in vars(module).items()
-    if isinstance(found, type) and is_dataclass(found) and found.__module__ == module.__name__
+    for name, cls in vars(module).items()
+    if isinstance(cls, type) and is_dataclass(cls) and cls.__module__ == module.__name__
 }
 """Every class of the format by its tag."""
 
@@ -70,18 +70,18 @@ class Codec:
 
     def __init__(self, cls: type[Any]) -> None:
         hints = typing.get_type_hints(cls)
-        found: list[FieldRule] = []
+        rules: list[FieldRule] = []
         for field in fields(cls):
             if hints[field.name] is Unread:
                 continue
             # Values are immutable: what a factory makes is made once, as every other default is.
             default = field.default if field.default_factory is MISSING else field.default_factory()
-            found.append(FieldRule(field.name, _form(hints[field.name]), default, MISSING if default else default))
+            rules.append(FieldRule(field.name, _form(hints[field.name]), default, MISSING if default else default))
         self.cls = cls
         self.tag = cls.__name__
-        self.fields = tuple(found)
+        self.fields = tuple(rules)
         self.has_extra = "extra" in hints
-        self.reserved = frozenset({"type", *(field.name for field in found)})
+        self.reserved = frozenset({"type", *(field.name for field in rules)})
 
     def encode(self, value: Any) -> dict[str, JSON]:
         if type(value) is UnknownEvent:

@@ -150,14 +150,14 @@ class ToolResult:
     def text(self) -> str:
         """The content as text: the text parts joined, and JSON as JSON text on lines of its own. For a failure, its
         message."""
-        told, after_json = "", False
+        joined, after_json = "", False
         for part in self.content:
             is_json = isinstance(part, JsonPart)
             if is_json or isinstance(part, TextPart):
                 text = json.dumps(part.value, ensure_ascii=False) if isinstance(part, JsonPart) else part.text
-                told += "\n" + text if told and (is_json or after_json) else text
+                joined += "\n" + text if joined and (is_json or after_json) else text
                 after_json = is_json
-        return told
+        return joined
 
 
 def failure(call: ToolCall | MalformedCall, code: FailureCode, message: str) -> ToolResult:

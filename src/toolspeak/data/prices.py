@@ -101,11 +101,11 @@ def cost(usage: Usage, model: str, prices: Mapping[str, Price] = PRICES) -> floa
     if price.long is not None and price.long_above is not None and usage.input > price.long_above:
         price = price.long
     cached = min(usage.cached or 0, usage.input)
-    written = min(usage.cache_write or 0, usage.input - cached)
+    cache_writes = min(usage.cache_write or 0, usage.input - cached)
     read = price.input if price.cached is None else price.cached
     write = price.input if price.cache_write is None else price.cache_write
-    plain = usage.input - cached - written
-    return (plain * price.input + cached * read + written * write + usage.output * price.output) / _MILLION
+    plain = usage.input - cached - cache_writes
+    return (plain * price.input + cached * read + cache_writes * write + usage.output * price.output) / _MILLION
 
 
 def read_prices(value: JSON, where: str) -> dict[str, Price]:
@@ -117,22 +117,22 @@ def read_prices(value: JSON, where: str) -> dict[str, Price]:
 
 
 def _price(value: Any, place: str) -> Price:
-    known = [field.name for field in fields(Price)]
+    allowed = [field.name for field in fields(Price)]
     if not isinstance(value, dict):
         raise ConfigurationError(f"{place}: expected an object with input and output, in USD per million tokens")
-    found = cast("dict[str, Any]", value)
-    for name, amount in found.items():
-        if name not in known:
-            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
+    entries = cast("dict[str, Any]", value)
+    for name, amount in entries.items():
+        if name not in allowed:
+            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(allowed)}")
         if name != "long" and not _is_amount(amount):
             raise ConfigurationError(f"{place}.{name}: expected a number from 0 up, not {amount!r}")
     for name in ("input", "output"):
-        if name not in found:
+        if name not in entries:
             raise ConfigurationError(f"{place}.{name}: missing; USD per million tokens")
-    long = _price(found["long"], f"{place}.long") if "long" in found else None
-    if (long is None) != ("long_above" not in found):
+    long = _price(entries["long"], f"{place}.long") if "long" in entries else None
+    if (long is None) != ("long_above" not in entries):
         raise ConfigurationError(f"{place}: long and long_above go together")
-    return replace(Price(**found), long=long)
+    return replace(Price(**entries), long=long)
 
 
 def _is_amount(value: JSON) -> bool:

@@ -26,13 +26,13 @@ def protect(path: str | os.PathLike[str], what: str, *, endings: Iterable[str] =
         _FILES[os.path.normcase(real + ending)] = Protected(what, secret)
 
 
-def protected_as(found: os.stat_result) -> Protected | None:
+def protected_as(status: os.stat_result) -> Protected | None:
     """As `protected`, of a file that may have more names than one (hard links)."""
-    if found.st_nlink > 1:
-        for path, known in _FILES.items():
+    if status.st_nlink > 1:
+        for path, protection in _FILES.items():
             with suppress(OSError):
-                if os.path.samestat(os.stat(path), found):
-                    return known
+                if os.path.samestat(os.stat(path), status):
+                    return protection
     return None
 
 

@@ -92,8 +92,8 @@ class Effects:
         return not self.writes
 
 
-def _keys(name: str, given: Iterable[str]) -> frozenset[str]:
-    keys = frozenset([given]) if isinstance(given, str) else frozenset(given)
+def _keys(name: str, names: Iterable[str]) -> frozenset[str]:
+    keys = frozenset([names]) if isinstance(names, str) else frozenset(names)
     for key in keys:
         if not isinstance(cast("object", key), str):
             raise ConfigurationError(f"Effects({name}=…): a key is a text, say 'file:/srv/a.txt', not {key!r}")
@@ -126,5 +126,5 @@ class ToolSpec:
     @property
     def properties(self) -> Mapping[str, JSON]:
         """The JSON Schema of each parameter by name."""
-        found = self.parameters.get("properties")
-        return cast("Mapping[str, JSON]", found) if isinstance(found, (dict, Mapping)) else {}
+        properties = self.parameters.get("properties")
+        return cast("Mapping[str, JSON]", properties) if isinstance(properties, (dict, Mapping)) else {}

@@ -47,7 +47,7 @@ def same_json(one: JSON, other: JSON) -> bool:
     return one == other and (repr(one) == repr(other) or _SORTED.encode(one) == _SORTED.encode(other))
 
 
-_KEPT = frozenset({"__doc__", "__module__", "__qualname__", "__dataclass_fields__", "__dataclass_params__"})
+_COPIED_NAMES = frozenset({"__doc__", "__module__", "__qualname__", "__dataclass_fields__", "__dataclass_params__"})
 """What else of a dataclass goes on, with the names that its author gave: so `dataclasses.replace` and `fields` work."""
 
 
@@ -125,18 +125,25 @@ def _struct(
             default = msgspec.field(default_factory=repeat(default).__next__)
         kind = Unread if one.name == unread else one.type
         if stored and isinstance(kind, str):
-            known = vars(sys.modules[cls.__module__])
-            own = {name: _STORED[known[name]] for name in _NAME.findall(kind) if known.get(name) in _STORED}
-            kind = eval(kind, known, own) if own else kind
+            scope = vars(sys.modules[cls.__module__])
+            own = {name: _STORED[scope[name]] for name in _NAME.findall(kind) if scope.get(name) in _STORED}
+            kind = eval(kind, scope, own) if own else kind
         specified.append((one.name, kind, default))
     names = {name for name, _, _ in specified}
-    kept = {name: own for name, own in vars(cls).items() if name not in names and _goes_on(cls, name, own)}
-    made: Any = msgspec.defstruct(
-        cls.__name__, specified, namespace=kept, module=cls.__module__, frozen=frozen, eq=eq, kw_only=kw_only, **options
+    namespace = {name: own for name, own in vars(cls).items() if name not in names and _goes_on(cls, name, own)}
+    struct: Any = msgspec.defstruct(
+        cls.__name__,
+        specified,
+        namespace=namespace,
+        module=cls.__module__,
+        frozen=frozen,
+        eq=eq,
+        kw_only=kw_only,
+        **options,
     )
     if stored:
-        _STORED[made] = made | Untagged
-    return made
+        _STORED[struct] = struct | Untagged
+    return struct
 
 
 def _goes_on(cls: type, name: str, own: object) -> bool:
@@ -144,6 +151,6 @@ def _goes_on(cls: type, name: str, own: object) -> bool:
     says to type checkers what `__post_init__` takes; msgspec has its own."""
     if name == "__init__":
         return False
-    if name in _KEPT or not (name.startswith("__") and name.endswith("__")):
+    if name in _COPIED_NAMES or not (name.startswith("__") and name.endswith("__")):
         return True
     return isinstance(own, FunctionType) and own.__qualname__ == f"{cls.__qualname__}.{name}"

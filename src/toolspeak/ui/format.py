@@ -160,7 +160,8 @@ def count(number: int, thing: str) -> str:
 
 def compaction_text(event: HistoryCompacted) -> str:
     """What was made shorter for the model, on one line."""
-    done = (
-        f"{event.upto - len(event.kept)} messages summarised" if event.upto else f"{len(event.cleared)} results cleared"
-    )
-    return f"the history was compacted: {done} (~{event.tokens_before:,} → ~{event.tokens_after:,} tokens)"
+    if event.upto:
+        shortening = f"{event.upto - len(event.pinned)} messages summarised"
+    else:
+        shortening = f"{len(event.cleared)} results cleared"
+    return f"the history was compacted: {shortening} (~{event.tokens_before:,} → ~{event.tokens_after:,} tokens)"

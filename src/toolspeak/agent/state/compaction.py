@@ -49,11 +49,11 @@ class Window:
 @quick()
 class Plan:
     """`cleared` are the calls whose results are cleared; or the messages before `upto` are summarised, but for the
-    system messages in front and those `kept` as they are. Tokens are estimates of what the next turn would read."""
+    system messages in front and those `pinned` as they are. Tokens are estimates of what the next turn would read."""
 
     cleared: tuple[str, ...]
     upto: int
-    kept: tuple[int, ...]
+    pinned: tuple[int, ...]
     tokens_before: int
     tokens_after: int
 
@@ -81,13 +81,13 @@ def plan_compaction(history: Sequence[Message], context: int, task: int, window:
     after = context - scale * sum(_part_characters(result) // 4 - len(_CLEARED) // 4 for result in cleared)
     if cleared and after <= window.goal * window.tokens:
         return Plan(tuple(result.call_id for result in cleared), 0, (), context, round(after))
-    kept = (task,) if head <= task < start else ()
-    if start - head <= len(kept) + 1:  # one message, an earlier summary say, is not summarised for itself
+    pinned = (task,) if head <= task < start else ()
+    if start - head <= len(pinned) + 1:  # one message, an earlier summary say, is not summarised for itself
         if not cleared:
             return None
         return Plan(tuple(result.call_id for result in cleared), 0, (), context, round(after))
-    after = context - scale * (sum(sizes[head:start]) - sum(sizes[i] for i in kept))
-    return Plan((), start, kept, context, max(0, round(after)))
+    after = context - scale * (sum(sizes[head:start]) - sum(sizes[i] for i in pinned))
+    return Plan((), start, pinned, context, max(0, round(after)))
 
 
 def to_summarise(history: Sequence[Message], plan: Plan, window: Window) -> Sequence[Message]:
@@ -109,9 +109,9 @@ def compacted(history: Sequence[Message], event: HistoryCompacted) -> list[Messa
     """The history after the event."""
     messages = list(history)
     if event.upto:
-        head, kept = _head(messages), [messages[i] for i in event.kept]
+        head, pinned = _head(messages), [messages[i] for i in event.pinned]
         summary = Message.user(_SUMMARY.format(summary=event.summary))
-        messages = [*messages[:head], summary, *kept, *messages[event.upto :]]
+        messages = [*messages[:head], summary, *pinned, *messages[event.upto :]]
     if event.cleared:
         ids = set(event.cleared)
         messages = [_clear(message, ids) for message in messages]
@@ -123,9 +123,9 @@ def task_after(history: Sequence[Message], task: int, event: HistoryCompacted) -
     if not event.upto:
         return task
     head = _head(history)
-    if task in event.kept:
-        return head + 1 + event.kept.index(task)
-    return task if task < head else task - event.upto + head + 1 + len(event.kept)
+    if task in event.pinned:
+        return head + 1 + event.pinned.index(task)
+    return task if task < head else task - event.upto + head + 1 + len(event.pinned)
 
 
 def _head(history: Sequence[Message]) -> int:

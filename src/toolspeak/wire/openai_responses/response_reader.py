@@ -84,7 +84,7 @@ class ResponseDecoder:
         out: list[Delta] = []
         if not self._items:
             for item in as_list(answer.get("output"), "'output'"):
-                out += self._done(as_object(item, "an item of 'output'"), None)
+                out += self._read_done(as_object(item, "an item of 'output'"), None)
         self._note_end(answer)
         return out
 
@@ -103,7 +103,7 @@ class ResponseDecoder:
                 return self._added(event)
             case "response.output_item.done":
                 item = as_object(event.get("item"), "'item'")
-                return self._done(item, self._item_of(event, item))
+                return self._read_done(item, self._item_of(event, item))
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._text_delta(event, refusal=kind == "response.refusal.delta")
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
@@ -209,7 +209,7 @@ class ResponseDecoder:
         self._item_or_new(event, "reasoning").streamed = True
         return [ReasoningDelta(text)]
 
-    def _done(self, data: dict[str, JSON], item_of_event: _IncomingItem | None) -> list[Delta]:
+    def _read_done(self, data: dict[str, JSON], item_of_event: _IncomingItem | None) -> list[Delta]:
         kind = as_text(data.get("type"), "'type' of an item")
         if item_of_event is not None and item_of_event.kind != kind:  # some servers repeat an index
             item_of_event = None
