@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -370,6 +371,19 @@ def test_a_planted_participle_is_found(text: str):
 def test_a_participle_in_a_longer_name_is_none():
     assert participles("cli/x.py", "files_read = left_margin = is_found = 1\nx.found.y = found()") == []
     assert participles("cli/told.py", "") == ["cli/told.py:0: told"]
+
+
+# --- the design names what is there ---------------------------------------------------------------------------------
+
+
+def test_the_design_names_no_file_that_is_gone():
+    root = SOURCE.parents[1]
+    design = (root / "docs" / "design.md").read_text(encoding="utf-8")
+    map_of_files = design[design.index("\n## 2. ") : design.index("\n## 4. ")]
+    paths = [f"/{path.relative_to(root)}" for folder in (SOURCE, root / "tests") for path in folder.rglob("*.py")]
+    names = re.findall(r"[^\w*./]([\w./]+\.py)\b", map_of_files)
+    assert len(names) > 100
+    assert [name for name in names if not any(path.endswith(f"/{name}") for path in paths)] == []
 
 
 # --- importing does nothing --------------------------------------------------------------------------------------
