@@ -63,12 +63,12 @@ class ToolDefinitionError(ConfigurationError):
 class FormatError(ToolspeakError):
     """Data is of an unknown format version or shape; the message names the place.
 
-    `details` is what programs read beside the message, in the words of the format.
     """
 
     def __init__(self, message: str, *, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.details = details
+        """The same for programs, in the words of the format."""
 
 
 class ToolError(ToolspeakError):
@@ -81,38 +81,41 @@ class ToolError(ToolspeakError):
 class AgentStop(ToolspeakError):
     """Raise it in a tool, an interceptor or an approver to end the run: no further call of the batch is started.
 
-    `answer` is the run's answer then; without one the run ends unanswered. It comes out of `Executor.run` once the
-    batch's results are recorded; `batch` holds them.
+    `Executor.run` raises it once the batch's results are recorded.
     """
 
     def __init__(self, message: str = "", *, answer: str | None = None) -> None:
         super().__init__(message)
         self.answer = answer
+        """The run's answer; without one the run ends unanswered."""
         self.batch: Any = None  # a Batch; the rooms above are not known here
+        """The batch with its results, as `Executor.run` raises the exception."""
 
 
 class ToolFailed(ToolspeakError):
-    """A call failed, and the executor was told to end its batch at the first that does.
+    """A call failed, and its executor ends a batch at the first failure (`throw_on_failure=True`).
 
-    Comes out of `Executor.run` once all results are recorded; `batch` holds them, `execution` the one that failed.
+    `Executor.run` raises it once all results are recorded.
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.batch: Any = None
+        """The batch with its results."""
         self.execution: Any = None
+        """The call that failed."""
 
 
 ProviderErrorCode = Literal[
-    "authentication",  # no key, a wrong one, or one that may not
-    "quota",  # no credit left, or a limit that does not pass by itself soon
+    "authentication",  # no key, a wrong one, or one without the permission
+    "quota",  # no credit, or a limit that does not end soon
     "rate_limit",  # too many requests or tokens just now
-    "overloaded",  # the server failed, or has too much to do
+    "overloaded",  # the server failed, or is overloaded
     "connection",  # no answer, or one that stopped in the middle
     "context_length",  # the conversation is longer than the model's window
-    "content_filter",  # refused for what is said in it
+    "content_filter",  # the API refuses the content
     "not_found",  # no such model or address
-    "bad_request",  # something in the request is not as the API wants it
+    "bad_request",  # the API rejects something in the request
     "forgotten",  # the server does not keep the earlier response that the request builds on
     "ill_formed",  # the answer is not what the API's documentation says
     "other",
@@ -122,10 +125,12 @@ ProviderErrorCode = Literal[
 class ProviderError(ToolspeakError):
     """The model API failed.
 
-    `status` is the HTTP status (None when no response came); `retryable` says whether the same
-    request may succeed later, `retry_after` in how many seconds at the earliest. `code` says what kind of failure it
-    is. `unread` is what the model wrote where the server could make no call of it (Groq). `result` is the RunResult of
-    the run it ended, when it comes out of `Agent.run`.
+    `status`: the HTTP status; None if no response came.
+    `retryable`: whether the same request may succeed later.
+    `code`: the kind of failure.
+    `retry_after`: the least seconds to wait before the next try.
+    `unread`: what the model wrote, where the server could not parse the call in it (Groq).
+    `result`: the RunResult of the run that it ended, where `Agent.run` raises it.
     """
 
     def __init__(
@@ -146,8 +151,8 @@ class ProviderError(ToolspeakError):
         self.unread = unread
         self.result: Any = None  # a RunResult; the rooms above are not known here
 
-    def retold(self, message: str, code: ProviderErrorCode | None = None) -> ProviderError:
-        """The same failure in other words. With `code` it is another kind, which no waiting mends."""
+    def with_message(self, message: str, code: ProviderErrorCode | None = None) -> ProviderError:
+        """The same failure with another message. With `code` it is a failure of that kind, and not retryable."""
         if code is not None:
             return ProviderError(message, status=self.status, code=code)
         return ProviderError(
@@ -169,29 +174,30 @@ class RunError(ToolspeakError):
 
 
 class SubRunPaused(RunError):
-    """A run that a tool started waits for approval, or was suspended. Let it pass: the tool's call waits with it, and
-    is made again when the run can go on. `result` is its RunResult."""
+    """A run that a tool started waits for approval, or was suspended. Do not catch it in the tool: the tool's call
+    waits too, and runs again when the sub-run can go on."""
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
         self.result = result  # a RunResult; the rooms above are not known here
+        """The sub-run's RunResult."""
 
 
 class RunConflict(RunError):
-    """Somebody else has gone on with the run or the session since it was read."""
+    """Another writer appended to the run or the session since it was read."""
 
 
 class RunBusy(RunError):
-    """Another process holds the run; the message says which, and until when."""
+    """Another process drives the run; the message says for how many seconds at most if that process is dead."""
 
 
 class LeaseLost(RunError):
-    """The run was taken over by another process: this one must do nothing more for it."""
+    """Another process took the run over; this one must not act for it any more."""
 
 
 class ReplayDiverged(RunError):
-    """A run to which a recording is played asks for something that is not in it; the message says where, what is
-    different, and what to do."""
+    """A replayed run asks for something that the recording does not hold. The message names the place, the difference
+    and the remedy."""
 
 
 class JournalError(ToolspeakError):
@@ -199,7 +205,7 @@ class JournalError(ToolspeakError):
 
 
 def suggest(name: str, options: Iterable[str]) -> str:
-    """`'hermez'; did you mean 'hermes'? Known: …`: the tail of every "unknown name" message."""
+    """The end of every "unknown name" message: `'hermez'. Did you mean 'hermes'? Known: ….`"""
     names = sorted(options)
     spelled = {option.lower(): option for option in names}
     close = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)

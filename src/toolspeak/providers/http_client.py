@@ -156,7 +156,7 @@ class HttpApi:
             if safe == text:
                 raise
             # `from None`: the original would show in the traceback what was hidden.
-            raise error.retold(safe) from None
+            raise error.with_message(safe) from None
         except httpx2.HTTPError as error:
             why = self.hide(shortened(str(error))) or type(error).__name__
             received = None if reply is None else reply.received

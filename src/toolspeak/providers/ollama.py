@@ -74,12 +74,12 @@ class OllamaProvider(ApiProvider):
     def _explained(self, error: ProviderError, request: ModelRequest) -> ProviderError:
         """The error with what to do about it, where only Ollama has the remedy."""
         if error.status == 404:
-            return error.retold(
+            return error.with_message(
                 f"{self._api.address} has no model {self._model!r} (HTTP 404). Fetch it: ollama pull {self._model}. "
                 "If `ollama list` shows it, check OLLAMA_HOST."
             )
         if "does not support tools" in str(error):
-            return error.retold(f"{error} Let it write its calls as text instead: choose a dialect.")
+            return error.with_message(f"{error} Let it write its calls as text instead: choose a dialect.")
         return error
 
 

@@ -85,7 +85,7 @@ class OpenAIResponsesProvider(ApiProvider):
     def _explained(self, error: ProviderError, request: ModelRequest) -> ProviderError:
         if error.code == "forgotten" or request.earlier is None or not _forgot(error, request.earlier):
             return error
-        return error.retold(str(error), "forgotten")
+        return error.with_message(str(error), "forgotten")
 
 
 def _forgot(error: ProviderError, earlier: Earlier) -> bool:

@@ -84,7 +84,7 @@ class Attempts:
         delay = delay_before(self._failed, error, self._clock.random(), self._longest)
         if delay is None or self._failed > self._retries:
             if reason := _why_not_again(error, self._failed, self._longest):
-                raise error.retold(f"{error} {reason}") from error
+                raise error.with_message(f"{error} {reason}") from error
             raise error
         fields = {"seconds": round(delay, 3), "retry": self._failed, "retries": self._retries, "problem": str(error)}
         message = "asking again in %.1f s (%s of %s): %s"

@@ -18,68 +18,71 @@ from toolspeak.data.values import quick
 
 @quick()
 class OutputSchema:
-    """The JSON Schema (of an object) of the answer. `strict`: the API enforces it, where it can."""
+    """The form of the answer."""
 
     name: str
     schema: Mapping[str, JSON]
+    """JSON Schema of an object."""
     strict: bool = True
+    """The API enforces the schema, where it can."""
     description: str = ""
 
 
 @quick()
 class Constraint:
-    """A grammar for the model's text: `source` in the language of `target`.
-
-    `gbnf` is llama.cpp's (its field `grammar`), `xgrammar` a structural tag (vLLM and SGLang, as `response_format`).
-    """
+    """A grammar for the model's text."""
 
     target: Literal["gbnf", "xgrammar"]
+    """The language of `source`: llama.cpp's GBNF (its field `grammar`), or a structural tag (`response_format` of vLLM
+    and SGLang)."""
     source: str
 
 
 @quick()
 class Earlier:
-    """The server stores the first `messages` messages under `response_id`, and its answer: the message after them."""
+    """An earlier response that the server stores, with the conversation up to it."""
 
     response_id: str
     messages: int
+    """How many messages the conversation had before that response; the response is the next one."""
 
 
 @quick()
 class ModelRequest:
-    """A request for one turn of a model.
-
-    `messages` begin with the system messages; `TextMessage` where calls are text. `tools`: for the API's own field;
-    none where a dialect puts them into the text. `parallel`: whether a turn may hold several calls; None is the API's
-    default. `constraint`: a grammar for the text, for servers that take one. `cache`: mark what stays the same from
-    turn to turn, for APIs that cache a prompt only then. `earlier`: send only what the server has not stored. `keep`:
-    the server stores the turn, so that a later one can name it as `earlier`. `options` go into the body as they are
-    (`temperature`, …); one that is None removes the field of that name.
-    """
+    """A request for one turn of a model."""
 
     messages: Sequence[Message | TextMessage]
+    """System messages first. `TextMessage` where calls are text."""
     tools: Sequence[ToolSpec] = ()
+    """Tools for the API's own field; empty where a dialect writes them into the text."""
     choice: ToolChoice = ToolChoice()
     parallel: bool | None = None
+    """Whether a turn may hold several calls; None is the API's default."""
     output: OutputSchema | None = None
     options: Mapping[str, JSON] = field(default_factory=no_extra)
+    """Further fields of the body (`temperature`, …). One that is None removes the field of that name."""
     cache: bool = False
+    """Mark the parts that stay the same from turn to turn, for APIs that cache a prompt only if they are marked."""
     earlier: Earlier | None = None
+    """Send only the messages that the server has not stored."""
     keep: bool = False
+    """The server stores the turn, so that a later request can name it as `earlier`."""
     constraint: Constraint | None = None
+    """A grammar for the text, for servers that accept one."""
 
 
 @quick()
 class WireRequest:
-    """A client's request as a server reads it. `stream`: the client wants a stream. `usage_wanted`: it wants the usage
-    in the stream. `echoed`: fields of the answer that repeat what the server makes of the request (`store`).
-    """
+    """A client's request as a server reads it."""
 
     request: ModelRequest
     model: str
     stream: bool = False
+    """The client wants a stream."""
     usage_wanted: bool = True
+    """The client wants the usage in the stream."""
     echoed: Mapping[str, JSON] = field(default_factory=no_extra)
+    """Fields of the answer that repeat the request as the server understands it (`store`)."""
 
 
 class Decoder(Protocol):
