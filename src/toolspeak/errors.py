@@ -61,9 +61,7 @@ class ToolDefinitionError(ConfigurationError):
 
 
 class FormatError(ToolspeakError):
-    """Data is of an unknown format version or shape; the message names the place.
-
-    """
+    """Data is of an unknown format version or shape; the message names the place."""
 
     def __init__(self, message: str, *, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
