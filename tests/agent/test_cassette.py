@@ -95,7 +95,7 @@ def test_a_replay_is_the_run_that_was_recorded(tmp_path, dialect):
     assert again.answer == "Done."
     assert facts(played) == facts(journal)
     assert list(again.messages) == list(first.messages)
-    assert cassette.left == 0
+    assert cassette.requests_left == 0
 
 
 def test_an_error_of_the_provider_is_played_too(tmp_path):
@@ -230,7 +230,7 @@ def test_what_is_left_of_it_is_counted(tmp_path):
     ends = json.loads(lines[1]) | {"answer": ["Early.", {"type": "TurnEnded", "finish": "stop"}]}
     path.write_text("".join([lines[0], json.dumps(ends) + "\n", *lines[2:]]), "utf-8")
     cassette = Cassette.replay(path)
-    assert (run(cassette, "any")[0].answer, cassette.left) == ("Early.", 2)
+    assert (run(cassette, "any")[0].answer, cassette.requests_left) == ("Early.", 2)
 
 
 # --- secrets ------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_what_was_decided_is_decided_again_and_nobody_is_asked(tmp_path, paths, 
     _, again, played = run(cassette, [], approver[1])
     assert facts(played) == facts(journal)
     assert (again.status, again.answer, list(again.messages)) == (first.status, first.answer, list(first.messages))
-    assert (RAN, LOOKED, cassette.left) == (ran, looked, 0)
+    assert (RAN, LOOKED, cassette.requests_left) == (ran, looked, 0)
 
 
 def test_a_no_is_played_to_whoever_would_say_yes(tmp_path):

@@ -111,7 +111,7 @@ def both(tmp_path, make, **options):
     again, played = run(cassette, make, **options)
     assert facts(played) == facts(journal)
     assert (again.status, again.answer, list(again.messages)) == (first.status, first.answer, list(first.messages))
-    assert (RAN, cassette.left) == (ran, 0)
+    assert (RAN, cassette.requests_left) == (ran, 0)
     assert again.usage == first.usage
     return first, again
 
@@ -288,7 +288,7 @@ def test_a_run_that_waited_for_its_sub_run_is_played_through(tmp_path, approve):
     first = asyncio.run(record())
     cassette = Cassette.replay(path)
     again = Agent("any", [ask], cassette=cassette, approve=approve).run_sync("Go.")
-    assert (first.answer, again.answer, cassette.left, put_in) == ("Done.", "Done.", 0, [1])
+    assert (first.answer, again.answer, cassette.requests_left, put_in) == ("Done.", "Done.", 0, [1])
     assert again.messages == first.messages
 
 
@@ -315,7 +315,7 @@ def test_a_turn_that_the_time_limit_cut_off_is_cut_off_again(tmp_path):
     assert (first.answer, first.reason) == ("It took too long.", "seconds")
     cassette = Cassette.replay(path)
     again, played = asyncio.run(one(cassette, "any"))
-    assert (again.answer, again.reason, cassette.left) == (first.answer, first.reason, 0)
+    assert (again.answer, again.reason, cassette.requests_left) == (first.answer, first.reason, 0)
     assert [type(event) for event in facts(played)] == [type(event) for event in facts(journal)]
 
 
@@ -438,7 +438,7 @@ def test_wherever_a_process_dies_the_recording_that_goes_on_is_whole(tmp_path, a
 
     cassette = Cassette.replay(path, pauses=False)
     again, _ = run(cassette, lambda wrap: "any", [ping, note], approve=nobody)
-    assert (again.answer, said(again), cassette.left) == ("Done.", said(first), 0)
+    assert (again.answer, said(again), cassette.requests_left) == ("Done.", said(first), 0)
     assert ran == RAN
 
 
@@ -449,7 +449,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
     for cut in range(whole.rindex(b"\n", 0, -1) + 2, len(whole) - 1, 50):
         path.write_bytes(whole[:cut])
         cassette = Cassette.replay(path)
-        assert cassette.left == 1
+        assert cassette.requests_left == 1
         with pytest.raises(ReplayDiverged, match="it holds 1 model requests"):
             run(cassette, lambda wrap: "any")
         Cassette.record(path, go_on=True)
@@ -519,5 +519,5 @@ def test_a_time_limit_between_two_turns_is_reached_where_it_was(tmp_path, hurry,
     assert (first.answer, first.reason) == ("I had no more time.", "seconds")
     cassette = Cassette.replay(path)
     again, played = one(cassette, "any", Hands(hurry))
-    assert (again.answer, again.reason, cassette.left) == (first.answer, first.reason, 0)
+    assert (again.answer, again.reason, cassette.requests_left) == (first.answer, first.reason, 0)
     assert [type(event) for event in facts(played)] == [type(event) for event in facts(journal)]

@@ -97,7 +97,7 @@ def test_no_secret_is_recorded_from_anywhere(tmp_path, how):
         assert found == [], text
     cassette = Cassette.replay(path)
     run(cassette, [])
-    assert cassette.left == 0
+    assert cassette.requests_left == 0
 
 
 class Keyed(ScriptedProvider):
@@ -124,4 +124,4 @@ def test_a_providers_own_key_is_not_recorded_either(tmp_path):
     assert "gsk_" not in path.read_text("utf-8")
     cassette = Cassette.replay(path)
     assert run(ScriptedProvider([]), cassette).answer == "{{secret:API_KEY}}"
-    assert cassette.left == 0
+    assert cassette.requests_left == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolspeak import Agent, tool
 from toolspeak.agent import ReActDriver
 from toolspeak.agent.drivers.base import DriverContext, TurnRequest
-from toolspeak.agent.drivers.react_decision import BadDecision, Decision, read_decision
+from toolspeak.agent.drivers.react_decision import BadDecision, ReActDecision, read_decision
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
@@ -110,7 +110,7 @@ REPLIES = [
 @pytest.mark.parametrize(("text", "said"), REPLIES)
 def test_what_a_reply_decides(text, said):
     decision = read_decision(text, TOOLS.specs)
-    if isinstance(decision, Decision):
+    if isinstance(decision, ReActDecision):
         assert (decision.type, decision.tool or decision.answer) == said
     else:
         assert decision.stage == said

@@ -260,8 +260,8 @@ class Agent:
         if call is None:
             return Run(settings, new_id(), [started], before=place.before if place else ())
         run_id = sub_run_id(call, self._settings.agent, messages)
-        found = Resumption(settings.journal, run_id, {}, self.secrets, self.rules, self._settings.recording)
-        return Run(settings, run_id, (), load=SubRunStart(found, started).load)
+        resumption = Resumption(settings.journal, run_id, {}, self.secrets, self.rules, self._settings.recording)
+        return Run(settings, run_id, (), load=SubRunStart(resumption, started).load)
 
     async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
         """Runs a task to its end, or to where it waits for approval or is suspended; options as in `start`.

@@ -122,12 +122,12 @@ def decided_by_parent(state: RunState) -> dict[str, Decision]:
     parent = _ACTIVE_RUNS.get(state.parent_run_id or "")
     if parent is None or parent.recorder.current is None:
         return {}
-    waiting, found = state.approvals.undecided, dict[str, Decision]()
+    waiting, decisions = state.approvals.undecided, dict[str, Decision]()
     for fact in parent.recorder.current.approvals.decisions:
         run, _, call_id = fact.call_id.partition("/")
         if run == state.run_id[:_SHORT] and call_id in waiting and fact.digest == waiting[call_id].digest:
-            found[call_id] = decision_of(fact)
-    return found
+            decisions[call_id] = decision_of(fact)
+    return decisions
 
 
 def asked_of_parent(run: SubRun) -> list[ApprovalRequest]:
@@ -150,8 +150,8 @@ def at_rest(
     """What the call whose function drove a run is told of it."""
     if state is None or state.parent_run_id != call.run_id:
         return SubRun(run_id, settings.agent, "failed", "")
-    kept = settings.keeps or settings.journal is journal_of_parent(state.parent_run_id)
-    return SubRun(run_id, settings.agent, state.status, state.reason, pending, kept)
+    is_kept = settings.keeps or settings.journal is journal_of_parent(state.parent_run_id)
+    return SubRun(run_id, settings.agent, state.status, state.reason, pending, is_kept)
 
 
 _SHORT = 8
@@ -159,16 +159,16 @@ _SHORT = 8
 
 
 async def ask_for_sub_runs(
-    recorder: Recorder, settings: RunSettings, pause: Pause, held: Sequence[SubRuns]
+    recorder: Recorder, settings: RunSettings, pause: Pause, calls: Sequence[SubRuns]
 ) -> tuple[tuple[ApprovalRequest, ...], bool]:
     """Asks what the runs wait for that these calls started, and records it. The questions that are left, with which
     the run has paused; and whether it is to be suspended. With neither its batch goes on."""
-    runs = [run for call in held for run in call.waiting]
-    for call in held:
+    runs = [run for call in calls for run in call.waiting]
+    for call in calls:
         await recorder.record(CallSuspended(call.call_id, tuple(call.resting)))
     if recorder.state.stop is not None:
         return (), False  # the run ends: the calls are not made again
-    left: list[ApprovalRequest] = []
+    unanswered: list[ApprovalRequest] = []
     questions = [question for run in runs for question in asked_of_parent(run)]
     try:
         async with pause.ends():
@@ -177,12 +177,12 @@ async def ask_for_sub_runs(
                     call_id, digest = question.call.id, question.digest
                     await recorder.record(decision_fact(call_id, answer, digest, settings.secrets))
                 else:
-                    left.append(question)
+                    unanswered.append(question)
     except BatchPaused:
         return (), True
-    if left:
-        await recorder.record(RunPaused("awaiting_approval", tuple(question.call.id for question in left)))
-    return tuple(left), not left and any(run.status == "suspended" for run in runs)
+    if unanswered:
+        await recorder.record(RunPaused("awaiting_approval", tuple(question.call.id for question in unanswered)))
+    return tuple(unanswered), not unanswered and any(run.status == "suspended" for run in runs)
 
 
 async def _answers(
@@ -190,22 +190,22 @@ async def _answers(
 ) -> Sequence[tuple[ApprovalRequest, Decision | Escalate]]:
     """What the run's policy refuses is refused; the rest is its approver's to answer."""
     approver, answers = settings.kin_approver, list[tuple[ApprovalRequest, Decision | Escalate]]()
-    left = list[ApprovalRequest]()
+    for_approver = list[ApprovalRequest]()
     evaluator = PolicyEvaluator(resolve_policy(getattr(settings.executor, "policy", None)), StandingRules(), {})
     for question in questions:
-        said = evaluator.of_policy(question)
+        verdict = evaluator.of_policy(question)
         standing = isinstance(approver, StandingApprover) and approver.decision.approved
-        if isinstance(said, Escalate) and said.person and standing:
-            said = Decision(False, only_a_person(said))
-        if isinstance(said, Decision) and not said.approved:  # its yes is for this run's own calls
+        if isinstance(verdict, Escalate) and verdict.person and standing:
+            verdict = Decision(False, only_a_person(verdict))
+        if isinstance(verdict, Decision) and not verdict.approved:  # its yes is for this run's own calls
             await recorder.record(question_fact(question))
-            answers.append((question, said))
+            answers.append((question, verdict))
         else:
-            left.append(question)
-    if isinstance(approver, BatchApprover) and left:
-        await recorder.record_all(map(question_fact, left))
-        return [*answers, *zip(left, await ask_together(approver, left), strict=True)]
-    for question in left:
+            for_approver.append(question)
+    if isinstance(approver, BatchApprover) and for_approver:
+        await recorder.record_all(map(question_fact, for_approver))
+        return [*answers, *zip(for_approver, await ask_together(approver, for_approver), strict=True)]
+    for question in for_approver:
         await recorder.record(question_fact(question))
         if approver is None or isinstance(approver, BatchApprover):
             answers.append((question, Escalate()))

@@ -200,12 +200,12 @@ class Stage:
         try:
             outcome = await passage.surround(value, inner)
             if is_over(outcome):
-                kept = [
+                changes = [
                     fact
                     for fact in applied([notes], metadata(), level, self._secrets.hide_text)
                     if isinstance(fact, MetadataSet)
                 ]
-                notes.current = {**metadata(), **{key: fact.values[key] for fact in kept for key in fact.values}}
+                notes.current = {**metadata(), **{key: fact.values[key] for fact in changes for key in fact.values}}
                 outcome = await passage.after(value, outcome)
         except (HookError, AgentStop) as error:
             return None, self._facts(level, notes, metadata(), error)
@@ -218,8 +218,8 @@ class Stage:
 
         def check(verdict: object) -> object:
             if type(verdict) is not type(value):
-                known = f"a {type(value).__name__}, a Block or an Answer"
-                raise ConfigurationError(f"before returns {known}, not {type(verdict).__name__}")
+                expected = f"a {type(value).__name__}, a Block or an Answer"
+                raise ConfigurationError(f"before returns {expected}, not {type(verdict).__name__}")
             return verdict
 
         def own(outcome: object) -> object:

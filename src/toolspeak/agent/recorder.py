@@ -127,7 +127,7 @@ class Recorder:
         recording = self._settings.recording
         await self.record(used)
         if recording is not None and self.state.status == "running":
-            recording.spent(used)
+            recording.record_sub_run(used)
 
 
 class BatchRecorder:
@@ -153,15 +153,15 @@ class BatchRecorder:
         """Records the results of a batch that an executor of the user's own has not recorded. Raises ConfigurationError
         if there is a call without one."""
         state = self._recorder.state
-        known = {result.call_id for result in state.pending.results}
-        given = {result.call_id: result for result in batch.results}
-        missing = [call.id for call in state.pending.calls if call.id not in known | given.keys()]
+        recorded = {result.call_id for result in state.pending.results}
+        results = {result.call_id: result for result in batch.results}
+        missing = [call.id for call in state.pending.calls if call.id not in recorded | results.keys()]
         if missing:
             executor = type(self._settings.executor).__name__
             raise ConfigurationError(f"{executor}.run gave no result for {', '.join(missing)}: each call has one")
         for call in state.pending.calls:
-            if call.id not in known:
-                await self.emit(ToolFinished(given[call.id]))
+            if call.id not in recorded:
+                await self.emit(ToolFinished(results[call.id]))
 
     async def _with_memory(self, event: ToolFinished) -> None:
         if self._memory is None:

@@ -69,9 +69,9 @@ class Redactor:
                 yield delta
 
     def _add_prose(self, delta: _Prose) -> Iterator[Delta]:
-        held, text = self._prose, delta.text
-        if held is not None and type(held) is type(delta):
-            text = held.text + text
+        waiting, text = self._prose, delta.text
+        if waiting is not None and type(waiting) is type(delta):
+            text = waiting.text + text
         else:
             yield from self._end_prose()
         certain = self._secrets.certain(text)
@@ -80,9 +80,9 @@ class Redactor:
             yield replace(delta, text=self._secrets.hide_text(text[:certain]))
 
     def _end_prose(self) -> Iterator[Delta]:
-        held, self._prose = self._prose, None
-        if held is not None:
-            yield replace(held, text=self._secrets.hide_text(held.text))
+        waiting, self._prose = self._prose, None
+        if waiting is not None:
+            yield replace(waiting, text=self._secrets.hide_text(waiting.text))
 
     def _add_arguments(self, index: int, text: str) -> Iterator[Delta]:
         text = self._arguments.pop(index, "") + text
@@ -93,6 +93,6 @@ class Redactor:
             yield ArgumentsDelta(index, self._secrets.hide_text(text[:certain]))
 
     def _end_arguments(self, index: int) -> Iterator[Delta]:
-        held = self._arguments.pop(index, "")
-        if held:
-            yield ArgumentsDelta(index, self._secrets.hide_text(held))
+        waiting = self._arguments.pop(index, "")
+        if waiting:
+            yield ArgumentsDelta(index, self._secrets.hide_text(waiting))

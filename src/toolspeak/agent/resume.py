@@ -8,7 +8,7 @@ from typing import Any, cast
 from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.child_runs import decided_by_parent
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.storage.load import Loaded, load_whole
+from toolspeak.agent.storage.load import LoadedRun, load_whole
 from toolspeak.data.events import PAUSED, UNFINISHED, Event, RunResumed, RunStarted
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import RunError
@@ -28,7 +28,7 @@ class Resumption:
     rules: StandingRules
     recording: Recording | None = None
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedRun:
         """Where it stands.
 
         Called while the run is held, so nobody else goes on with it.
@@ -53,11 +53,11 @@ class SubRunStart:
     resumption: Resumption
     started: RunStarted
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedRun:
         """As `Resumption.load`; of a run that has ended nothing is recorded."""
         resumption = self.resumption
         if await resumption.journal.run(resumption.run_id) is None:
-            return Loaded(None, (), (), {}, [self.started])
+            return LoadedRun(None, (), (), {}, [self.started])
         loaded = await load_whole(resumption.journal, resumption.run_id)
         state = loaded.known
         loaded = changed(loaded, memory=cast("dict[str, Any]", resumption.secrets.reveal(loaded.memory)))

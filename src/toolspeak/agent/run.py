@@ -18,7 +18,7 @@ from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import Trail
 from toolspeak.agent.storage.lease_keeper import LeaseKeeper
-from toolspeak.agent.storage.load import Loaded
+from toolspeak.agent.storage.load import LoadedRun
 from toolspeak.agent.turns import TurnLeft, Turns, seconds_left, time_is_over
 from toolspeak.agent.validation import check_priced
 from toolspeak.data.events import (
@@ -38,7 +38,7 @@ from toolspeak.execute.recovery import calls_in_doubt
 from toolspeak.execute.sub_runs import ENTERED, BatchHeld
 from toolspeak.journal.base import Journal
 
-Load: TypeAlias = Callable[[], Awaitable[Loaded]]
+Load: TypeAlias = Callable[[], Awaitable[LoadedRun]]
 """Reads where a run stands, once it is held."""
 
 

@@ -33,27 +33,27 @@ _TASK = (
 
 async def compact(plan: Plan, settings: RunSettings, request: TurnRequest, seconds: float | None) -> HistoryCompacted:
     """The event that carries out a plan for the request's messages; asks the model for the summary if one is needed."""
-    summary, usage, spent, window = "", Usage(), 0.0, settings.window
+    summary, usage, price, window = "", Usage(), 0.0, settings.window
     if plan.upto:
         summary = LEFT_OUT
         if window is not None and window.summarise:
             old = replace(request, messages=to_summarise(request.messages, plan, window))
             summary, usage = await summarise(settings.driver, old, seconds)
             summary = settings.secrets.hide_text(summary)
-            spent = cost(usage, settings.driver.name, settings.prices)
+            price = cost(usage, settings.driver.name, settings.prices)
     after = plan.tokens_after + tokens_of(Message.user(summary))
-    return HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, spent)
+    return HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, price)
 
 
 async def summarise(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:
     """The model's summary of the request's messages, and what it cost; `LEFT_OUT` if there is none in time."""
-    asked = replace(request, messages=[*request.messages, Message.user(_TASK)], choice=ToolChoice("none"))
+    summary_request = replace(request, messages=[*request.messages, Message.user(_TASK)], choice=ToolChoice("none"))
     collector = TurnCollector(lambda index: f"summary_{index}")
     try:
         async with (
             asyncio.timeout(_SECONDS if seconds is None else min(_SECONDS, seconds)),
             aclosing(driver.open(NO_RUN)) as conversation,
-            aclosing(cast("AsyncGenerator[Delta]", conversation.turn(asked))) as stream,
+            aclosing(cast("AsyncGenerator[Delta]", conversation.turn(summary_request))) as stream,
         ):
             async for delta in stream:
                 collector.add(delta)

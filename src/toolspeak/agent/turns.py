@@ -102,7 +102,7 @@ class Turns:
             ready = turn_of(verdict.value) if isinstance(verdict, Answer) else None
             request = sent if isinstance(verdict, Answer) else verdict
             own_messages = request.messages is not sent.messages
-        self._last_asked = self._asked(request)
+        self._last_asked = self._model_asked(request)
         await run.record(self._last_asked)
         state = run.state
         if not own_messages and request.messages is not state.history:
@@ -140,11 +140,11 @@ class Turns:
                 self._estimate = Estimate()
             usage = self._estimate.of(run.state.history, self._prompt, turn)
         # A turn that an interceptor gave in the model's place costs nothing.
-        spent = cost(usage, settings.driver.name, settings.prices) if ready is None else 0.0
-        await run.record(answered(turn, usage, estimated, spent, settings.secrets, wrapping_up=choice.mode == "none"))
+        price = cost(usage, settings.driver.name, settings.prices) if ready is None else 0.0
+        await run.record(answered(turn, usage, estimated, price, settings.secrets, wrapping_up=choice.mode == "none"))
         return None
 
-    def _asked(self, request: TurnRequest) -> ModelAsked:
+    def _model_asked(self, request: TurnRequest) -> ModelAsked:
         driver = self._settings.driver
         prompt = driver.prompt(request)
         if prompt is not self._prompt:
@@ -195,8 +195,8 @@ class Turns:
                         self._starting = loop.call_soon(self._start_early, collector, self._run.state)
                     if watcher is not None:
                         if redactor is not None:
-                            for shown in redactor.feed(delta):
-                                watcher.put(shown)
+                            for piece in redactor.feed(delta):
+                                watcher.put(piece)
                         elif type(delta) is not TurnEnded:
                             watcher.put(delta)
                         if watcher.is_full:
@@ -287,8 +287,8 @@ def answered(
     message, ignored = turn.message, [entry.call for entry in turn.ignored]
     if wrapping_up and message.calls:
         ignored += message.calls
-        kept = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
-        message = replace(message, parts=kept)
+        parts = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
+        message = replace(message, parts=parts)
     return ModelAnswered(
         without_secrets(message, secrets),
         turn.finish,

@@ -232,8 +232,10 @@ async def _work(
         await agent.aclose()
     _say_how_it_ended(state)
     result = result_of(run, state)
-    if cassette is not None and cassette.left:
-        click.echo(f"toolspeak: the recording goes on: {cassette.left} of its model requests were not asked", err=True)
+    if cassette is not None and cassette.requests_left:
+        click.echo(
+            f"toolspeak: the recording goes on: {cassette.requests_left} of its model requests were not asked", err=True
+        )
     for hint in result.hints:
         click.echo(f"toolspeak: {printable(hint)}", err=True)
     if cassette is not None and cassette.replays and result.status in PAUSED:

@@ -41,9 +41,9 @@ class Cassette:
         return self.recording.replayer is not None
 
     @property
-    def left(self) -> int:
+    def requests_left(self) -> int:
         """How many of the recorded requests have not been asked."""
-        return self.recording.left
+        return self.recording.requests_left
 
     @property
     def model(self) -> str:

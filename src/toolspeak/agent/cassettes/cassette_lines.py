@@ -55,25 +55,25 @@ def is_cassette(path: Path) -> bool:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a recording; a last one that was not written to its end is left out. Raises ConfigurationError."""
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: the recording cannot be read: {error}") from None
     lines = text.split("\n")
-    cut = lines.pop() if len(lines) > 1 else None  # "" behind the last line's end
+    fragment = lines.pop() if len(lines) > 1 else None  # "" behind the last line's end
     for number, line in enumerate(lines, 1):
-        found.append(_read_line(path, number, line))
-    if cut and is_json(cut):
-        found.append(_read_line(path, len(lines) + 1, cut))
-    version = found[0].get(KIND)
+        records.append(_read_line(path, number, line))
+    if fragment and is_json(fragment):
+        records.append(_read_line(path, len(lines) + 1, fragment))
+    version = records[0].get(KIND)
     if version is None:
         raise ConfigurationError(f"{path}: is no recording; `toolspeak run --record FILE` makes one")
     if version != VERSION:
         raise ConfigurationError(
             f"{path}: is of version {version!r}, and this build reads {VERSION}; upgrade toolspeak"
         )
-    return found
+    return records
 
 
 def is_json(text: str) -> bool:
@@ -108,16 +108,16 @@ def without_secrets(deltas: Sequence[Delta], secrets: Secrets) -> Sequence[Delta
                 pieces.setdefault((ArgumentsDelta, index), []).append(place)
             case _:
                 part += 1
-    found: list[Delta | None] = list(deltas)
+    hidden_deltas: list[Delta | None] = list(deltas)
     for places in pieces.values():
-        said = [cast("TextDelta | ReasoningDelta | ArgumentsDelta", deltas[place]) for place in places]
-        whole = "".join(piece.text for piece in said)
+        texts = [cast("TextDelta | ReasoningDelta | ArgumentsDelta", deltas[place]) for place in places]
+        whole = "".join(piece.text for piece in texts)
         hidden = secrets.hide_text(whole)
         if hidden != whole:
             for place in places:
-                found[place] = None
-            found[places[0]] = replace(said[0], text=hidden)
-    return [delta for delta in found if delta is not None]
+                hidden_deltas[place] = None
+            hidden_deltas[places[0]] = replace(texts[0], text=hidden)
+    return [delta for delta in hidden_deltas if delta is not None]
 
 
 def delta_json(delta: Delta) -> JSON:
@@ -144,10 +144,10 @@ def fact_json(fact: ApprovalDecided) -> JSON:
 
 def fact_of(value: JSON) -> ApprovalDecided:
     """Raises TypeError for anything else."""
-    found = load({"format": 1, **value})
-    if not isinstance(found, ApprovalDecided):
+    fact = load({"format": 1, **value})
+    if not isinstance(fact, ApprovalDecided):
         raise TypeError("its answer is none")
-    return found
+    return fact
 
 
 def stop_json(stop: AgentStop) -> JSON:
@@ -161,8 +161,8 @@ def stop_of(value: Any) -> AgentStop | None:
 def standing_json(approver: Approver | BatchApprover | None) -> dict[str, JSON]:
     if not isinstance(approver, StandingApprover):
         return {}
-    said = approver.decision
-    return {"standing": [said.approved, said.reason, said.by, approver.repaired]}
+    decision = approver.decision
+    return {"standing": [decision.approved, decision.reason, decision.by, approver.repaired]}
 
 
 def standing_of(line: dict[str, Any]) -> StandingApprover | None:

@@ -30,12 +30,12 @@ def in_turn(call_id: str) -> str:
 
 @quick()
 class PlayedTurn:
-    asked: dict[str, JSON]
+    request: dict[str, JSON]
     digest: str
     answer: tuple[Delta, ...]
     error: ProviderError | None
     provider: int = 0
-    cut: bool = False
+    is_cut: bool = False
     took: float | None = None
 
 
@@ -89,7 +89,7 @@ class Recorded:
 def read_recording(path: Path) -> Recorded:
     """Raises ConfigurationError for a file that is no recording, naming the line."""
     lines, recorded = read_lines(path), Recorded()
-    reader = _Reader(recorded)
+    reader = _RecordingReader(recorded)
     try:
         recorded.id = str(lines[0].get("id", ""))
         reader.provider(lines[0])
@@ -104,10 +104,10 @@ def read_recording(path: Path) -> Recorded:
     return recorded
 
 
-class _Reader:
+class _RecordingReader:
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
-        self._spent: list[SubRunUsed] = []
+        self._sub_runs: list[SubRunUsed] = []
         self._goes_on = False
 
     def read(self, line: dict[str, Any]) -> None:
@@ -121,31 +121,31 @@ class _Reader:
             used = load({"format": 1, **line["spent"]})
             if not isinstance(used, SubRunUsed):
                 raise TypeError("what was spent is none")
-            self._spent.append(used)
+            self._sub_runs.append(used)
         elif "resumed" in line:
             self._resumed(line)
         else:
             self.provider(line)
 
     def provider(self, line: dict[str, Any]) -> None:
-        known = {each.name for each in fields(Capabilities)}
-        given = cast("dict[str, Any]", line["capabilities"])
-        capabilities = Capabilities(**{name: given[name] for name in given if name in known})
+        names = {each.name for each in fields(Capabilities)}
+        stored = cast("dict[str, Any]", line["capabilities"])
+        capabilities = Capabilities(**{name: stored[name] for name in stored if name in names})
         self._recorded.providers.append((line["provider"], capabilities))
 
     def _turn(self, line: dict[str, Any]) -> None:
         recorded = self._recorded
-        asked = completed(line["asked"], recorded.before)
-        told = line.get("error")
-        error = ProviderError(told["message"], **{name: told[name] for name in ERROR_FIELDS}) if told else None
-        answer, provider, cut = tuple(map(delta_of, line["answer"])), line.get("provider", 0), line.get("cut", False)
-        turn = PlayedTurn(asked, line["digest"], answer, error, provider, cut, line.get("took"))
+        request = completed(line["asked"], recorded.before)
+        failure = line.get("error")
+        error = ProviderError(failure["message"], **{name: failure[name] for name in ERROR_FIELDS}) if failure else None
+        answer, provider, is_cut = tuple(map(delta_of, line["answer"])), line.get("provider", 0), line.get("cut", False)
+        turn = PlayedTurn(request, line["digest"], answer, error, provider, is_cut, line.get("took"))
         if self._goes_on and recorded.turns:
             last = recorded.turns[-1]
-            if last.cut or last.digest == turn.digest:  # or the process died before it was journaled
+            if last.is_cut or last.digest == turn.digest:  # or the process died before it was journaled
                 recorded.turns.pop()
         recorded.turns.append(turn)
-        recorded.requests, recorded.before, self._goes_on = recorded.requests + 1, asked, False
+        recorded.requests, recorded.before, self._goes_on = recorded.requests + 1, request, False
 
     def _call(self, line: dict[str, Any]) -> None:
         result = load({"format": 1, **line["result"]})
@@ -156,19 +156,19 @@ class _Reader:
             stop_of(line.get("stop")),
             line.get("recalled", False),
             line.get("skipped", False),
-            tuple(self._spent),
+            tuple(self._sub_runs),
         )
-        self._spent.clear()
+        self._sub_runs.clear()
         place = len(self._recorded.turns), in_turn(line["call"])
         self._recorded.calls[place] = PlayedCall(line["name"], line.get("arguments"), recorded, line.get("at", 0.0))
 
     def _answer(self, line: dict[str, Any]) -> None:
-        told = line.get("answer")
+        fact = line.get("answer")
         answer = PlayedAnswer(
             line["name"],
             line["arguments"],
             line.get("preview", ""),
-            fact_of(told) if told else None,
+            fact_of(fact) if fact else None,
             stop_of(line.get("stop")),
             line.get("escalated", ""),
             line["revised"][0] if "revised" in line else None,

@@ -17,7 +17,7 @@ _DIFF_LINES = 60
 
 def request_json(request: ModelRequest) -> dict[str, JSON]:
     """All of a request; what is not set is left out."""
-    found: dict[str, JSON] = {
+    fields: dict[str, JSON] = {
         "messages": [_message(message) for message in request.messages],
         "tools": [
             {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
@@ -27,9 +27,9 @@ def request_json(request: ModelRequest) -> dict[str, JSON]:
     }
     output, earlier, constraint = request.output, request.earlier, request.constraint
     if output is not None:
-        found["output"] = [output.name, output.schema, output.strict, output.description]
+        fields["output"] = [output.name, output.schema, output.strict, output.description]
     if earlier is not None:
-        found["earlier"] = [earlier.response_id, earlier.messages]
+        fields["earlier"] = [earlier.response_id, earlier.messages]
     rest = {
         "parallel": request.parallel,
         "options": request.options,
@@ -37,7 +37,7 @@ def request_json(request: ModelRequest) -> dict[str, JSON]:
         "keep": request.keep,
         "constraint": constraint and [constraint.target, _digest(constraint.source)],
     }
-    return found | {name: value for name, value in rest.items() if value}
+    return fields | {name: value for name, value in rest.items() if value}
 
 
 def _message(message: Message | TextMessage) -> JSON:
@@ -48,12 +48,12 @@ def _message(message: Message | TextMessage) -> JSON:
     return data
 
 
-def digest_of(asked: Mapping[str, JSON]) -> str:
+def digest_of(request: Mapping[str, JSON]) -> str:
     """SHA-256 (hex) of a request; calls count by their order, not by their ids."""
-    return _digest(json.dumps(_numbered(asked), sort_keys=True, default=dict))
+    return _digest(json.dumps(_numbered(request), sort_keys=True, default=dict))
 
 
-def _numbered(asked: Mapping[str, JSON]) -> dict[str, JSON]:
+def _numbered(request: Mapping[str, JSON]) -> dict[str, JSON]:
     """The request with calls numbered in the order in which they were made: a run that lost a turn with its process has
     other ids than one that did not."""
     numbers: dict[str, str] = {}
@@ -70,68 +70,68 @@ def _numbered(asked: Mapping[str, JSON]) -> dict[str, JSON]:
 
     messages = [
         {**message, "parts": [numbered(part) for part in message["parts"]]} if "parts" in message else message
-        for message in asked["messages"]
+        for message in request["messages"]
     ]
-    return {**asked, "messages": messages}
+    return {**request, "messages": messages}
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def shortened(asked: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
+def shortened(request: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
     """The request without what it has in common with the one before: its first messages, and its tools."""
-    messages = asked["messages"]
-    known: list[JSON] = [] if before is None else before["messages"]
+    messages = request["messages"]
+    earlier: list[JSON] = [] if before is None else before["messages"]
     same = 0
-    while same < min(len(messages), len(known)) and messages[same] == known[same]:
+    while same < min(len(messages), len(earlier)) and messages[same] == earlier[same]:
         same += 1
-    left = {**asked, "messages": messages[same:]}
-    if before is not None and left["tools"] == before["tools"]:
-        del left["tools"]
-    return {"same": same, **left} if same else left
+    line = {**request, "messages": messages[same:]}
+    if before is not None and line["tools"] == before["tools"]:
+        del line["tools"]
+    return {"same": same, **line} if same else line
 
 
-def completed(left: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
+def completed(line: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
     """The request that `shortened` made shorter. Raises LookupError and TypeError if it is none."""
-    asked = dict(left)
-    same = asked.pop("same", 0)
-    known: Mapping[str, JSON] = {"messages": []} if before is None else before
-    asked["messages"] = [*known["messages"][:same], *asked["messages"]]
-    if "tools" not in asked:
-        asked["tools"] = known["tools"]
-    return asked
+    request = dict(line)
+    same = request.pop("same", 0)
+    earlier: Mapping[str, JSON] = {"messages": []} if before is None else before
+    request["messages"] = [*earlier["messages"][:same], *request["messages"]]
+    if "tools" not in request:
+        request["tools"] = earlier["tools"]
+    return request
 
 
-def differences(recorded: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
+def differences(recorded: Mapping[str, JSON], current: Mapping[str, JSON]) -> str:
     """What changed from one request to the other: which fields, and a diff of what a person can read."""
-    recorded, asked = _numbered(recorded), _numbered(asked)
-    names = [name for name in {**recorded, **asked} if recorded.get(name) != asked.get(name)]
-    if _is_native(recorded) != _is_native(asked):
+    recorded, current = _numbered(recorded), _numbered(current)
+    names = [name for name in {**recorded, **current} if recorded.get(name) != current.get(name)]
+    if _is_native(recorded) != _is_native(current):
         was, now = ("the API's own", "written in text")[:: 1 if _is_native(recorded) else -1]
         names.append(f"calls were {was} and are {now} (another dialect)")
-    sides = [list(_lines(recorded)), list(_lines(asked))]
+    sides = [list(_lines(recorded)), list(_lines(current))]
     if sides[0] == sides[1]:
         sides = [
-            json.dumps(each, indent=1, ensure_ascii=False, sort_keys=True).split("\n") for each in (recorded, asked)
+            json.dumps(each, indent=1, ensure_ascii=False, sort_keys=True).split("\n") for each in (recorded, current)
         ]
     lines = list(difflib.unified_diff(sides[0], sides[1], "recorded", "asked now", n=1, lineterm=""))
     more = [f"… and {len(lines) - _DIFF_LINES} lines more"] if len(lines) > _DIFF_LINES else []
     return "\n".join([f"different: {', '.join(names)}", *lines[:_DIFF_LINES], *more])
 
 
-def _is_native(asked: Mapping[str, JSON]) -> bool:
-    return bool(asked["tools"]) or any("type" in message for message in asked["messages"])
+def _is_native(request: Mapping[str, JSON]) -> bool:
+    return bool(request["tools"]) or any("type" in message for message in request["messages"])
 
 
-def _lines(asked: Mapping[str, JSON]) -> Iterator[str]:
-    for tool in asked["tools"]:
+def _lines(request: Mapping[str, JSON]) -> Iterator[str]:
+    for tool in request["tools"]:
         yield from f"tool {tool['name']}: {tool['description']}".split("\n")
         yield f"  {json.dumps(tool['parameters'], ensure_ascii=False, sort_keys=True)}"
-    for name, value in asked.items():
+    for name, value in request.items():
         if name not in ("tools", "messages"):
             yield f"{name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
-    for message in asked["messages"]:
+    for message in request["messages"]:
         yield f"[{message['role']}]"
         if "text" in message:
             yield from message["text"].split("\n")

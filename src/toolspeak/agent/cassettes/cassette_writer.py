@@ -62,8 +62,8 @@ class CassetteRecorder(Recording, ResultRecorder):
         self._keys: tuple[str, ...] = ()
         self._before: dict[str, JSON] | None = None
         self._turns = 0
-        self._given: list[str] = []
-        self._known: list[str] = []
+        self._providers: list[str] = []
+        self._earlier_providers: list[str] = []
         self._attached = False
         self._previews: dict[tuple[str, str], str] = {}
         self._standing: Mapping[str, JSON] = {}
@@ -84,12 +84,12 @@ class CassetteRecorder(Recording, ResultRecorder):
     def _take_up(self) -> None:
         recorded = read_recording(self._path)
         self._id, self._turns, self._before = recorded.id, recorded.requests, recorded.before
-        self._known = [name for name, _ in recorded.providers]
+        self._earlier_providers = [name for name, _ in recorded.providers]
         data = self._path.read_bytes()
-        whole, end, cut = data.rpartition(b"\n")
-        if cut:  # the process died while it wrote
-            kept = data + b"\n" if is_json(cut.decode("utf-8", "replace")) else whole + end
-            self._path.write_bytes(kept)
+        whole, end, fragment = data.rpartition(b"\n")
+        if fragment:  # the process died while it wrote
+            intact = data + b"\n" if is_json(fragment.decode("utf-8", "replace")) else whole + end
+            self._path.write_bytes(intact)
 
     @property
     def recorder(self) -> ResultRecorder:
@@ -100,34 +100,34 @@ class CassetteRecorder(Recording, ResultRecorder):
         return None
 
     @property
-    def left(self) -> int:
+    def requests_left(self) -> int:
         return 0
 
     @property
     def model(self) -> str:
-        return next(iter([*self._known, *self._given]), "")
+        return next(iter([*self._earlier_providers, *self._providers]), "")
 
     @property
     def id(self) -> str:
         return self._id
 
     def provider(self, model: str | Provider) -> Provider:
-        found = get_provider(model, os.environ) if isinstance(model, str) else model
-        number = len(self._given)
+        provider = get_provider(model, os.environ) if isinstance(model, str) else model
+        number = len(self._providers)
         # A tool may read the key, a model repeat it.
-        self._keys += getattr(found, "secrets", ())
+        self._keys += getattr(provider, "secrets", ())
         self._secrets = self._secrets.and_keys(self._keys)
-        self._given.append(found.name)
-        if number < len(self._known):
-            if self._known[number] != found.name:
+        self._providers.append(provider.name)
+        if number < len(self._earlier_providers):
+            if self._earlier_providers[number] != provider.name:
                 raise ConfigurationError(
-                    f"{self._path}: records {self._known[number]}, not {found.name}; name another file"
+                    f"{self._path}: records {self._earlier_providers[number]}, not {provider.name}; name another file"
                 )
         else:
             head = {KIND: VERSION, "id": self._id} if number == 0 else {}
-            said = {**head, "provider": found.name, "capabilities": asdict(found.capabilities)}
-            self._write({**said, **self._standing} if number == 0 else said, new=number == 0)
-        return _Recorded(found, self, number)
+            line = {**head, "provider": provider.name, "capabilities": asdict(provider.capabilities)}
+            self._write({**line, **self._standing} if number == 0 else line, new=number == 0)
+        return _RecordedProvider(provider, self, number)
 
     def attach(
         self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
@@ -138,13 +138,13 @@ class CassetteRecorder(Recording, ResultRecorder):
         self._secrets, self._standing = secrets.and_keys(self._keys), standing_json(approver)
         if isinstance(model, str) or not hasattr(model, "open"):
             reached = self.provider(cast("str | Provider", model))
-        elif not self._given:
+        elif not self._providers:
             raise ConfigurationError(
                 "a cassette records a provider's turns: give the agent a model's name or a Provider, or make the "
                 "driver of cassette.provider(…)"
             )
         self._attached = True
-        return reached, self._asking(approver)
+        return reached, self._recorded_approver(approver)
 
     def clock(self, own: Callable[[], float]) -> Callable[[], float]:
         self._clock = own
@@ -153,10 +153,12 @@ class CassetteRecorder(Recording, ResultRecorder):
     def _at(self) -> dict[str, JSON]:
         return {} if self._mark is None else {"at": round(self._clock() - self._mark, 6)}
 
-    def _asking(self, approver: Approver | BatchApprover | None) -> Approver | BatchApprover | None:
+    def _recorded_approver(self, approver: Approver | BatchApprover | None) -> Approver | BatchApprover | None:
         if isinstance(approver, StandingApprover):
             return approver
-        return _AskedTogether(approver, self) if isinstance(approver, BatchApprover) else _Asked(approver, self)
+        if isinstance(approver, BatchApprover):
+            return _RecordedBatchApprover(approver, self)
+        return _RecordedApprover(approver, self)
 
     def keep(self, call: ToolCall, recorded: RecordedResult) -> None:
         line: dict[str, JSON] = {"call": call.id, "name": call.name, **self._at()}
@@ -172,40 +174,40 @@ class CassetteRecorder(Recording, ResultRecorder):
     def keep_preview(self, call: ToolCall, preview: str) -> None:
         self._previews[call.id, _text(call.arguments)] = preview
 
-    def spent(self, used: SubRunUsed) -> None:
+    def record_sub_run(self, used: SubRunUsed) -> None:
         self._write({"spent": bare(dump(used))})
 
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
         self._mark = self._clock()
-        done = {result.call_id for result in state.pending.results}
+        finished = {result.call_id for result in state.pending.results}
         answered = {decision.call_id for decision in state.approvals.decisions}
         calls = [call.id for call in state.pending.calls]
         line: dict[str, JSON] = {
             "resumed": state.run_id,
-            "open": [call_id for call_id in calls if call_id not in done],
+            "open": [call_id for call_id in calls if call_id not in finished],
             "undecided": [call_id for call_id in calls if call_id not in answered],
         }
         self._write({**line, **self._standing})
         waiting = state.approvals.undecided
         for fact in decided:
-            asked = waiting[fact.call_id]
-            call = asked.call or ToolCall(fact.call_id, "", {})
-            self._answer(call, fact, later=True, in_doubt=asked.reason == IN_DOUBT_REASON, preview=asked.preview)
+            question = waiting[fact.call_id]
+            call = question.call or ToolCall(fact.call_id, "", {})
+            self._answer(call, fact, later=True, in_doubt=question.reason == IN_DOUBT_REASON, preview=question.preview)
 
     def answered(self, request: ApprovalRequest, answer: Answer | AgentStop) -> None:
-        call, in_doubt, shown = request.call, request.reason == IN_DOUBT_REASON, request.preview
+        call, in_doubt, preview = request.call, request.reason == IN_DOUBT_REASON, request.preview
         match answer:
             case Escalate(reason):
-                self._answer(call, None, escalated=reason, in_doubt=in_doubt, preview=shown)
+                self._answer(call, None, escalated=reason, in_doubt=in_doubt, preview=preview)
             case Decision():
                 fact = decision_fact(call.id, answer, answer.digest, self._secrets)
                 if not is_of_a_revision(answer, request):
-                    self._answer(call, fact, in_doubt=in_doubt, preview=shown)
+                    self._answer(call, fact, in_doubt=in_doubt, preview=preview)
                     return
                 revised = self._previews.get((call.id, _text(answer.arguments)), "")
-                self._answer(call, fact, in_doubt=in_doubt, preview=shown, revised=[revised])
+                self._answer(call, fact, in_doubt=in_doubt, preview=preview, revised=[revised])
             case AgentStop():
-                self._answer(call, None, stop=stop_json(answer), in_doubt=in_doubt, preview=shown)
+                self._answer(call, None, stop=stop_json(answer), in_doubt=in_doubt, preview=preview)
 
     def _answer(self, call: ToolCall, fact: ApprovalDecided | None, **more: JSON) -> None:
         line: dict[str, JSON] = {"approval": call.id, "name": call.name, "arguments": call.arguments, **self._at()}
@@ -225,12 +227,12 @@ class CassetteRecorder(Recording, ResultRecorder):
         began: float,
     ) -> None:
         self._mark = self._clock()
-        asked = plain(self._secrets.hide(plain(request_json(request))))
+        request_data = plain(self._secrets.hide(plain(request_json(request))))
         self._turns += 1
         line: dict[str, JSON] = {
             "turn": self._turns,
-            "asked": shortened(asked, self._before),
-            "digest": digest_of(asked),
+            "asked": shortened(request_data, self._before),
+            "digest": digest_of(request_data),
             "answer": [delta_json(delta) for delta in without_secrets(answer, self._secrets)],
             "took": round(self._mark - began, 6),
         }
@@ -241,7 +243,7 @@ class CassetteRecorder(Recording, ResultRecorder):
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             line["cut"] = True
-        self._before = asked
+        self._before = request_data
         self._write(line)
 
     def _write(self, line: Mapping[str, JSON], *, new: bool = False) -> None:
@@ -262,7 +264,7 @@ def _text(arguments: JSON) -> str:
 
 
 @quick()
-class _Asked:
+class _RecordedApprover:
     """An approver whose answers are recorded; None is nobody: the run pauses."""
 
     approver: Approver | None
@@ -279,7 +281,7 @@ class _Asked:
 
 
 @quick()
-class _AskedTogether:
+class _RecordedBatchApprover:
     """The same for an approver that is shown a whole batch."""
 
     approver: BatchApprover
@@ -297,7 +299,7 @@ class _AskedTogether:
 
 
 @quick()
-class _Recorded:
+class _RecordedProvider:
     """A provider whose turns are recorded."""
 
     provider: Provider
@@ -314,7 +316,7 @@ class _Recorded:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         # Drivers add to a run's messages: those that were asked are these.
-        asked, answer, failed = replace(request, messages=list(request.messages)), list[Delta](), None
+        snapshot, answer, failed = replace(request, messages=list(request.messages)), list[Delta](), None
         began = self.recorder.now()
         try:
             async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(request))) as stream:
@@ -325,7 +327,7 @@ class _Recorded:
             failed = error
             raise
         finally:  # a driver need not read to the end
-            self.recorder.turn(asked, answer, failed, self.number, began)
+            self.recorder.turn(snapshot, answer, failed, self.number, began)
 
     async def aclose(self) -> None:
         await self.provider.aclose()

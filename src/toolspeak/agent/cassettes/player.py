@@ -43,7 +43,7 @@ class Player(Recording, Replayer):
         self._pauses = pauses
         self._secrets = Secrets()
         self._recorded = read_recording(path)
-        self._asked = self._given = 0
+        self._requests = self._providers = 0
         self._passed = self._mark = 0.0  # seconds, and at the last turn's end, or when the run went on
         self.revising: PlayedAnswer | None = None
         """The answer whose other arguments are being asked about."""
@@ -57,8 +57,8 @@ class Player(Recording, Replayer):
         return self
 
     @property
-    def left(self) -> int:
-        return len(self._recorded.turns) - self._asked
+    def requests_left(self) -> int:
+        return len(self._recorded.turns) - self._requests
 
     @property
     def model(self) -> str:
@@ -69,26 +69,26 @@ class Player(Recording, Replayer):
         return self._recorded.id
 
     def provider(self, model: str | Provider) -> Provider:
-        known = self._recorded.providers
-        if self._given >= len(known):
+        providers = self._recorded.providers
+        if self._providers >= len(providers):
             raise ConfigurationError(
-                f"{self._path}: holds {len(known)} providers, and one more was asked for. {_AGAIN}"
+                f"{self._path}: holds {len(providers)} providers, and one more was asked for. {_AGAIN}"
             )
-        number = self._given
-        self._given += 1
-        return _Played(*known[number], self, number)
+        number = self._providers
+        self._providers += 1
+        return _PlayedProvider(*providers[number], self, number)
 
     def attach(
         self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
         self._secrets = secrets
         reached = cast("Provider | Driver", model)
-        if isinstance(model, str) or not hasattr(model, "open") or not self._given:
-            self._given = 0
+        if isinstance(model, str) or not hasattr(model, "open") or not self._providers:
+            self._providers = 0
             reached = self.provider("")
         if isinstance(approver, StandingApprover):
             return reached, approver
-        return reached, _AnswersTogether(self) if isinstance(approver, BatchApprover) else _Answers(self)
+        return reached, _PlayedBatchApprover(self) if isinstance(approver, BatchApprover) else _PlayedApprover(self)
 
     def clock(self, own: Callable[[], float]) -> Callable[[], float]:
         """Time passes as it did when it was recorded: limits in seconds are reached where they were."""
@@ -103,75 +103,79 @@ class Player(Recording, Replayer):
     def turn(self, request: ModelRequest, provider: int) -> PlayedTurn:
         """What was answered. Raises ReplayDiverged for another request than the one recorded here."""
         turns = self._recorded.turns
-        self._asked += 1
-        number, known = self._asked, len(turns)
-        if number > known:
+        self._requests += 1
+        number, total = self._requests, len(turns)
+        if number > total:
             raise ReplayDiverged(
-                f"the run left the recording {self._path} behind its end: it holds {known} model requests, and one more"
+                f"the run left the recording {self._path} behind its end: it holds {total} model requests, and one more"
                 f" was asked. {_AGAIN}"
             )
-        turn, asked = turns[number - 1], plain(self._secrets.hide(plain(request_json(request))))
+        turn, current = turns[number - 1], plain(self._secrets.hide(plain(request_json(request))))
         # A file that was edited by hand holds the digest of what it said before.
-        digest = digest_of(asked)
-        if digest != turn.digest and digest != digest_of(turn.asked):
-            self._left(
-                f"at model request {number} of {known}: it asks for something else", differences(turn.asked, asked)
+        digest = digest_of(current)
+        if digest != turn.digest and digest != digest_of(turn.request):
+            self._diverge(
+                f"at model request {number} of {total}: it asks for something else", differences(turn.request, current)
             )
         if turn.provider != provider:
             names = [name for name, _ in self._recorded.providers]
-            self._left(f"at model request {number} of {known}: {names[turn.provider]} was asked, not {names[provider]}")
+            self._diverge(
+                f"at model request {number} of {total}: {names[turn.provider]} was asked, not {names[provider]}"
+            )
         self._passed += turn.took or 0.0
         self._mark = self._passed
         return turn
 
     def broken_off(self, turn: PlayedTurn) -> ReplayDiverged:
-        kind = TurnCutOff if turn.cut and self.left else ReplayDiverged
+        kind = TurnCutOff if turn.is_cut and self.requests_left else ReplayDiverged
         return kind(
-            f"the recording {self._path} breaks off in the answer to model request {self._asked}: that run was cut off "
-            "there. Record it again"
+            f"the recording {self._path} breaks off in the answer to model request {self._requests}: that run was cut "
+            "off there. Record it again"
         )
 
-    def _left(self, how: str, more: str = "") -> NoReturn:
+    def _diverge(self, how: str, more: str = "") -> NoReturn:
         rest = f"\n{more}" if more else ""
         raise ReplayDiverged(f"the run left the recording {self._path} {how}. {_AGAIN}{rest}")
 
     # --- calls
 
     def recalled(self, call: ToolCall) -> ToolResult | None:
-        found = self._found(call)
-        return found.recorded.result if found is not None and found.recorded.recalled else None
+        played = self._played_call(call)
+        return played.recorded.result if played is not None and played.recorded.recalled else None
 
     def skipped(self, call: ToolCall) -> ToolResult | None:
-        found = self._found(call)
-        return found.recorded.result if found is not None and found.recorded.skipped else None
+        played = self._played_call(call)
+        return played.recorded.result if played is not None and played.recorded.skipped else None
 
     def play(self, call: ToolCall) -> RecordedResult:
-        found = self._found(call)
-        if found is None:
-            self._left(
-                f"behind model request {self._asked}: it calls {call.name} ({call.id}), of which no result was recorded"
+        played = self._played_call(call)
+        if played is None:
+            self._diverge(
+                f"behind model request {self._requests}: it calls {call.name} ({call.id}), of which no result was"
+                " recorded"
             )
-        return found.recorded
+        return played.recorded
 
-    def _found(self, call: ToolCall) -> PlayedCall | None:
-        found = self._recorded.calls.get((self._asked, in_turn(call.id)))
-        if found is None:
+    def _played_call(self, call: ToolCall) -> PlayedCall | None:
+        played = self._recorded.calls.get((self._requests, in_turn(call.id)))
+        if played is None:
             return None
-        if found.arguments is not None:
-            self._compare(call, found.name, found.arguments)
-        recorded = found.recorded
-        self._passes(found.at)
-        return replace(found, recorded=replace(recorded, result=replace(recorded.result, call_id=call.id)))
+        if played.arguments is not None:
+            self._compare(call, played.name, played.arguments)
+        recorded = played.recorded
+        self._passes(played.at)
+        return replace(played, recorded=replace(recorded, result=replace(recorded.result, call_id=call.id)))
 
     def _compare(self, call: ToolCall, name: str, arguments: JSON, where: str = "at the call") -> None:
         now = plain(self._secrets.hide(plain(call.arguments)))
         if (name, arguments) != (call.name, now):
-            was, said = (json.dumps(each, ensure_ascii=False, sort_keys=True) for each in (arguments, now))
-            self._left(
-                f"behind model request {self._asked}, {where} {call.id}: it was {name} {was} and is {call.name} {said}"
+            was, became = (json.dumps(each, ensure_ascii=False, sort_keys=True) for each in (arguments, now))
+            self._diverge(
+                f"behind model request {self._requests}, {where} {call.id}: it was {name} {was} and is {call.name}"
+                f" {became}"
             )
 
-    def spent(self, used: SubRunUsed) -> None:
+    def record_sub_run(self, used: SubRunUsed) -> None:
         """It is in the recording."""
 
     # --- questions
@@ -188,11 +192,11 @@ class Player(Recording, Replayer):
             answers = self._answers(fact.call_id, waiting[fact.call_id].reason == IN_DOUBT_REASON)
             while answers and answers[0].escalated:
                 answers.popleft()
-            known = answers.popleft().decided if answers else None
-            if known is not None and _said(known) != _said(fact):
-                self._left(
-                    f"behind model request {self._asked}, at the question about the call {fact.call_id}: the answer"
-                    f" was {_said(known)} and is {_said(fact)}"
+            recorded = answers.popleft().decided if answers else None
+            if recorded is not None and _verdict(recorded) != _verdict(fact):
+                self._diverge(
+                    f"behind model request {self._requests}, at the question about the call {fact.call_id}: the answer"
+                    f" was {_verdict(recorded)} and is {_verdict(fact)}"
                 )
 
     def answer(self, request: ApprovalRequest) -> PlayedAnswer | Decision:
@@ -206,32 +210,32 @@ class Player(Recording, Replayer):
             if not answer.escalated or self._pauses:
                 return answer
             paused = answer
-        if (self._asked, in_turn(call.id)) in self._recorded.calls:
+        if (self._requests, in_turn(call.id)) in self._recorded.calls:
             return Decision(True, by="recording")  # it ran: a rule let it, which is not there now
         standing = next(
-            (self._recorded.standing[at] for at in range(self._asked, -1, -1) if at in self._recorded.standing), None
+            (self._recorded.standing[at] for at in range(self._requests, -1, -1) if at in self._recorded.standing), None
         )
         if standing is not None:
             refused = "" if standing.repaired else no_unasked_repair(request)
             return replace(standing.decision, approved=False, reason=refused) if refused else standing.decision
         if paused is None:
-            self._left(
-                f"behind model request {self._asked}: it asks whether {call.name} ({call.id}) may run, which was not "
-                "asked when it was recorded"
+            self._diverge(
+                f"behind model request {self._requests}: it asks whether {call.name} ({call.id}) may run, which was "
+                "not asked when it was recorded"
             )
         return paused
 
     def _answers(self, call_id: str, in_doubt: bool) -> deque[PlayedAnswer]:
-        return self._recorded.answers.get((self._asked, in_turn(call_id), in_doubt), deque())
+        return self._recorded.answers.get((self._requests, in_turn(call_id), in_doubt), deque())
 
 
-def _said(fact: ApprovalDecided) -> str:
+def _verdict(fact: ApprovalDecided) -> str:
     changed = "" if fact.arguments is None else f" with {json.dumps(plain(fact.arguments), ensure_ascii=False)}"
     return ("yes" if fact.approved else "no, and the run ends" if fact.ends_run else "no") + changed
 
 
 @quick()
-class _Answers:
+class _PlayedApprover:
     """In place of an approver: what was said when it was recorded."""
 
     player: Player
@@ -249,23 +253,23 @@ class _Answers:
             return decision
         self.player.revising = answer
         try:
-            shown = await request.revised(decision.arguments)
+            question = await request.revised(decision.arguments)
         finally:
             self.player.revising = None
-        return replace(decision, digest=shown.digest)
+        return replace(decision, digest=question.digest)
 
 
 @quick()
-class _AnswersTogether:
+class _PlayedBatchApprover:
     player: Player
 
     async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer]:
-        one = _Answers(self.player)
+        one = _PlayedApprover(self.player)
         return [await one(request) for request in requests]
 
 
 @quick()
-class _Played:
+class _PlayedProvider:
     """A provider of the recording."""
 
     name: str

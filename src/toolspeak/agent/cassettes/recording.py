@@ -34,7 +34,7 @@ class Recording(Protocol):
 
     @property
     @abstractmethod
-    def left(self) -> int:
+    def requests_left(self) -> int:
         """How many of the recorded requests have not been asked."""
 
     @property
@@ -68,5 +68,5 @@ class Recording(Protocol):
         something else was decided when it was recorded."""
 
     @abstractmethod
-    def spent(self, used: SubRunUsed) -> None:
+    def record_sub_run(self, used: SubRunUsed) -> None:
         """A run that a tool started has used this."""

@@ -189,15 +189,15 @@ def _as_it_is(delta: Delta) -> Sequence[Delta]:
 
 def with_choice(messages: Sequence[Message | TextMessage], request: TurnRequest) -> Sequence[Message | TextMessage]:
     """The messages with the tool choice asked for in words at their end."""
-    asked = choice_text(request.choice, request.tools) if request.tools else ""
-    if not asked:
+    words = choice_text(request.choice, request.tools) if request.tools else ""
+    if not words:
         return messages
     last = messages[-1] if messages else None
     if not isinstance(last, Message) or last.role != "user" or not last.parts:
-        return [*messages, Message.user(asked)]
+        return [*messages, Message.user(words)]
     *before, end = last.parts
-    said = (replace(end, text=f"{end.text}\n\n{asked}"),) if isinstance(end, TextPart) else (end, TextPart(asked))
-    return [*messages[:-1], replace(last, parts=(*before, *said))]
+    ending = (replace(end, text=f"{end.text}\n\n{words}"),) if isinstance(end, TextPart) else (end, TextPart(words))
+    return [*messages[:-1], replace(last, parts=(*before, *ending))]
 
 
 def _is_kept(messages: Sequence[Message | TextMessage], earlier: Earlier) -> bool:

@@ -14,7 +14,7 @@ from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
 from toolspeak.agent.drivers.react_decision import (
     EXTRACTION,
     BadDecision,
-    Decision,
+    ReActDecision,
     asked_choice,
     decision_schema,
     observed,
@@ -134,7 +134,7 @@ class ReActConversation:
         messages = with_words(history, asked_choice(request.choice))
         retry: list[TextMessage] = []
         used, ended, text = list[Usage](), TurnEnded("stop"), ""
-        decision: Decision | BadDecision = BadDecision(EXTRACTION, ())
+        decision: ReActDecision | BadDecision = BadDecision(EXTRACTION, ())
         for attempt in range(1, driver.max_retries + 2):
             text, ended = await self._ask(request, [*messages, *retry])
             used.append(ended.usage)
@@ -143,7 +143,7 @@ class ReActConversation:
                 yield TurnEnded(ended.finish, Usage.of_one_turn(used), ended.model)
                 return
             decision = read_decision(text, request.tools, request.choice, driver.read)
-            if isinstance(decision, Decision):
+            if isinstance(decision, ReActDecision):
                 notify(DecisionTaken(decision.thought, decision.type, decision.tool, decision.written, attempt))
                 break
             attempts = driver.max_retries + 1
@@ -170,8 +170,8 @@ class ReActConversation:
             if driver.final is None:
                 yield TextDelta(decision.answer)
             else:
-                asked = ModelRequest([*history, TextMessage("user", _FINAL)])
-                async with aclosing(cast("AsyncGenerator[Delta]", driver.final.stream(asked))) as deltas:
+                final_request = ModelRequest([*history, TextMessage("user", _FINAL)])
+                async with aclosing(cast("AsyncGenerator[Delta]", driver.final.stream(final_request))) as deltas:
                     async for delta in deltas:
                         self._run.on_raw_delta(delta)
                         if isinstance(delta, TurnEnded):

@@ -54,7 +54,7 @@ _TYPES = ("call_tool", "final_answer")
 
 
 @quick()
-class Decision:
+class ReActDecision:
     """`tool` and `args` of a call, or an `answer`; `written` is the object as the model wrote it."""
 
     thought: str
@@ -116,7 +116,7 @@ def read_decision(
     tools: Sequence[ToolSpec],
     choice: ToolChoice = ToolChoice(),
     read: Callable[[Mapping[str, JSON]], Mapping[str, JSON]] | None = None,
-) -> Decision | BadDecision:
+) -> ReActDecision | BadDecision:
     """The decision in a reply: the whole text, in a code fence, or from a bracket on; the first object that says it is
     one, whatever JSON stands before it. `read` turns an object of another form into one of ours."""
     objects = [(each, each if read is None else read(each)) for each in json_objects(text)]
@@ -125,19 +125,23 @@ def read_decision(
         chosen = whole, whole if read is None else read(whole)
     if chosen is None:
         return BadDecision(EXTRACTION, ("your reply holds no JSON object; write one decision and nothing else",))
-    written, found = chosen
-    thought = found.get("thought")
-    said = thought if isinstance(thought, str) else ""
-    if found.get("type") in _TYPES:
-        made = _call(found, said, tools, choice) if found["type"] == "call_tool" else _answer(found, said, choice)
-        return changed(made, written=written) if isinstance(made, Decision) else made
-    return BadDecision(VALIDATION, (f'"type" is "call_tool" or "final_answer", not {_shown(found.get("type"))}',))
+    written, decision = chosen
+    thought = decision.get("thought")
+    thought = thought if isinstance(thought, str) else ""
+    match decision.get("type"):
+        case "call_tool":
+            outcome = _call(decision, thought, tools, choice)
+        case "final_answer":
+            outcome = _answer(decision, thought, choice)
+        case other:
+            return BadDecision(VALIDATION, (f'"type" is "call_tool" or "final_answer", not {_excerpt(other)}',))
+    return changed(outcome, written=written) if isinstance(outcome, ReActDecision) else outcome
 
 
 def _call(
-    found: Mapping[str, JSON], thought: str, tools: Sequence[ToolSpec], choice: ToolChoice
-) -> Decision | BadDecision:
-    name, args = found.get("tool"), found.get("args")
+    decision: Mapping[str, JSON], thought: str, tools: Sequence[ToolSpec], choice: ToolChoice
+) -> ReActDecision | BadDecision:
+    name, args = decision.get("tool"), decision.get("args")
     if choice.mode == "none":
         return BadDecision(VALIDATION, ('no tool can be called any more; "type" must be "final_answer"',))
     if not isinstance(name, str) or not name:
@@ -150,27 +154,27 @@ def _call(
     if isinstance(args, str):  # the object written as a text, as models also do in native calls
         args = only_object(args) or args
     if not isinstance(args, dict | None):
-        return BadDecision(VALIDATION, (f'"args" must be an object, not {_shown(args)}',))
-    given = cast("dict[str, JSON]", args or {})
+        return BadDecision(VALIDATION, (f'"args" must be an object, not {_excerpt(args)}',))
+    arguments = cast("dict[str, JSON]", args or {})
     wanted = cast("Iterable[str]", spec.parameters.get("required") or ())
-    missing = [each for each in wanted if each not in given]
+    missing = [each for each in wanted if each not in arguments]
     if missing:
         return BadDecision(VALIDATION, tuple(f'"args" lacks {each!r}, which {name!r} requires' for each in missing))
-    return Decision(thought, "call_tool", name, given)
+    return ReActDecision(thought, "call_tool", name, arguments)
 
 
-def _answer(found: Mapping[str, JSON], thought: str, choice: ToolChoice) -> Decision | BadDecision:
-    answer = found.get("answer")
+def _answer(decision: Mapping[str, JSON], thought: str, choice: ToolChoice) -> ReActDecision | BadDecision:
+    answer = decision.get("answer")
     if choice.mode in ("required", "specific"):
         which = f"the tool {choice.name!r}" if choice.mode == "specific" else "a tool"
         return BadDecision(VALIDATION, (f'you must call {which} first; "type" must be "call_tool"',))
     if answer is None or answer == "":
         return BadDecision(VALIDATION, ('"answer" must hold the answer',))
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-    return Decision(thought, "final_answer", answer=text)
+    return ReActDecision(thought, "final_answer", answer=text)
 
 
-def _shown(value: JSON) -> str:
+def _excerpt(value: JSON) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:59]}…"
 

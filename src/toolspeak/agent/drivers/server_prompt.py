@@ -168,8 +168,8 @@ async def _tokens(provider: Provider, request: ModelRequest) -> int | None:
     count: Callable[[ModelRequest], Awaitable[int | None]] | None = getattr(provider, "count_tokens", None)
     if count is not None and (counted := await count(request)) is not None:
         return counted
-    asked = replace(request, options={"max_tokens": 1, "max_completion_tokens": None})
-    async with aclosing(cast("AsyncGenerator[Delta]", provider.stream(asked))) as stream:
+    probe = replace(request, options={"max_tokens": 1, "max_completion_tokens": None})
+    async with aclosing(cast("AsyncGenerator[Delta]", provider.stream(probe))) as stream:
         async for delta in stream:
             if type(delta) is TurnEnded:
                 return delta.usage.input

@@ -251,14 +251,14 @@ class TextConversation:
 
 async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
     """The usage that the end of a turn tells, if it comes within `seconds`; else it is unknown."""
-    said = 0
+    characters = 0
     with suppress(TimeoutError, ProviderError):
         async with asyncio.timeout(seconds):
             async for piece in stream:
                 if isinstance(piece, TurnEnded):
                     return piece.usage
-                said += len(piece.text) if isinstance(piece, TextDelta) else 0
-                if said > _STRAY_CHARACTERS:
+                characters += len(piece.text) if isinstance(piece, TextDelta) else 0
+                if characters > _STRAY_CHARACTERS:
                     break
     return Usage()
 
@@ -268,18 +268,18 @@ def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Seque
     return with_words(messages, choice_text(request.choice, request.tools) if request.tools else "")
 
 
-def with_words(messages: Sequence[TextMessage], asked: str) -> Sequence[TextMessage]:
+def with_words(messages: Sequence[TextMessage], words: str) -> Sequence[TextMessage]:
     """The messages with this asked for at their end."""
     if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to go on with
-        return [*messages, TextMessage("user", asked or _GO_ON)]
-    if not asked:
+        return [*messages, TextMessage("user", words or _GO_ON)]
+    if not words:
         return messages
     if not messages:
-        return [TextMessage("user", asked)]
+        return [TextMessage("user", words)]
     last = messages[-1]
     if last.role == "tool":
-        return [*messages, TextMessage("user", asked)]
-    return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
+        return [*messages, TextMessage("user", words)]
+    return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{words}")]
 
 
 def _refuses_grammar(error: ProviderError) -> bool:
@@ -312,8 +312,8 @@ def system_text(request: TurnRequest) -> str:
 
 def schema_asked(schema: Mapping[str, JSON]) -> str:
     """The words that ask for an answer of a JSON Schema."""
-    shown = json.dumps(dict(schema), ensure_ascii=False)
-    return f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{shown}"
+    schema_json = json.dumps(dict(schema), ensure_ascii=False)
+    return f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{schema_json}"
 
 
 def text_digest(text: str) -> str:

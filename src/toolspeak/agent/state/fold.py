@@ -118,7 +118,7 @@ def _call_suspended(state: RunState, _: Record, event: CallSuspended) -> RunStat
     return changed(state, pending=changed(pending, started=pending.started.append(event)))
 
 
-def _said(state: RunState, _: Record, event: UserMessageQueued) -> RunState:
+def _message_queued(state: RunState, _: Record, event: UserMessageQueued) -> RunState:
     return changed(state, queued=state.queued.append(event.message))
 
 
@@ -246,7 +246,7 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
     )
 
 
-def _asked(state: RunState, record: Record, _: ModelAsked) -> RunState:
+def _model_asked(state: RunState, record: Record, _: ModelAsked) -> RunState:
     if not state.queued:
         return changed(state, step=record.step)
     history = state.history
@@ -258,7 +258,7 @@ def _asked(state: RunState, record: Record, _: ModelAsked) -> RunState:
     return changed(state, step=record.step, history=history, queued=NOTHING, context=context)
 
 
-def _answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
+def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
     message, rules, context = event.message, state.turn, state.context
     calls = message.calls
     history = state.history.append(message) if message.parts else state.history
@@ -368,12 +368,12 @@ def _added(totals: Totals, usage: Usage, cost: float | None, estimated: bool = F
 
 
 _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState]] = {
-    ModelAsked: _asked,
-    ModelAnswered: _answered,
+    ModelAsked: _model_asked,
+    ModelAnswered: _model_answered,
     ToolStarted: _tool_started,
     CallSuspended: _call_suspended,
     ToolFinished: _tool_finished,
-    UserMessageQueued: _said,
+    UserMessageQueued: _message_queued,
     ApprovalRequested: _approval_requested,
     ApprovalDecided: _approval_decided,
     MetadataSet: _metadata_set,

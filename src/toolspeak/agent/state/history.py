@@ -31,8 +31,8 @@ def call_id(turn: int, index: int) -> str:
 
 def turns_in(messages: Sequence[Message]) -> int:
     """The highest turn that a call id names: ids of later turns are free."""
-    found = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
-    return max((int(match[1]) for match in found if match), default=0)
+    matches = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
+    return max((int(match[1]) for match in matches if match), default=0)
 
 
 def paired(messages: Sequence[Message]) -> Iterator[Message]:

@@ -27,15 +27,15 @@ class Memory:
         self.values = values
         self._secrets = secrets
         # Not what is in `values`: a caller may have changed that since it was recorded.
-        self._known = cast("dict[str, Any]", secrets.reveal(remembered(recorded)))
+        self._recorded = cast("dict[str, Any]", secrets.reveal(remembered(recorded)))
 
     def changes(self) -> tuple[tuple[MemoryChanged, ...], dict[str, str]]:
         """What has changed since the last look; and the keys whose value is no JSON, with the reason."""
         changes: list[MemoryChanged] = []
         refused: dict[str, str] = {}
         now = {key: value for key, value in dict(self.values).items() if key != KEY}
-        for key in self._known.keys() - now.keys():
-            del self._known[key]
+        for key in self._recorded.keys() - now.keys():
+            del self._recorded[key]
             changes.append(self._changed(key, forgotten=True))
         for key, value in now.items():
             try:
@@ -45,17 +45,17 @@ class Memory:
         return tuple(changes), refused
 
     def _of(self, key: str, value: object) -> Iterable[MemoryChanged]:
-        known = self._known.get(key, _MISSING)
+        recorded = self._recorded.get(key, _MISSING)
         entries = _entries(value)
-        if entries is None or (known is not _MISSING and type(known) is not dict):
-            plain = _differs(value, known)
+        if entries is None or (recorded is not _MISSING and type(recorded) is not dict):
+            plain = _differs(value, recorded)
             if plain is not _MISSING:
-                self._known[key] = plain
+                self._recorded[key] = plain
                 yield self._changed(key, value=plain)
             return
-        if known is _MISSING and entries:
-            known = self._known[key] = {}
-        here = cast("dict[str, Any]", known if known is not _MISSING else {})
+        if recorded is _MISSING and entries:
+            recorded = self._recorded[key] = {}
+        here = cast("dict[str, Any]", recorded if recorded is not _MISSING else {})
         for name in here.keys() - entries.keys():
             del here[name]
             yield self._changed(key, name, forgotten=True)
@@ -92,9 +92,9 @@ def _entries(value: object) -> dict[str, Any] | None:
     return entries if all(type(name) is str for name in entries) else None
 
 
-def _differs(value: Any, known: Any) -> Any:
+def _differs(value: Any, recorded: Any) -> Any:
     """The value in the types of JSON, shared with nobody, if it is another than the known one; else `_MISSING`."""
-    if value is known and type(value) in _PLAIN:
+    if value is recorded and type(value) in _PLAIN:
         return _MISSING
     plain = value if type(value) in _PLAIN - {float} else jsonable(value)
-    return _MISSING if type(plain) is type(known) and plain == known else plain
+    return _MISSING if type(plain) is type(recorded) and plain == recorded else plain

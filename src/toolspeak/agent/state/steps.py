@@ -83,7 +83,7 @@ class _Reading:
         self._read = 0  # so many records are in the steps
         self._state: RunState | None = None
         self._steps: list[RunStep] = []
-        self._asked: tuple[float, Sequence[Message]] = (0.0, ())
+        self._turn_start: tuple[float, Sequence[Message]] = (0.0, ())
         self._started: dict[str, tuple[float, ToolCall | None]] = {}
 
     def steps(self, records: Sequence[Record]) -> tuple[RunStep, ...]:
@@ -97,11 +97,11 @@ class _Reading:
         self._state = apply(self._state, record, self._before)
         event, steps = record.event, self._steps
         if isinstance(event, ModelAsked):
-            self._asked = record.time, self._state.history
+            self._turn_start = record.time, self._state.history
         elif isinstance(event, ModelAnswered):
-            asked, read = self._asked
+            asked_at, read = self._turn_start
             written = (event.message, event.finish, event.usage, event.cost)
-            steps.append(RunStep(record.step, read, *written, (), asked, record.time))
+            steps.append(RunStep(record.step, read, *written, (), asked_at, record.time))
             self._started = {}
         elif isinstance(event, ToolStarted):
             self._started[event.call_id] = (record.time, event.changed)
@@ -111,8 +111,8 @@ class _Reading:
             began, call = self._started.get(result.call_id, (record.time, None))
             call = call or step.message.calls[order[result.call_id]]
             details = self._details.get(result.call_id) or _details_of(event)
-            made = ToolExecution(key_of(record.run_id, result.call_id), call, result, began, record.time, details)
-            executions = sorted((*step.executions, made), key=lambda each: order[each.result.call_id])
+            execution = ToolExecution(key_of(record.run_id, result.call_id), call, result, began, record.time, details)
+            executions = sorted((*step.executions, execution), key=lambda each: order[each.result.call_id])
             steps[-1] = changed(step, executions=tuple(executions), completed=record.time)
 
 

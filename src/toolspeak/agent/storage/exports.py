@@ -42,12 +42,12 @@ async def _waited_for(journal: Journal, run: RunInfo) -> list[RunInfo]:
     """The runs that a run's calls wait for, which go on with it."""
     if run.status not in PAUSED:
         return []
-    found: list[RunInfo] = []
+    sub_runs: list[RunInfo] = []
     for sub_run in (await load_state(journal, run.run_id)).pending.sub_runs:
         info = await journal.run(sub_run)
         if info is not None:
-            found += [info, *await _waited_for(journal, info)]
-    return found
+            sub_runs += [info, *await _waited_for(journal, info)]
+    return sub_runs
 
 
 async def _standing(journal: Journal, session_id: str) -> tuple[SessionInfo, Sequence[RunInfo]]:
@@ -107,14 +107,14 @@ def _head(data: Any) -> tuple[SessionInfo, int]:
     """The session of a first line, and how many records follow."""
     if not isinstance(data, dict):
         raise FormatError("expected a session's own line, an object")
-    found = cast("dict[str, Any]", data)
-    if found.get("toolspeak_session") != EXPORT:
+    line = cast("dict[str, Any]", data)
+    if line.get("toolspeak_session") != EXPORT:
         raise FormatError(f"expected 'toolspeak_session': {EXPORT}; this is no exported session, or of a later version")
     for name in (*_FIELDS, *_BEYOND):
-        if name not in found:
+        if name not in line:
             raise FormatError(f"the field {name!r} is missing")
-    fields = {name: _read(name, check, found[name]) for name, check in _FIELDS.items()}
-    beyond = {name: _read(name, check, found[name]) for name, check in _BEYOND.items()}
+    fields = {name: _read(name, check, line[name]) for name, check in _FIELDS.items()}
+    beyond = {name: _read(name, check, line[name]) for name, check in _BEYOND.items()}
     return SessionInfo(**fields, history=beyond["history"]), beyond["records"]
 
 

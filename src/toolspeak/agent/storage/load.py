@@ -19,7 +19,7 @@ from toolspeak.tools.stored_results import keep
 
 
 @quick()
-class Loaded:
+class LoadedRun:
     """Where a run stands: its state, its `records`, the messages of the runs it follows, and what its tools remember
     (with the results that `read_result` pages through). `opening` is what is recorded when it goes on. `state` is None
     of a run that has no records."""
@@ -37,15 +37,15 @@ class Loaded:
         return self.state
 
 
-async def load_whole(journal: Journal, run_id: str) -> Loaded:
+async def load_whole(journal: Journal, run_id: str) -> LoadedRun:
     """The run as the journal has it. Raises RunError if the journal does not have it."""
     records = await journal.read(run_id)
-    state, before = await _load(journal, run_id, known=records)
+    state, before = await _load(journal, run_id, own_records=records)
     memory: dict[str, Any] = remembered(state.memory)
     for record in records:
         if isinstance(record.event, ToolFinished) and record.event.whole is not None:
             keep(memory, record.event.result.call_id, record.event.whole)
-    return Loaded(state, records, before, memory)
+    return LoadedRun(state, records, before, memory)
 
 
 async def load_state(journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False) -> RunState:
@@ -58,13 +58,13 @@ async def load_state(journal: Journal, run_id: str, count: int | None = None, *,
 
 
 async def _load(
-    journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False, known: Sequence[Record] = ()
+    journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False, own_records: Sequence[Record] = ()
 ) -> tuple[RunState, Log[Message]]:
-    """`load_state`, with the messages of the runs before. `known` are the run's records, if they were read already."""
+    """`load_state`, with the messages of the runs before. `own_records` are the run's records, if already read."""
     chain: list[Sequence[Record]] = []
     next_id: str | None = run_id
     while next_id is not None:
-        records, known = known or await journal.read(next_id), ()
+        records, own_records = own_records or await journal.read(next_id), ()
         if not records or len(records) < (count or 1):
             raise RunError(
                 f"the journal has no run {next_id}, or not all of it; `toolspeak sessions` lists what it has"

@@ -14,13 +14,13 @@ from toolspeak.tools.returned_values import Unserialisable, jsonable
 
 def dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:
     """The run's records, a JSON object a line, and last its tools' memory, as far as that is JSON."""
-    kept: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     for key, value in memory.items():
         try:
-            kept[key] = jsonable(value)
+            stored[key] = jsonable(value)
         except Unserialisable:
             continue  # an open connection, say: whoever goes on makes it anew
-    return "".join(dumps(record) + "\n" for record in records) + json.dumps({"memory": kept}) + "\n"
+    return "".join(dumps(record) + "\n" for record in records) + json.dumps({"memory": stored}) + "\n"
 
 
 def load_run(text: str) -> tuple[list[Record], dict[str, Any]]:

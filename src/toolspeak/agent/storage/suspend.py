@@ -24,8 +24,8 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
     if info is None:
         raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
     if info.status != "running":
-        told = info.status.replace("_", " ")
-        raise RunError(f"run {run_id} is {told}: nothing is at work on it that could be suspended")
+        status = info.status.replace("_", " ")
+        raise RunError(f"run {run_id} is {status}: nothing is at work on it that could be suspended")
     if await journal.ask_to_suspend(run_id):
         return True
     try:
