@@ -14,12 +14,13 @@ GRAMMAR_VENV ?= .venv-xgrammar
 SDK_VENV ?= .venv-sdk
 ENGINE_VENV ?= .venv-engine
 CLIENTS_VENV ?= .venv-clients
+DIST_VENV ?= .venv-dist
 LITELLM_VENV ?= .venv-litellm
 # Outside of the clone, as pip's cache is: the server is built once for all of them.
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates lint types bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates dist lint types bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -32,6 +33,7 @@ help:
 	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
+	@echo "make dist          build wheel and sdist into dist/, and try the wheel alone on each Python of this machine"
 	@echo "make lint types    ruff, pyright"
 	@echo "make bench         measure the parsers, the executor, the codec, the journal, the wire formats and the loop"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
@@ -137,6 +139,17 @@ test-templates: $(ENGINE_VENV)/.ready
 test-slow: $(VENV)/.dev
 	SWEEPS=whole $(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m "slow or hypothesis"
 
+$(DIST_VENV)/.ready: requirements/dist.txt requirements/build.txt | $(BIN)/python
+	$(BIN)/python -m venv $(DIST_VENV)
+	$(DIST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/dist.txt -r requirements/build.txt
+	@touch $@
+
+# The wheel is built from the sdist: so the sdist has all that a build needs.
+dist: $(VENV)/.dev $(DIST_VENV)/.ready
+	rm -rf dist
+	PATH="$(abspath $(DIST_VENV))/bin:$$PATH" $(DIST_VENV)/bin/python -m build --no-isolation --outdir dist .
+	DIST=dist $(BIN)/python -m pytest --numprocesses 2 tests/dist/dist_*.py
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -195,6 +208,7 @@ requirements: $(VENV)/.dev
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
 	@# For the container alone: what a user has with toolspeak[gateway].
 	uv pip compile pyproject.toml --extra gateway --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/gateway.txt
+	uv pip compile requirements/dist.in --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/dist.txt
 	uv pip compile requirements/sdk.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
 	uv pip compile requirements/clients.in --universal --generate-hashes --no-header --quiet -o requirements/clients.txt
 	uv pip compile requirements/clients-litellm.in --universal --generate-hashes --no-header --quiet -o requirements/clients-litellm.txt
