@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from toolspeak.errors import ConfigurationError
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
 from toolspeak.testing import JOURNAL_CHECKS
 
@@ -41,3 +42,16 @@ def test_a_journal_keeps_its_contract(store, check):
                 await journal.aclose()
 
     asyncio.run(main())
+
+
+def test_a_place_names_a_file_or_a_store_by_its_scheme(tmp_path):
+    assert str(open_journal(tmp_path / "runs.db")) == str(tmp_path / "runs.db")
+    assert str(open_journal("postgres://me:secret@db/runs")) == "postgresql://db/runs"
+
+
+def test_a_place_of_an_unknown_scheme_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigurationError) as caught:
+        open_journal("mysql://db/runs")
+    assert str(caught.value) == (
+        "no journal is known for mysql://; write the path of a file, or a URL with postgresql:// or postgres://"
+    )

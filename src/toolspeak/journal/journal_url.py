@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal.base import Journal
-from toolspeak.journal.sqlite import SqliteJournal
+
+_STORES: Mapping[str, tuple[str, str]] = {
+    "": ("sqlite", "SqliteJournal"),
+    "postgresql": ("postgres", "PostgresJournal"),
+    "postgres": ("postgres", "PostgresJournal"),
+}
+"""The module and the class of the journal for each scheme of a URL, "" for a path. A module that needs an extra is
+named as the extra is."""
 
 
 def open_journal(where: str | Path) -> Journal:
-    """The journal a path (SQLite) or a `postgresql://` URL names; nothing is opened before it is used.
+    """Returns the journal that a path (SQLite) or a URL (`postgresql://…`) names. It opens no file and no connection.
 
-    Raises ConfigurationError for a URL of another kind, and when the extra `postgres` is not installed.
+    Raises ConfigurationError for a URL of an unknown scheme, and when the extra that the scheme needs is not installed.
     """
     scheme, separator, _ = str(where).partition("://")
     if not separator:
-        return SqliteJournal(where)
-    if scheme not in ("postgresql", "postgres"):
-        raise ConfigurationError(f"a journal is a file or a postgresql:// URL, not {scheme}://")
+        scheme = ""
+    if scheme not in _STORES:
+        known = " or ".join(f"{each}://" for each in _STORES if each)
+        raise ConfigurationError(
+            f"no journal is known for {scheme}://; write the path of a file, or a URL with {known}"
+        )
+    module, name = _STORES[scheme]
     try:
-        # asyncpg is an extra, and heavy: nobody else pays for it.
-        postgres = importlib.import_module("toolspeak.journal.postgres")
+        # A database's driver is heavy: only those who use it load it.
+        store = importlib.import_module(f"toolspeak.journal.{module}")
     except ImportError as error:
-        raise ConfigurationError("a journal in PostgreSQL needs: pip install 'toolspeak[postgres]'") from error
-    return postgres.PostgresJournal(str(where))
+        raise ConfigurationError(f"a journal at {scheme}:// needs: pip install 'toolspeak[{module}]'") from error
+    return getattr(store, name)(str(where))
