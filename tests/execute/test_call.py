@@ -6,7 +6,7 @@ import pytest
 from executor_helpers import a_call
 
 from toolspeak.data.messages import failure
-from toolspeak.execute.call import INTERRUPTIBLE, NEXT, Call, Phase
+from toolspeak.execute.batch_state import INTERRUPTIBLE, NEXT, Call, Phase
 
 PHASES = get_args(Phase)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolspeak.data.messages import MalformedCall, ToolCall
-from toolspeak.execute.calls.ids import unique
+from toolspeak.execute.calls.prepare import unique
 from toolspeak.tools import tool
 
 

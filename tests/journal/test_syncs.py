@@ -13,7 +13,7 @@ from loop_turns import turns_of_the_loop
 from toolspeak.data.events import Record, RunFinished, RunResumed, UserMessageQueued
 from toolspeak.data.messages import Message
 from toolspeak.journal import SqliteJournal
-from toolspeak.journal.syncs import SHORT, Syncs
+from toolspeak.journal.commits import SHORT, Syncs
 from toolspeak.testing.journal import a_run, write
 
 IN_MEMORY = Path("/dev/shm")

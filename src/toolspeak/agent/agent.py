@@ -57,9 +57,9 @@ from toolspeak.execute import (
     StandingRules,
     resolve_approver,
 )
-from toolspeak.execute.approval.decisions import read_decisions
+from toolspeak.execute.approval.approvers import read_decisions
 from toolspeak.execute.approval.policy_rules import may_be_asked
-from toolspeak.execute.calls.ids import new_id
+from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers.base import Provider

@@ -16,8 +16,14 @@ from toolspeak.data.events import CallSuspended, RunPaused, SubRunUsed
 from toolspeak.data.messages import Message, Usage
 from toolspeak.errors import ToolspeakError
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
-from toolspeak.execute.approval.approvers import StandingApprover, ask, ask_together
-from toolspeak.execute.approval.decisions import decision_fact, decision_of, question_fact
+from toolspeak.execute.approval.approvers import (
+    StandingApprover,
+    ask,
+    ask_together,
+    decision_fact,
+    decision_of,
+    question_fact,
+)
 from toolspeak.execute.approval.evaluator import PolicyEvaluator, no_unasked_repair, only_a_person
 from toolspeak.execute.approval.policy_rules import resolve_policy
 from toolspeak.execute.sub_runs import ENTERED, SubRun, SubRuns

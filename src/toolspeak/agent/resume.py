@@ -13,7 +13,7 @@ from toolspeak.data.events import PAUSED, UNFINISHED, Event, RunResumed, RunStar
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import RunError
 from toolspeak.execute import Decision, Secrets, StandingRules
-from toolspeak.execute.approval.decisions import decision_facts, keep_rule
+from toolspeak.execute.approval.approvers import decision_facts
 from toolspeak.journal.base import Journal
 
 
@@ -82,8 +82,8 @@ def opening_of(
     facts = decision_facts(decisions, waiting, secrets)
     own = {call.id for call in state.pending.calls}  # questions of runs that tools started are those runs' matter
     for fact in facts:
-        if fact.call_id in own:
-            keep_rule(fact, rules)
+        if fact.call_id in own and fact.always is not None:
+            rules.add(fact.always, fact.by)
     if recording is not None:
         recording.resumed(state, [fact for fact in facts if fact.call_id in own])
     return [*facts, RunResumed()]

@@ -33,7 +33,7 @@ from toolspeak.data.events import (
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
 from toolspeak.execute import NONE_IN_DOUBT, Answer, ApprovalRequest, BatchPaused, ToolExecution
-from toolspeak.execute.approval.decisions import decision_of
+from toolspeak.execute.approval.approvers import decision_of
 from toolspeak.execute.recovery import calls_in_doubt
 from toolspeak.execute.sub_runs import ENTERED, BatchHeld
 from toolspeak.journal.base import Journal

@@ -13,8 +13,7 @@ from toolspeak.execute.approval.approvers import (
     resolve_approver,
 )
 from toolspeak.execute.approval.policy_rules import StandingRules, rules_policy
-from toolspeak.execute.batch_context import Batch, BatchContext, BatchExecutor, Emit
-from toolspeak.execute.call_interceptors import Interceptor, Proceed
+from toolspeak.execute.batch_context import Batch, BatchContext, BatchExecutor, BatchPaused, Emit, Pause, RunScope
 from toolspeak.execute.calls.observe import (
     NO_DETAILS,
     LocalDetails,
@@ -27,11 +26,8 @@ from toolspeak.execute.calls.observe import (
 from toolspeak.execute.calls.replay import RecordedResult, Replayer, ResultRecorder
 from toolspeak.execute.calls.result_cache import ANSWERED_FROM
 from toolspeak.execute.calls.secrets import Secrets
-from toolspeak.execute.concurrency.limits import Concurrency
-from toolspeak.execute.concurrency.pause import BatchPaused, Pause
-from toolspeak.execute.concurrency.schedule import ScheduleName, plan
-from toolspeak.execute.concurrency.timers import Timers
-from toolspeak.execute.early import EarlyStart
+from toolspeak.execute.concurrency.limits import Concurrency, Timers
+from toolspeak.execute.concurrency.schedule import ScheduleName, Wait, hints, plan, waits
 from toolspeak.execute.executor import Executor
 from toolspeak.execute.hooks import (
     Answer,
@@ -39,14 +35,15 @@ from toolspeak.execute.hooks import (
     HookContext,
     HookError,
     HookNotes,
+    Interceptor,
     InterceptorChain,
     Level,
+    Proceed,
     applied,
     in_order,
 )
+from toolspeak.execute.invocation import EarlyStart
 from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt, InDoubt
-from toolspeak.execute.schedule_hints import Wait, hints, waits
-from toolspeak.execute.scope import RunScope
 
 __all__ = [
     "ANSWERED_FROM",

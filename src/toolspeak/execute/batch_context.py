@@ -1,9 +1,10 @@
-"""What surrounds a batch of calls, and what comes of it."""
+"""The run around a batch of calls: its context, its pause, what its batches share; and the result of a batch."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
@@ -11,14 +12,101 @@ from toolspeak.data.events import Event
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.values import quick
 from toolspeak.execute.approval.approvers import ApprovalRequest
-from toolspeak.execute.calls.ids import key_of
 from toolspeak.execute.calls.observe import NO_DETAILS, LocalDetails, Observer, ToolExecution
-from toolspeak.execute.concurrency.pause import Pause
-from toolspeak.execute.scope import RunScope
+from toolspeak.execute.calls.prepare import key_of
+from toolspeak.execute.calls.result_cache import ResultCache
+from toolspeak.execute.concurrency.limits import Concurrency, Limiter, OrphanedCalls, Timers
 from toolspeak.tools.context import RunContext, StateView
+from toolspeak.tools.tool import Tool
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 """Records a fact; returns once it is durable."""
+
+
+class BatchPaused(Exception):
+    """The run was asked to pause: the calls that were under way have their results, the others were not started."""
+
+
+class NotStarted(BaseException):
+    """The run was asked to pause before this call was started."""
+
+
+class Pause:
+    """Whether a run is asked to pause; lives in the run's event loop."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def ask(self) -> None:
+        """From here on nothing is begun."""
+        if not self.is_requested:
+            self.is_requested = True
+            for callback in tuple(self._callbacks):
+                callback()
+
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Calls `told` when it is asked, until `untell`."""
+        self._callbacks.append(callback)
+
+    def remove_callback(self, callback: Callable[[], None]) -> None:
+        self._callbacks.remove(callback)
+
+    @asynccontextmanager
+    async def ends(self) -> AsyncGenerator[None]:
+        """Cancels what is awaited in the block when it is asked. Raises BatchPaused then."""
+        loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
+        self.add_callback(end := lambda: limit.reschedule(loop.time()))
+        try:
+            async with limit:
+                if self.is_requested:
+                    limit.reschedule(loop.time())
+                yield
+        except TimeoutError:
+            if limit.expired():
+                raise BatchPaused from None
+            raise
+        finally:
+            self.remove_callback(end)
+
+
+@quick(frozen=False, eq=False)
+class RunScope:
+    """Lives in one event loop, as long as its run: the slots for calls, the calls that were orphaned in their
+    threads, the results of reads that still hold, what of the run's calls is in no record (`details`, by call id), and
+    the `timers`, if somebody closes them at the run's end (else each batch has its own)."""
+
+    orphans: OrphanedCalls = field(default_factory=OrphanedCalls)
+    result_cache: ResultCache = field(default_factory=ResultCache)
+    timers: Timers | None = None
+    details: dict[str, LocalDetails] = field(default_factory=dict[str, LocalDetails])
+    _run: Limiter | None = None
+    _threads: Limiter | None = None
+    _tools: dict[str, Limiter] = field(default_factory=dict[str, Limiter])
+
+    def limiters(self, tool: Tool, limits: Concurrency) -> tuple[Limiter, ...]:
+        """Where a call of this tool needs a slot before it runs, besides its batch's; the tool's own is last."""
+        needed: tuple[Limiter, ...] = ()
+        if tool.is_async and tool.max_concurrent is None and limits.run is None:
+            return needed
+        if limits.run is not None:
+            if self._run is None:
+                self._run = Limiter(limits.run)
+            needed = (self._run,)
+        if not tool.is_async:
+            if self._threads is None:
+                self._threads = Limiter(limits.threads)
+            needed = (*needed, self._threads)
+        own = self.own_limiter(tool)
+        return needed if own is None else (*needed, own)
+
+    def own_limiter(self, tool: Tool) -> Limiter | None:
+        """The limiter of a tool that limits itself."""
+        if tool.max_concurrent is None:
+            return None
+        if tool.name not in self._tools:
+            self._tools[tool.name] = Limiter(tool.max_concurrent)
+        return self._tools[tool.name]
 
 
 def _no_progress(_call_id: str, _message: str) -> None:

@@ -19,18 +19,23 @@ from toolspeak.execute.approval.approvers import (
     StandingApprover,
     ask,
     ask_together,
+    decision_fact,
+    question_fact,
     request_digest,
 )
-from toolspeak.execute.approval.decisions import decision_fact, keep_rule, question_fact
-from toolspeak.execute.approval.evaluator import PolicyEvaluator, changed_note, no_unasked_repair, only_a_person
-from toolspeak.execute.approval.request_builder import RequestBuilder, is_of_a_revision
-from toolspeak.execute.batch_state import BatchState
-from toolspeak.execute.call import Call
-from toolspeak.execute.call_interceptors import chain_of, hook_failure
+from toolspeak.execute.approval.evaluator import (
+    PolicyEvaluator,
+    RequestBuilder,
+    changed_note,
+    is_of_a_revision,
+    no_unasked_repair,
+    only_a_person,
+)
+from toolspeak.execute.batch_state import BatchState, Call
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.result_limits import result_of, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
-from toolspeak.execute.hooks import Answer, Block, HookError
+from toolspeak.execute.hooks import Answer, Block, HookError, chain_of, hook_failure
 from toolspeak.execute.recovery import IN_DOUBT_REASON, has_person, unknown_outcome
 from toolspeak.tools.verify import Happened
 
@@ -310,7 +315,8 @@ class CallAdmission:
             return
         fact = decision_fact(written.id, answer, revision.digest, batch.settings.secrets)
         await batch.emit(fact)
-        keep_rule(fact, self._evaluator.rules)
+        if fact.always is not None:
+            self._evaluator.rules.add(fact.always, fact.by)
         if not call.in_doubt or answer.ends_run:
             self._apply(call, prepared, replace(answer, reason=fact.reason))
         elif answer.approved:

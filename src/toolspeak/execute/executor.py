@@ -15,20 +15,17 @@ from toolspeak.execute.approval.approvers import Approver, BatchApprover, Policy
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
 from toolspeak.execute.batch_context import Batch, BatchContext, Deadline, Emit
-from toolspeak.execute.batch_state import BatchState, ExecutorSettings
-from toolspeak.execute.call import Call
+from toolspeak.execute.batch_state import BatchState, Call, ExecutorSettings
 from toolspeak.execute.call_admission import CallAdmission
-from toolspeak.execute.call_interceptors import Interceptor
-from toolspeak.execute.calls.ids import unique
 from toolspeak.execute.calls.observe import Observation, Observed, Observer
+from toolspeak.execute.calls.prepare import unique
 from toolspeak.execute.calls.replay import Replayer, ResultRecorder
 from toolspeak.execute.calls.result_limits import ResultCap
 from toolspeak.execute.calls.secrets import Secrets
-from toolspeak.execute.concurrency.limits import Concurrency
+from toolspeak.execute.concurrency.limits import Concurrency, Timers
 from toolspeak.execute.concurrency.schedule import ScheduleName, check_schedule
-from toolspeak.execute.concurrency.timers import Timers
-from toolspeak.execute.early import EarlyStart
-from toolspeak.execute.hooks import HookNotes, in_order
+from toolspeak.execute.hooks import HookNotes, Interceptor, in_order
+from toolspeak.execute.invocation import EarlyStart
 from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt
 from toolspeak.execute.scheduler import Scheduler
 from toolspeak.tools.stored_results import READ_RESULT

@@ -1,19 +1,21 @@
-"""What interceptors of every level share: the shape before / around / after, their order, and what becomes of an error.
+"""Interceptors of every level (a call, a model request, a step, a run), and those of calls.
 
-A level is what is wrapped: a call, a model request, a step, a run.
+Every level has the hooks `before`, `around` and `after`, the same order, and the same treatment of errors. Interceptors
+see placeholders, never secrets.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from toolspeak.data.events import InterceptorFailed, MetadataSet, UserMessageQueued
-from toolspeak.data.messages import JSON, Message, no_extra
+from toolspeak.data.messages import JSON, Message, ToolCall, ToolResult, failure, no_extra
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
+from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.result_limits import describe
 from toolspeak.tools.context import StateView
 from toolspeak.tools.crashes import log_crash
@@ -39,6 +41,12 @@ class Answer:
     """It does not happen; the value stands for what would have come of it."""
 
     value: Any
+
+
+Verdict: TypeAlias = ToolCall | Block | Answer
+
+Proceed: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+"""Runs the call: the interceptors further in, then the function. Takes the call `around` was given."""
 
 
 @quick()
@@ -230,3 +238,71 @@ def applied(
 def in_order(pipeline: Sequence[Any]) -> tuple[Any, ...]:
     """The interceptors, the outermost first: by priority, equals as they were given."""
     return tuple(sorted(pipeline, key=lambda interceptor: -interceptor.priority)) if pipeline else ()
+
+
+class Interceptor(Protocol):
+    """Lets every call pass as it is; subclass it and override, or have the same attributes.
+
+    The highest `priority` is outermost: its `before` and `around` come first, its `after` last; equals keep
+    the order they were given in. An exception in one fails that call alone, with a message that names the
+    interceptor's class; it is recorded (`InterceptorFailed`). `AgentStop` ends the run. Nothing is remembered of
+    `before` while a run waits for approvals: it is asked again.
+
+    `before` sees every call that can be read, one of an unknown tool too: it may name another. `after` sees every call
+    that was let pass, also one that could not run (the result's `code` says why): of what cannot be read as a call
+    `arguments` are empty, and `extra["malformed"]` is what the model wrote.
+    """
+
+    level: Level = "call"
+    priority: int = 0
+
+    async def before(self, call: ToolCall, context: HookContext) -> Verdict:
+        """The call to go on with (changed or not, with the same id), a Block or an Answer."""
+        return call
+
+    async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:
+        """The call's result. What runs is what was approved: a call is changed in `before`."""
+        return await proceed(call)
+
+    async def after(self, call: ToolCall, result: ToolResult, context: HookContext) -> ToolResult:
+        """The result to record, whole: it is shortened for the model afterwards."""
+        return result
+
+
+def chain_of(
+    call: ToolCall, pipeline: Sequence[Interceptor], context: BatchContext, notes: HookNotes
+) -> InterceptorChain[ToolCall, ToolResult]:
+    """The call's way through the interceptors; what they leave behind is in `notes`."""
+
+    def seen_by(name: str) -> HookContext:
+        notes.last = name
+        return HookContext(
+            context.run_id, context.step, context.deps, context.memory, context.state, notes, name, call.id
+        )
+
+    def check(verdict: object) -> ToolCall:
+        if not isinstance(verdict, ToolCall):
+            raise ConfigurationError(f"before returns a ToolCall, a Block or an Answer, not {type(verdict).__name__}")
+        if verdict.id != call.id:
+            raise ConfigurationError(f"before keeps the call's id {call.id!r}, it gave {verdict.id!r}")
+        if verdict.repaired_from != call.repaired_from:
+            raise ConfigurationError("before keeps repaired_from: what was repaired stays so")
+        return verdict
+
+    def own(result: object) -> ToolResult:
+        if not isinstance(result, ToolResult):
+            raise ConfigurationError(f"around and after return a ToolResult, not {type(result).__name__}")
+        if result.call_id == call.id and result.name == call.name:
+            return result
+        return replace(result, call_id=call.id, name=call.name)
+
+    def contain(error: HookError) -> ToolResult:
+        return hook_failure(call, error, notes)
+
+    return InterceptorChain(pipeline, "call", seen_by, check, own, contain)
+
+
+def hook_failure(call: ToolCall, error: HookError, notes: HookNotes) -> ToolResult:
+    """The failure of a call whose interceptor failed; noted."""
+    notes.failed.append(error.fact(call.id))
+    return failure(call, "exception", str(error))

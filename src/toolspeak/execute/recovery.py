@@ -18,8 +18,7 @@ from toolspeak.data.approvals import Decision
 from toolspeak.data.events import ApprovalDecided
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick
-from toolspeak.execute.approval.approvers import Approver, BatchApprover, StandingApprover
-from toolspeak.execute.approval.decisions import decision_of
+from toolspeak.execute.approval.approvers import Approver, BatchApprover, StandingApprover, decision_of
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.concurrency.threads import in_thread
 from toolspeak.tools.context import RunContext

@@ -12,18 +12,16 @@ from time import time
 from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
 from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
-from toolspeak.execute.batch_state import BatchState
-from toolspeak.execute.call import Call
-from toolspeak.execute.call_interceptors import chain_of
+from toolspeak.execute.batch_context import NotStarted
+from toolspeak.execute.batch_state import BatchState, Call
 from toolspeak.execute.calls.observe import LocalDetails
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.replay import RecordedResult, ResultRecorder
 from toolspeak.execute.calls.result_limits import describe, finish_result, result_of, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.concurrency.limits import OrphanedCall
-from toolspeak.execute.concurrency.pause import NotStarted
 from toolspeak.execute.concurrency.threads import ThreadOutcome
-from toolspeak.execute.hooks import HookNotes
+from toolspeak.execute.hooks import HookNotes, chain_of
 from toolspeak.execute.invocation import Invocation, seconds_of
 from toolspeak.execute.sub_runs import CallHeld, SubRuns
 from toolspeak.tools.crashes import log_crash, without_our_frames

@@ -10,11 +10,10 @@ from time import time
 
 from toolspeak.data.messages import ToolCall, ToolResult
 from toolspeak.data.tools import Effects
-from toolspeak.execute.batch_state import BatchState
-from toolspeak.execute.call import INTERRUPTIBLE, Call
+from toolspeak.execute.batch_context import BatchPaused
+from toolspeak.execute.batch_state import INTERRUPTIBLE, BatchState, Call
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.concurrency.limits import Limiter
-from toolspeak.execute.concurrency.pause import BatchPaused
 from toolspeak.execute.concurrency.schedule import plan
 from toolspeak.execute.hooks import applied
 from toolspeak.execute.run_call import run_call

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from toolspeak.data.events import RunStatus
 from toolspeak.data.values import quick
 from toolspeak.execute.approval.approvers import ApprovalRequest
-from toolspeak.execute.concurrency.pause import NotStarted
+from toolspeak.execute.batch_context import NotStarted
 from toolspeak.execute.concurrency.threads import call_in_loop
 
 

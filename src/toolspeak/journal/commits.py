@@ -21,6 +21,13 @@ ResultT = TypeVar("ResultT")
 FIRST_WAIT, LONGEST_WAIT = 0.001, 0.05
 """Seconds between two tries at a locked file."""
 
+SHORT = 0.001
+"""Seconds that an event loop may stand still: to hand a sync over to a thread and back costs up to a tenth of that, and
+much more where the cores are busy."""
+
+_SHARE = 1 / 8  # what the last sync counts for in the mean
+_UNKNOWN = 0.02  # as a disk that turns: some 25 short ones are seen before the loop waits for one
+
 
 class Waiting:
     """A record on its way into the file.
@@ -257,3 +264,21 @@ def _cancel_later() -> None:
     if task is not None:
         task.uncancel()
         task.cancel()
+
+
+class Syncs:
+    """Knows how long the last syncs took, as a mean in which the newest counts most: one that was long is felt for
+    the next ten or so, a disk that has become slow at once."""
+
+    __slots__ = ("_mean",)
+
+    def __init__(self) -> None:
+        self._mean = _UNKNOWN
+
+    @property
+    def short(self) -> bool:
+        """Whether the event loop can wait for the next one."""
+        return self._mean < SHORT
+
+    def took(self, seconds: float) -> None:
+        self._mean += (seconds - self._mean) * _SHARE

@@ -19,13 +19,12 @@ from toolspeak.data.events import Record, RunFinished, RunPaused, ToolFinished, 
 from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal.base import Lease
-from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Waiting
+from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.owner import new_owner
 from toolspeak.journal.rules import is_listed
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
-from toolspeak.journal.sqlite_damage import sum_of
 from toolspeak.journal.sqlite_faults import is_busy, journal_error
 from toolspeak.journal.sqlite_file import (
     checked_place,
@@ -39,9 +38,8 @@ from toolspeak.journal.sqlite_file import (
     salvaged,
 )
 from toolspeak.journal.sqlite_tables import SqliteTables
-from toolspeak.journal.stored import Stored, pack
+from toolspeak.journal.stored import Stored, pack, sum_of
 from toolspeak.journal.stretches import BATCH, INSERT, NOTE, UNNOTED
-from toolspeak.journal.syncs import Syncs
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
 

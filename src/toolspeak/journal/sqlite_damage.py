@@ -14,9 +14,9 @@ import struct
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
-from zlib import crc32
 
 from toolspeak.journal.sql_schema import SPAN
+from toolspeak.journal.stored import sum_of
 from toolspeak.journal.stretches import END
 
 _HEAD = 32
@@ -137,11 +137,6 @@ def _checksum(data: bytes, seed: tuple[int, int], order: str) -> tuple[int, int]
         first = (first + one + second) & 0xFFFFFFFF
         second = (second + other + first) & 0xFFFFFFFF
     return first, second
-
-
-def sum_of(pos: int, text: str, places: str | None = None) -> int:
-    """The checksum that is stored with a record: of its position too, so that it is known to be in its place."""
-    return crc32((text if places is None else text + places).encode(), (pos ^ (pos >> 32)) & 0xFFFFFFFF)
 
 
 def faults(db: sqlite3.Connection, run_id: str | None) -> str:

@@ -17,9 +17,9 @@ from toolspeak.journal.commits import Commits
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.sql import SqlJournal
 from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.sqlite_damage import faults, sum_of
+from toolspeak.journal.sqlite_damage import faults
 from toolspeak.journal.sqlite_file import connected
-from toolspeak.journal.stored import Row
+from toolspeak.journal.stored import Row, sum_of
 from toolspeak.journal.stretches import NOTE, delete_run, rows_of
 
 

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias, cast
+from zlib import crc32
 
 from toolspeak.data.codec import dump_row, dump_text, load_record, load_row, load_text
 from toolspeak.data.events import Record
@@ -55,6 +56,11 @@ def pack(record: Record) -> Stored:
         take(text, [])
         text = "null"
     return Stored(text, dump_text(places), blobs)
+
+
+def sum_of(pos: int, text: str, places: str | None = None) -> int:
+    """The checksum that is stored with a record: of its position too, so that it is known to be in its place."""
+    return crc32((text if places is None else text + places).encode(), (pos ^ (pos >> 32)) & 0xFFFFFFFF)
 
 
 def unpack(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:

@@ -41,10 +41,9 @@ from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError, ProviderError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, ResultRecorder, Secrets
-from toolspeak.execute.approval.approvers import Answer, StandingApprover, ask, ask_together
-from toolspeak.execute.approval.decisions import decision_fact
-from toolspeak.execute.approval.request_builder import is_of_a_revision
-from toolspeak.execute.calls.ids import new_id
+from toolspeak.execute.approval.approvers import Answer, StandingApprover, ask, ask_together, decision_fact
+from toolspeak.execute.approval.evaluator import is_of_a_revision
+from toolspeak.execute.calls.prepare import new_id
 from toolspeak.execute.recovery import IN_DOUBT_REASON
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider

@@ -24,8 +24,7 @@ from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ReplayDiverged
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, Replayer, Secrets
-from toolspeak.execute.approval.approvers import Answer, StandingApprover
-from toolspeak.execute.approval.decisions import decision_of
+from toolspeak.execute.approval.approvers import Answer, StandingApprover, decision_of
 from toolspeak.execute.approval.evaluator import no_unasked_repair
 from toolspeak.execute.recovery import IN_DOUBT_REASON
 from toolspeak.providers.base import Provider

@@ -13,8 +13,8 @@ from toolspeak.data.events import ModelAnswered, ModelAsked, ModelTextReceived, 
 from toolspeak.data.messages import FinishReason, JsonPart, Message, TextPart, ToolCall, Usage
 from toolspeak.data.values import changed, quick
 from toolspeak.execute import NO_DETAILS, LocalDetails, ToolExecution
-from toolspeak.execute.calls.ids import key_of
 from toolspeak.execute.calls.observe import Observed
+from toolspeak.execute.calls.prepare import key_of
 
 
 @quick()

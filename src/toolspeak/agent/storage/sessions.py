@@ -13,7 +13,7 @@ from toolspeak.data.events import PAUSED, UNFINISHED
 from toolspeak.data.messages import Message
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, RunError
-from toolspeak.execute.calls.ids import new_id
+from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.rules import is_held
 

@@ -31,7 +31,7 @@ from toolspeak.data.messages import ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn, section_of_reply
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
-from toolspeak.execute.calls.ids import new_id
+from toolspeak.execute.calls.prepare import new_id
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.files_read import KEY as FILES_READ
 

@@ -1,24 +1,39 @@
-"""Who decides about a call, and in which order: an earlier decision, the policy, a kept rule, the effects."""
+"""Who decides about a call: an earlier decision, the policy, a standing rule, the effects, or a person, with the
+question for that person."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
+from typing import Any, cast
 
 from toolspeak.data.approvals import Decision, Escalate
-from toolspeak.data.messages import ToolCall
+from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
-from toolspeak.errors import AgentStop
+from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute.approval.approval_validation import check_decision
-from toolspeak.execute.approval.approvers import Answer, ApprovalRequest, Policy, approval_reason
+from toolspeak.execute.approval.approvers import Answer, ApprovalRequest, Policy, approval_reason, request_digest
 from toolspeak.execute.approval.policy_rules import StandingRules
+from toolspeak.execute.calls.prepare import PreparedCall
+from toolspeak.execute.calls.replay import Replayer, ResultRecorder
 from toolspeak.execute.calls.result_limits import describe
+from toolspeak.execute.calls.secrets import Secrets, hide_effects
+from toolspeak.execute.concurrency.threads import in_thread
+from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.crashes import log_crash
+from toolspeak.tools.tool import Tool
 
 _LOG = logging.getLogger("toolspeak.execute")
+
+_PREVIEW_SECONDS = 30.0
+_PREVIEW_CHARACTERS = 16 * 1024 * 1024
+"""Of the longest preview: more than a person reads before saying yes, and small enough to record. A longer one is left
+out whole: a person must never decide by a part."""
 
 
 @quick()
@@ -103,3 +118,99 @@ def changed_note(call: ToolCall, reason: str) -> str:
     """What the model is told of a call that was let run with other arguments than its own."""
     because = f" ({reason})" if reason else ""
     return f"[This call was changed before it ran{because}: its arguments were {json.dumps(call.arguments)}]\n"
+
+
+@quick(frozen=False)
+class RequestBuilder:
+    """Makes the requests of one batch; nobody is asked here. `prepare` makes a call ready to run, `run_context` is what
+    a tool's preview learns of the run."""
+
+    prepare: Callable[[ToolCall], PreparedCall | ToolResult]
+    run_context: Callable[[ToolCall], RunContext[Any]]
+    state: StateView | None
+    secrets: Secrets
+    evaluator: PolicyEvaluator
+    recorder: ResultRecorder | None = None
+    replayer: Replayer | None = None
+    _revisions: dict[tuple[str, str], ApprovalRequest] = field(default_factory=dict[tuple[str, str], ApprovalRequest])
+
+    def about(self, prepared: PreparedCall, earlier: Sequence[ToolCall]) -> ApprovalRequest:
+        """The question about a call, without a preview; `earlier` are the calls of the batch before it."""
+        effects = hide_effects(prepared.effects, self.secrets)
+        reason = self.secrets.hide_text(approval_reason(effects))
+        call, tool, before = prepared.call, prepared.tool.now, tuple(earlier)
+        if reason and call.repaired_from is not None:
+            reason += "; the model's text was malformed, and was repaired"
+        digest, revise = request_digest(call, tool, effects), partial(self._revised, prepared, before)
+        return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.state, revise)
+
+    async def with_preview(self, request: ApprovalRequest, prepared: PreparedCall) -> ApprovalRequest:
+        """The question as a person reads it."""
+        return replace(request, preview=await self._preview_of(prepared), previewed=prepared.tool.previewed)
+
+    async def _preview_of(self, prepared: PreparedCall) -> str:
+        if self.replayer is not None:
+            return self.replayer.preview(prepared.call)  # the tool's function would look at what is here now
+        text = await _preview(prepared.tool, prepared.arguments, self.run_context(prepared.call))
+        if len(text) > _PREVIEW_CHARACTERS:
+            text = f"(no preview: it has {len(text):,} characters; the arguments hold all that the call is given)"
+        preview = self.secrets.hide_text(text)
+        if self.recorder is not None:
+            self.recorder.keep_preview(prepared.call, preview)
+        return preview
+
+    def revision_of(self, prepared: PreparedCall, decision: Decision) -> ApprovalRequest | None:
+        """The question with a decision's arguments, as it was shown; None if it was not, or would be another by now."""
+        request = self._revisions.get((prepared.call.id, decision.digest))
+        if request is None or decision.arguments is None:
+            return None
+        revised = replace(request.call, arguments=decision.arguments)
+        return request if self._digest_of(revised) == decision.digest else None
+
+    def decided_before(self, prepared: PreparedCall) -> Decision | None:
+        """A yes to this call with other arguments, of a question asked before, if it holds."""
+        decision = self.evaluator.decisions.get(prepared.call.id)
+        if decision is None or not decision.approved or decision.arguments is None:
+            return None
+        revised = replace(prepared.call, arguments=decision.arguments)
+        return decision if self._digest_of(revised) == decision.digest else None
+
+    def _digest_of(self, call: ToolCall) -> str | None:
+        prepared = self.prepare(call)
+        return None if isinstance(prepared, ToolResult) else self.about(prepared, ()).digest
+
+    async def _revised(
+        self, prepared: PreparedCall, earlier: Sequence[ToolCall], arguments: Mapping[str, JSON]
+    ) -> ApprovalRequest:
+        changed = self.prepare(replace(prepared.call, arguments=self.secrets.hide(dict(arguments))))
+        if isinstance(changed, ToolResult):
+            raise ConfigurationError(changed.text)
+        request = self.about(changed, earlier)
+        answer = self.evaluator.of_policy(request)
+        if isinstance(answer, Decision) and not answer.approved:
+            raise ConfigurationError(f"the policy refuses this: {answer.reason or 'it gives no reason'}")
+        because = answer.reason if isinstance(answer, Escalate) else ""
+        request = await self.with_preview(request.because(because), changed)
+        self._revisions[request.call.id, request.digest] = request
+        return request
+
+
+def is_of_a_revision(decision: Decision, request: ApprovalRequest) -> bool:
+    """Whether the decision is a yes to other arguments, bound to the question that showed them."""
+    return decision.approved and decision.arguments is not None and decision.digest not in ("", request.digest)
+
+
+async def _preview(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> str:
+    if tool.preview is None:
+        return ""
+    make = tool.preview
+    try:
+        async with asyncio.timeout(_PREVIEW_SECONDS):
+            outcome = await in_thread(lambda: make(arguments, context))
+    except TimeoutError:
+        return f"(no preview: it took more than {_PREVIEW_SECONDS:g} seconds)"
+    if isinstance(outcome.error, Exception):
+        return f"(no preview: {describe(outcome.error)})"
+    if outcome.error is not None:
+        raise outcome.error
+    return str(outcome.value)

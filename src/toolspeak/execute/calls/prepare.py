@@ -1,22 +1,71 @@
-"""A call made ready to run: its tool, its validated arguments and its effects; or the failure that lists all that is
-wrong with it."""
+"""A call is made ready to run: its id, its tool, its validated arguments and its effects; or it gets a failure that
+lists every problem."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError, suggest
-from toolspeak.execute.calls.ids import key_of
 from toolspeak.execute.calls.result_limits import describe
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.tool import ArgumentProblem, Tool
 from toolspeak.tools.toolset import Toolset
 
 _Reading: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
+
+
+def new_id() -> str:
+    """A name for a run or a session that no other has: 32 hexadecimal digits, by chance."""
+    return os.urandom(16).hex()
+
+
+def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | MalformedCall]:
+    """The calls, those with a missing id or one used before with an id of their own.
+
+    The first bearer of an id keeps it. The id a call came with stays beside the new one: as `provider_id` unless it
+    has one, of a malformed call as `extra["provider_id"]`.
+    """
+    if len(calls) == 1 and calls[0].id:
+        return calls
+    used = {call.id for call in calls}
+    if len(used) == len(calls) and "" not in used:
+        return calls
+    earlier, last = {""}, dict[str, int]()
+    named: list[ToolCall | MalformedCall] = []
+    for call in calls:
+        if call.id in earlier:
+            call = _renamed(call, _free(call.id or "call", used, last))
+        used.add(call.id)
+        earlier.add(call.id)
+        named.append(call)
+    return named
+
+
+def key_of(run_id: str, call_id: str) -> str:
+    """A call's idempotency key: the same when the same call is run again."""
+    return f"{run_id}:{call_id}"
+
+
+def _free(stem: str, used: set[str], last: dict[str, int]) -> str:
+    """A name that is not taken; `last` keeps a batch of one id for all its calls from trying all numbers each time."""
+    number = last.get(stem, 1) + 1
+    while (name := f"{stem}#{number}") in used:
+        number += 1
+    last[stem] = number
+    return name
+
+
+def _renamed(call: ToolCall | MalformedCall, name: str) -> ToolCall | MalformedCall:
+    own = call.id or None
+    if isinstance(call, ToolCall):
+        return replace(call, id=name, provider_id=call.provider_id or own)
+    return replace(call, id=name, extra={**call.extra, "provider_id": own} if own else call.extra)
 
 
 @quick()

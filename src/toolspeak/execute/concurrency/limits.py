@@ -1,10 +1,15 @@
-"""How many calls run at once, and the calls that go on although their time is over: a thread cannot be stopped."""
+"""How many calls run at once, and how long each may take.
+
+A thread cannot be stopped, so a synchronous call may go on after its time: it is orphaned.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import field
+from typing import Any
 
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
@@ -138,3 +143,65 @@ class OrphanedCalls:
     def _sweep(self) -> None:
         if any(call.ended.is_set() for call in self.calls):
             self.calls = [call for call in self.calls if not call.ended.is_set()]
+
+
+@quick(frozen=False, eq=False)
+class Limit:
+    """The time one call has: its `task`, cancelled so many times `before`, is cancelled when it is over. Without one
+    the limit has ended."""
+
+    due: float
+    task: asyncio.Task[Any] | None
+    before: int
+    expired: bool = False
+
+    def expire(self) -> None:
+        if self.task is not None:
+            self.expired = True
+            self.task.cancel()
+
+    def stop(self) -> bool:
+        """Ends it. True if it cancelled its task and nobody else did: the task may go on."""
+        task, self.task = self.task, None
+        return self.expired and task is not None and task.uncancel() <= self.before
+
+
+class Timers:
+    """Starts limits, in one event loop; `close` it when none is needed any more."""
+
+    __slots__ = ("_handles", "_limits")
+
+    def __init__(self) -> None:
+        self._limits: dict[float, deque[Limit]] = {}
+        self._handles: dict[float, asyncio.TimerHandle] = {}
+
+    def start(self, seconds: float) -> Limit:
+        """A limit for the current task."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "calls run in tasks"
+        limit = Limit(loop.time() + seconds, task, task.cancelling())
+        limits = self._limits.get(seconds)
+        if limits is None:
+            limits = self._limits[seconds] = deque()
+        while limits and limits[0].task is None:
+            limits.popleft()
+        limits.append(limit)  # later than those before it, for all are of one length
+        if seconds not in self._handles:
+            self._handles[seconds] = loop.call_at(limit.due, self._fire, seconds)
+        return limit
+
+    def close(self) -> None:
+        if self._handles:
+            for handle in self._handles.values():
+                handle.cancel()
+            self._handles.clear()
+
+    def _fire(self, seconds: float) -> None:
+        loop, limits = asyncio.get_running_loop(), self._limits[seconds]
+        # The loop fires timers that are due within its clock's resolution.
+        now = max(loop.time(), self._handles.pop(seconds).when())
+        while limits and (limits[0].task is None or limits[0].due <= now):
+            limits.popleft().expire()
+        if limits:
+            self._handles[seconds] = loop.call_at(limits[0].due, self._fire, seconds)
