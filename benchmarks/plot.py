@@ -1,6 +1,6 @@
 """Draws the records of `parsers.py`: what a chunk costs by the length of the argument, and how fast whole text is read.
 
-    .venv-peers/bin/python benchmarks/plot.py results.jsonl docs/parsers.svg
+    .venv-peers/bin/python benchmarks/plot.py results.jsonl docs/images/parsers.svg
 
 Of another engine a parser is drawn where it read the call right.
 """

@@ -1,6 +1,6 @@
 """Draws the records of `loop.py`: what a step, a piece of a stream and a model call of many runs cost, by runtime.
 
-.venv-loops/bin/python benchmarks/plot_loop.py results.jsonl docs/loop.svg
+.venv-loops/bin/python benchmarks/plot_loop.py results.jsonl docs/images/loop.svg
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from toolspeak.wire.ollama import OLLAMA
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "gateway.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "gateway.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 UNIT = (ROOT / "contrib" / "toolspeak-gateway.service").read_text("utf-8")
 CONTAINER = (ROOT / "contrib" / "Containerfile").read_text("utf-8")
@@ -190,7 +190,7 @@ def test_the_dialects_of_models_are_those_it_shows(command: tuple[str, str]):
 
 def test_what_it_links_to_is_there():
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
+        assert (ROOT / "docs" / "reference" / target).exists(), target
 
 
 # --- the unit ----------------------------------------------------------------------------------------------------

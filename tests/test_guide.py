@@ -14,7 +14,7 @@ DIALECTS = Path(__file__).parents[1] / "src" / "toolspeak" / "dialects"
 
 
 def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "adding-a-dialect.md").read_text("utf-8"), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "guides" / "adding-a-dialect.md").read_text("utf-8"), re.DOTALL)
     declaration = next(block for block in blocks if "NEBULA = " in block)
     copied = tmp_path / "toolspeak"
     shutil.copytree(DIALECTS.parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
@@ -28,13 +28,13 @@ def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
 
 
 def test_the_files_it_names_are_there():
-    table = re.findall(r"^\|.*\|$", (DOCS / "adding-a-dialect.md").read_text("utf-8"), re.MULTILINE)
+    table = re.findall(r"^\|.*\|$", (DOCS / "guides" / "adding-a-dialect.md").read_text("utf-8"), re.MULTILINE)
     named = [name for row in table for name in re.findall(r"`([\w/]+\.py)`", row)]
     assert named
     assert [name for name in named if not (DIALECTS / name).exists()] == []
 
 
 def test_a_driver_of_ones_own_works_as_it_is_shown(capsys):
-    _, example = re.findall(r"```python\n(.*?)```", (DOCS / "models.md").read_text("utf-8"), re.DOTALL)
+    _, example = re.findall(r"```python\n(.*?)```", (DOCS / "reference" / "models.md").read_text("utf-8"), re.DOTALL)
     exec(compile(example, "models.md", "exec"), {"__name__": "example"})
     assert capsys.readouterr().out == "HELLO!\n"

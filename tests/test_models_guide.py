@@ -1,4 +1,4 @@
-"""What docs/models.md says of strings, addresses, keys, errors and times is what the code has."""
+"""What docs/reference/models.md says of strings, addresses, keys, errors and times is what the code has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from toolspeak.providers.openai_responses import OpenAIResponsesProvider
 from toolspeak.providers.retry import BASE_SECONDS, CAP_SECONDS, LONGEST_SECONDS, RETRIES
 from toolspeak.wire.anthropic.request_writer import MAX_TOKENS
 
-GUIDE = (Path(__file__).parents[1] / "docs" / "models.md").read_text("utf-8")
+GUIDE = (Path(__file__).parents[1] / "docs" / "reference" / "models.md").read_text("utf-8")
 TEXT = " ".join(GUIDE.split())
 USUAL = Timeouts()
 

@@ -39,7 +39,7 @@ def test_python_examples_run(source, tmp_path):
 
 
 def test_the_page_on_effects_runs_as_one_program(tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / "declaring-effects.md").read_text("utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "guides" / "declaring-effects.md").read_text("utf-8")
     source = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", source],
@@ -56,7 +56,7 @@ def test_the_page_on_effects_runs_as_one_program(tmp_path):
 
 @pytest.mark.parametrize("name", ["approvals.md", "interceptors.md"])
 def test_a_page_runs_as_one_program(name, tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / name).read_text("utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "guides" / name).read_text("utf-8")
     source = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     assert "assert" in source
     subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=tmp_path, check=True, timeout=60)

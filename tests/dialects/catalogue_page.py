@@ -1,4 +1,4 @@
-"""Writes docs/dialects.md, and the table in docs/grammars.md, from the catalogue; run it as a script."""
+"""Writes docs/reference/dialects.md, and the table of grammars.md there, from the catalogue; run it as a script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, PROTOCOLS, TARGETS, Dialect, DialectInfo, Target, known_dialect
 from toolspeak.errors import ConfigurationError
 
-PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "dialects.md"
 GRAMMARS = PAGE.with_name("grammars.md")
 _COUNTS = {"first_block": "the first block's", "last_call": "the last one", "all_calls": "all"}
 
@@ -39,7 +39,7 @@ def page() -> str:
         "engines show none there, so it is set aside (`TextAside`; `toolspeak parse` has it under `ignored`).",
         "",
         "An argument's text stays byte for byte, also where it holds tags of the format: engines end it at the first",
-        "end tag. A text without its end swallows no other call: see *Tags in a value* in [the design](design.md).",
+        "end tag. A text without its end swallows no other call: see *Tags in a value* in [the design](../design.md).",
         "",
         "The model is told of a call whose beginning has one wrong character, with two exceptions. Two characters that",
         "change places between the end of a marker and what it opens (`<|role_sep|\\n>`, `<|START_ACTION|[>`,",

@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md from the samples and the reviewed list of disagreements; run it as a script."""
+"""Writes docs/reference/conformance.md from the samples and the reviewed list of disagreements; run it as a script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vectors import CUTS, agrees, rows, see
 
 from toolspeak.dialects.registry import FAMILIES
 
-PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 ELSEWHERE_ROWS, ELSEWHERE_SOFT_ROWS = 288, 39
 """Rows of SGLang's tests that were run: with each of the cuts, all agree but those in the lists."""
 

@@ -137,7 +137,7 @@ STATEMENTS: tuple[tuple[str, str, str, str], ...] = (
 
 
 def instructor_section() -> list[str]:
-    """The part of docs/conformance.md about the page."""
+    """The part of docs/reference/conformance.md about the page."""
     return [
         "## InstructorPHP, Tool Calling Internals",
         "",

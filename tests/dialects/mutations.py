@@ -7,7 +7,7 @@ What a reply was meant to say is known from how it was damaged (`mutated.py`), n
 does not take (its name, its types, what is required) does not run, whoever read it, and the model is told. A call that
 may be reported instead of run is lost only where the model is told nothing. Replies are read whole; an engine has a
 reasoning parser where the reply thinks. `--show` prints ours that are wrong; `--out` writes the figures that the table
-of docs/conformance.md is made of.
+of docs/reference/conformance.md is made of.
 """
 
 from __future__ import annotations

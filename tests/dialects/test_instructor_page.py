@@ -1,4 +1,4 @@
-"""docs/conformance.md names a test for each statement of InstructorPHP's page, and each is there."""
+"""docs/reference/conformance.md names a test for each statement of InstructorPHP's page, and each is there."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Damaged replies (mutated.py): ours may get better than docs/conformance.md says, and not worse."""
+"""Damaged replies (mutated.py): ours may get better than docs/reference/conformance.md says, and not worse."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "what-survives.md"
+PAGE = ROOT / "docs" / "explanation" / "what-survives.md"
 PROMISES = PAGE.read_text(encoding="utf-8").partition("## What does not survive")[0]
 ROWS = [line for line in PROMISES.splitlines() if line.startswith("| ")][1:]
 TESTS = {

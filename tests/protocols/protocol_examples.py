@@ -1,6 +1,6 @@
 """Every example of the protocol documents whose calls the built-in tools can run, and what they show as results.
 
-Run as a script it writes docs/protocol-examples.md anew.
+Run as a script it writes docs/reference/protocol-examples.md anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs" / "protocol-examples.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "protocol-examples.md"
 JSON_DOC, XML_DOC, CALL_DOC = "Cogency JSON protocol", "Cogency XML protocol", "`<tool_call>` protocol"
 
 
@@ -319,7 +319,7 @@ def run_exec(run: Callable[[Sequence[str], bytes], Completed], reply: str, diale
 
 
 def page(outputs: dict[Example, list[str]]) -> str:
-    """docs/protocol-examples.md."""
+    """docs/reference/protocol-examples.md."""
     lines = [
         "# The protocol documents' examples, run",
         "",

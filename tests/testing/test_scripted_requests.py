@@ -17,7 +17,7 @@ from toolspeak.testing import (
     scripted_request,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "testing.md"
 
 
 @tool(read_only=True)

@@ -182,7 +182,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 """Each API's fields, by the word they have in common."""
 
 _REFUSED = {"anthropic": ("temperature", "top_p", "top_k")}
-"""What an API answers 400 to (docs/models.md): left out when it comes from another API's request."""
+"""What an API answers 400 to (docs/reference/models.md): left out when it comes from another API's request."""
 
 
 def translated(options: Mapping[str, JSON], client_format: str, upstream: str) -> Mapping[str, JSON]:
