@@ -20,7 +20,7 @@ LITELLM_VENV ?= .venv-litellm
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates dist lint types bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -35,6 +35,7 @@ help:
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
 	@echo "make dist          build wheel and sdist into dist/, and try the wheel alone on each Python of this machine"
 	@echo "make lint types    ruff, pyright"
+	@echo "make docs          the documentation as a site in build/docs, its links checked"
 	@echo "make bench         measure the parsers, the executor, the codec, the journal, the wire formats and the loop"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
 	@echo "make bench-mutations  damaged replies of every dialect, read by ours, vLLM's and SGLang's parsers (the same environment)"
@@ -157,6 +158,15 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+$(VENV)/.docs: $(VENV)/.dev requirements/docs.txt
+	$(PIP) -r requirements/docs.txt
+	@touch $@
+
+# Nothing is fetched, and every warning is an error. The optional packages come from .dev: the reference imports all modules.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs build/docs
+	$(BIN)/python docs/check_site.py build/docs
+
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
@@ -177,9 +187,9 @@ $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt 
 bench-parsers: $(VENV)/.dev $(PEERS)/.ready
 	@mkdir -p build
 	$(BIN)/python benchmarks/parsers.py --peers $(PEERS)/bin/python --out build/parsers.jsonl
-	$(PEERS)/bin/python benchmarks/plot.py build/parsers.jsonl docs/parsers.svg
+	$(PEERS)/bin/python benchmarks/plot.py build/parsers.jsonl docs/images/parsers.svg
 
-# The table of docs/conformance.md; a quarter of an hour.
+# The table of docs/reference/conformance.md; a quarter of an hour.
 bench-mutations: $(VENV)/.dev $(PEERS)/.ready
 	$(BIN)/python tests/dialects/mutations.py --peers $(PEERS)/bin/python --out tests/dialects/mutations.json
 	$(BIN)/python tests/dialects/conformance_page.py
@@ -192,7 +202,7 @@ $(LOOPS)/.ready: benchmarks/peers/loops.txt | $(BIN)/python
 bench-loop: $(VENV)/.dev $(LOOPS)/.ready
 	@mkdir -p build
 	$(BIN)/python benchmarks/loop.py --peers $(LOOPS)/bin/python --out build/loop.jsonl
-	$(LOOPS)/bin/python benchmarks/plot_loop.py build/loop.jsonl docs/loop.svg
+	$(LOOPS)/bin/python benchmarks/plot_loop.py build/loop.jsonl docs/images/loop.svg
 
 $(FUZZ)/.ready: fuzz/requirements.txt requirements/runtime.txt | $(BIN)/python
 	$(BIN)/python -m venv $(FUZZ)
@@ -210,6 +220,7 @@ requirements: $(VENV)/.dev
 	uv pip compile pyproject.toml --extra gateway --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/gateway.txt
 	uv pip compile requirements/dist.in --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/dist.txt
 	uv pip compile requirements/sdk.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
+	uv pip compile requirements/docs.in --python-version 3.11 --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/docs.txt
 	uv pip compile requirements/clients.in --universal --generate-hashes --no-header --quiet -o requirements/clients.txt
 	uv pip compile requirements/clients-litellm.in --universal --generate-hashes --no-header --quiet -o requirements/clients-litellm.txt
 	uv pip compile requirements/engine.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engine.txt
