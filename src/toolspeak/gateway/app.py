@@ -46,7 +46,7 @@ from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK, Settings
 from toolspeak.gateway.stored.response_memory import PATH, ResponseMemory
 from toolspeak.gateway.token_counting import counted
-from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.load_balancing import prefix_of
 from toolspeak.gateway.upstreams.routing import Routes, sole_model
 from toolspeak.gateway.usage.accounts import Account, Accounts
@@ -219,8 +219,8 @@ class Gateway:
                 raise Failure(403, "this key may not read /metrics: its table [[key]] has no metrics = true", "metrics")
             await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
         else:
-            known = ", ".join([*FORMATS, COUNT_TOKENS, *PASSED, "/v1/models", "/healthz", "/readyz", "/metrics"])
-            raise Failure(404, f"there is nothing at {path}; known: {known}", "not_found")
+            endpoints = ", ".join([*FORMATS, COUNT_TOKENS, *PASSED, "/v1/models", "/healthz", "/readyz", "/metrics"])
+            raise Failure(404, f"there is nothing at {path}; known: {endpoints}", "not_found")
 
     # --- endpoints ---------------------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class Gateway:
             started()
 
     @asynccontextmanager
-    async def _taken(self, request: Request) -> AsyncGenerator[tuple[Fields, Routes]]:
+    async def _fields_and_routes(self, request: Request) -> AsyncGenerator[tuple[Fields, Routes]]:
         """The fields of what a client asks, and the routes to its model, with a place among those that are answered.
 
         Raises Failure, ClientGone, FormatError, UnknownModel.
@@ -317,7 +317,7 @@ class Gateway:
         return wire_request, notes
 
     async def _ask(self, request: Request) -> None:
-        async with self._taken(request) as (fields, routes):
+        async with self._fields_and_routes(request) as (fields, routes):
             current, keeping, memory = request.current, request.keeping, self.memory
             notes: Sequence[Note] = ()
             is_own = current.tools is not None or (keeping is not None and (keeping.store or keeping.previous))
@@ -370,7 +370,7 @@ class Gateway:
             answering.count(self.metrics, *self._labels(request))
 
     async def _count_tokens(self, request: Request) -> None:
-        async with self._taken(request) as (fields, routes):
+        async with self._fields_and_routes(request) as (fields, routes):
             current = request.current
             wire_request, repairs = await self._read(request, fields)
             if current.tools is not None:

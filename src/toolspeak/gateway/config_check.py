@@ -53,7 +53,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ConfigReport:
     """What each model gets, and what concerns the gateway as a whole: `problems` keep it from starting, `warnings` do
     not; `notes` may be as they should."""
 
@@ -63,7 +63,7 @@ class Report:
     notes: Sequence[str]
 
 
-async def check(settings: Settings, environ: Mapping[str, str]) -> Report:
+async def check(settings: Settings, environ: Mapping[str, str]) -> ConfigReport:
     """Asks every upstream for its models, and a server that may write prompts for two answers of one token. Looks
     whether the stores can be opened; makes none.
 
@@ -83,7 +83,7 @@ async def check(settings: Settings, environ: Mapping[str, str]) -> Report:
         for key in settings.keys
         if key.expires is not None and key.expires <= time.time()
     ]
-    return Report(findings, problems, warnings, notes)
+    return ConfigReport(findings, problems, warnings, notes)
 
 
 async def _stores(settings: Settings) -> list[str]:
@@ -108,11 +108,11 @@ async def _models(settings: Settings, environ: Mapping[str, str]) -> Sequence[Fi
     router = Router(settings, environ)
     try:
         with router.probes() as probes:
-            found = await asyncio.gather(*(_of_upstream(router, *each) for each in probes))
+            by_upstream = await asyncio.gather(*(_of_upstream(router, *each) for each in probes))
             names = [upstream.names for upstream, _ in probes]
     finally:
         await router.aclose()
-    rows = [(own, finding) for own, findings in zip(names, found, strict=True) for finding in findings]
+    rows = [(own, finding) for own, findings in zip(names, by_upstream, strict=True) for finding in findings]
     working = {(own, finding.model) for own, finding in rows if not finding.problems}
     return [replace(finding, is_spared=_is_spared(own, finding, working)) for own, finding in rows]
 
@@ -135,8 +135,8 @@ async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -
         where = f"{upstream.provider} at {upstream.url}" if upstream.url else upstream.provider
         return [Finding(", ".join(upstream.names), where, problems=(why,))]
     chosen = list(dict.fromkeys(names))[:MOST_MODELS]
-    found = await asyncio.gather(*(_of_model(router, upstream, name, rows, problem) for name in chosen))
-    return [finding for finding in found if finding is not None]
+    findings = await asyncio.gather(*(_of_model(router, upstream, name, rows, problem) for name in chosen))
+    return [finding for finding in findings if finding is not None]
 
 
 async def _of_model(
@@ -199,9 +199,9 @@ async def _prompt(upstream: Upstream, route: Route) -> str:
 def _ours(upstream: Upstream, driver: TextDriver) -> str:
     if upstream.listing not in (None, "trained", "server"):
         return f"we write it, with the tools as {upstream.listing}"
-    written = getattr(driver.dialect, "written", driver.dialect)
-    if getattr(written, "trained", None) is not None:
-        return f"we write it as the chat template of {written.name}'s models does"
+    own = getattr(driver.dialect, "written", driver.dialect)
+    if getattr(own, "trained", None) is not None:
+        return f"we write it as the chat template of {own.name}'s models does"
     return "we write it in our words (`prose`)"
 
 
@@ -220,5 +220,5 @@ def _window(route: Route, row: Mapping[str, Any]) -> str:
         for field in _WINDOWS:
             if isinstance(tokens := table.get(field), int):
                 return f"{tokens:,} tokens ({field} of the server)"
-    known = route.provider.capabilities.context
-    return f"{known:,} tokens" if known else "not known: the server does not say"
+    context = route.provider.capabilities.context
+    return f"{context:,} tokens" if context else "not known: the server does not say"

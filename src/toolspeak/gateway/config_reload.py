@@ -28,7 +28,7 @@ _HANGUP = getattr(signal, "SIGHUP", None)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """Settings, where they come from, and the stamps that their files had when they were read."""
 
     settings: Settings
@@ -36,39 +36,39 @@ class Loaded:
     stamps: Mapping[str, Stamp]
 
 
-def load(sources: Sources) -> Loaded:
+def load(sources: Sources) -> LoadedSettings:
     """Raises ConfigurationError."""
     stamps: dict[str, Stamp] = {}
-    return Loaded(sources.load(os.environ, stamps), sources, stamps)
+    return LoadedSettings(sources.load(os.environ, stamps), sources, stamps)
 
 
 class Reloader:
     """Reads the settings of one process again; `loaded` are those that it goes by."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedSettings) -> None:
         self.loaded = loaded
-        self._read = self._seen = dict(loaded.stamps)
+        self._stamps_read = self._last_look = dict(loaded.stamps)
 
     def changed(self) -> bool:
         """Looks at the files once. Whether they are others than when they were read last, and no longer change."""
-        now = {path: stamp(path) for path in self._read}
-        settled, self._seen = now == self._seen, now
-        return settled and now != self._read
+        now = {path: stamp(path) for path in self._stamps_read}
+        settled, self._last_look = now == self._last_look, now
+        return settled and now != self._stamps_read
 
-    def read(self) -> tuple[Loaded, tuple[str, ...]]:
+    def read(self) -> tuple[LoadedSettings, tuple[str, ...]]:
         """The settings as the files are now, and the names of those that stay as they were until a restart.
 
         Raises ConfigurationError; the files are not read again then until one of them changes.
         """
         stamps: dict[str, Stamp] = {}
         try:
-            found = self.loaded.sources.load(os.environ, stamps)
+            settings_now = self.loaded.sources.load(os.environ, stamps)
         except ToolspeakError:
-            self._read = self._seen = {**self._read, **stamps}
+            self._stamps_read = self._last_look = {**self._stamps_read, **stamps}
             raise
-        self._read = self._seen = stamps
-        settings, fixed = kept_fixed(self.loaded.settings, found)
-        return Loaded(settings, self.loaded.sources, stamps), fixed
+        self._stamps_read = self._last_look = stamps
+        settings, fixed = kept_fixed(self.loaded.settings, settings_now)
+        return LoadedSettings(settings, self.loaded.sources, stamps), fixed
 
     async def reload(self, gateway: Gateway, why: str) -> None:
         """Applies the settings of the files to the gateway. If they are not valid, it logs that and changes nothing."""
@@ -83,14 +83,14 @@ class Reloader:
             return
         gateway.metrics.count_reload(succeeded=True)
         self.loaded = loaded
-        files = [path for path, found in loaded.stamps.items() if before.stamps.get(path) != found]
+        files = [path for path, stamp_now in loaded.stamps.items() if before.stamps.get(path) != stamp_now]
         keys = changed_keys(before.settings, loaded.settings)
         fields = {"why": why, "pid": os.getpid(), "changed": files or None, "keys": keys or None}
         log("reloaded", {**fields, "needs_restart": [*fixed] or None})
 
 
 @asynccontextmanager
-async def reloading(gateway: Gateway, loaded: Loaded) -> AsyncGenerator[None]:
+async def reloading(gateway: Gateway, loaded: LoadedSettings) -> AsyncGenerator[None]:
     """Follows the files, and SIGHUP, as long as the context is open."""
     loop, hangup = asyncio.get_running_loop(), asyncio.Event()
 

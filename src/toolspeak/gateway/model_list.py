@@ -20,30 +20,30 @@ async def answer_models(request: Request, wanted: str) -> None:
     if not wanted:
         await request.respond(200, json_bytes({"object": "list", "data": rows}))
         return
-    found = [row for row in rows if row["id"] == wanted]
-    if not found:
+    matches = [row for row in rows if row["id"] == wanted]
+    if not matches:
         raise UnknownModel(f"there is no model {wanted!r}; GET /v1/models lists them")
-    await request.respond(200, json_bytes(found[0]))
+    await request.respond(200, json_bytes(matches[0]))
 
 
 async def listed_models(router: Router) -> list[dict[str, JSON]]:
     """The names that are configured, and what the upstreams of globs list themselves, each with what its upstream says
     of it."""
-    found: dict[str, Mapping[str, JSON]] = {name: {} for name in router.names}
+    models: dict[str, Mapping[str, JSON]] = {name: {} for name in router.names}
     with router.probes() as probes:
         upstreams = [upstream for upstream, _ in probes]
         answers = await asyncio.gather(*(probe(provider) for _, provider in probes))
     for upstream, (rows, _) in zip(upstreams, answers, strict=True):
         listed = rows or {}
         for name in upstream.exact:
-            found[name] = found[name] or listed.get(upstream.model or name, {})
+            models[name] = models[name] or listed.get(upstream.model or name, {})
         if upstream.model and not upstream.exact:  # it answers to any name: this is its own
-            found.setdefault(upstream.model, listed.get(upstream.model, {}))
+            models.setdefault(upstream.model, listed.get(upstream.model, {}))
         elif not upstream.model and len(upstream.exact) != len(upstream.names):
             for name, row in listed.items():
                 if upstream.serves(name):
-                    found.setdefault(name, row)
-    return [_row(name, row) for name, row in found.items()]
+                    models.setdefault(name, row)
+    return [_row(name, row) for name, row in models.items()]
 
 
 def _row(name: str, listed: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -59,7 +59,7 @@ class Reachability:
     wrong with an upstream, one line each. `is_ready`: some model can be answered."""
 
     is_ready: bool
-    lost: Sequence[str]
+    unreachable: Sequence[str]
     problems: Sequence[str]
 
 
@@ -69,9 +69,11 @@ async def reachability(router: Router) -> Reachability:
     with router.probes() as probes:
         upstreams = [upstream for upstream, _ in probes]
         answers = await asyncio.gather(*(probe(provider, thorough=True) for _, provider in probes))
-    found = [(upstream, problem) for upstream, (_, problem) in zip(upstreams, answers, strict=True)]
-    served = {upstream.names for upstream, problem in found if not problem}
-    lost = dict.fromkeys(name for upstream in upstreams if upstream.names not in served for name in upstream.names)
+    problems = [(upstream, problem) for upstream, (_, problem) in zip(upstreams, answers, strict=True)]
+    served = {upstream.names for upstream, problem in problems if not problem}
+    unreachable = dict.fromkeys(
+        name for upstream in upstreams if upstream.names not in served for name in upstream.names
+    )
     return Reachability(
-        bool(served), tuple(lost), [f"{each.names[0]}: {problem}" for each, problem in found if problem]
+        bool(served), tuple(unreachable), [f"{each.names[0]}: {problem}" for each, problem in problems if problem]
     )

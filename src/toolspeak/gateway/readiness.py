@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from toolspeak.data.messages import JSON
 from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.model_list import Reachability, reachability
 from toolspeak.gateway.observability.request_log import log
@@ -32,13 +33,13 @@ class Readiness:
         if draining:
             await request.respond(503, b'{"status":"draining"}')
             return
-        found = await self._ask_upstreams(router)
-        for problem in found.problems:  # who asks need not have a key, so only the log says why
+        reached = await self._ask_upstreams(router)
+        for problem in reached.problems:  # who asks need not have a key, so only the log says why
             log("unreachable", {"problem": problem}, level=logging.WARNING)
-        state = {"status": "ready" if found.is_ready else "upstream unreachable"}
-        await request.respond(
-            200 if found.is_ready else 503, json_bytes({**state, "unreachable": found.lost} if found.lost else state)
-        )
+        body: dict[str, JSON] = {"status": "ready" if reached.is_ready else "upstream unreachable"}
+        if reached.unreachable:
+            body["unreachable"] = [*reached.unreachable]
+        await request.respond(200 if reached.is_ready else 503, json_bytes(body))
 
     async def _ask_upstreams(self, router: Router) -> Reachability:
         now = time.monotonic()

@@ -26,25 +26,25 @@ async def answer_about(memory: ResponseMemory | None, request: Request) -> None:
     method, owner = request.scope["method"], request.owner
     response_id, _, what = request.path.removeprefix(PATH).partition("/")
     query = dict(parse_qsl(request.scope["query_string"].decode("latin-1")))
-    found: JSON
+    body: JSON
     match method, what:
         case "GET", "":
             if query.get("stream", "").lower() == "true":
                 raise Failure(
                     400, "stream: events are not kept here: ask without it until the status is final", "invalid_request"
                 )
-            found = await memory.retrieved(owner, response_id)
+            body = await memory.retrieved(owner, response_id)
         case "DELETE", "":
-            found = await memory.deleted(owner, response_id)
+            body = await memory.deleted(owner, response_id)
         case "GET", "input_items":
-            found = await memory.input_items(owner, response_id, query)
+            body = await memory.input_items(owner, response_id, query)
         case "POST", "cancel":
-            found = await memory.cancelled(owner, response_id)
+            body = await memory.cancelled(owner, response_id)
         case _, "" | "input_items" | "cancel":
             raise Failure(405, f"{method} is not answered here: see the API's reference", "method_not_allowed")
         case _:
             raise Failure(404, f"there is nothing at {request.path}", "not_found")
-    await request.respond(200, json_bytes(found))
+    await request.respond(200, json_bytes(body))
 
 
 async def begin_background(

@@ -24,7 +24,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
-from toolspeak.gateway.config_reload import Loaded, Reloader, load, on_hangup, reloading
+from toolspeak.gateway.config_reload import LoadedSettings, Reloader, load, on_hangup, reloading
 from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.http.asgi import Receive, Scope, Send
 from toolspeak.gateway.listening_socket import listen
@@ -83,7 +83,7 @@ class Application:
     settings: Settings
     owns_process: bool = True
     """The process runs nothing else: its log goes to standard error, and its garbage collector is tuned."""
-    loaded: Loaded | None = None
+    loaded: LoadedSettings | None = None
     """Where the settings come from, if the gateway reads them again when that changes."""
 
     def __call__(self) -> Any:
@@ -105,7 +105,7 @@ def _tune_collector() -> None:
 class _WithLifespan:
     """The gateway with what happens around it: SIGTERM drains it, and its end closes its connections."""
 
-    def __init__(self, gateway: Gateway, loaded: Loaded | None) -> None:
+    def __init__(self, gateway: Gateway, loaded: LoadedSettings | None) -> None:
         self._gateway = gateway
         self._loaded = loaded
 
@@ -208,7 +208,7 @@ class _Workers(Multiprocess):
     """
 
     def __init__(
-        self, config: uvicorn.Config, sockets: list[socket.socket], loaded: Loaded, ready: Callable[[], None]
+        self, config: uvicorn.Config, sockets: list[socket.socket], loaded: LoadedSettings, ready: Callable[[], None]
     ) -> None:
         super().__init__(config, sockets)
         self.has_served = False

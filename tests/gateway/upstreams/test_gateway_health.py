@@ -42,8 +42,8 @@ def test_a_trial_that_fails_puts_it_aside_for_longer_each_time_up_to_a_bound(cha
     for times, chance in enumerate(chances, 1):
         now = health.until
         assert health.is_due(now)
-        assert health.probing().probed().asked().state == "trial"
-        health = health.probing().probed().asked().failed(now, 5, chance, decides=True)
+        assert health.probing().probed().after_request().state == "trial"
+        health = health.probing().probed().after_request().failed(now, 5, chance, decides=True)
         longest = 5 * 2 ** min(times, DOUBLINGS)
         assert now + longest / 2 <= health.until <= now + longest
 
@@ -67,15 +67,15 @@ def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, fl
             case "failed" | "decided":
                 health = health.failed(latest, 5, chance, wait, decides=what == "decided")
             case "asked" if health.is_asked:
-                health = health.asked()
+                health = health.after_request()
             case "begun":
-                health = health.begun()
+                health = health.after_first_piece()
             case "probing" if health.is_due(latest):
                 health = health.probing()
             case "probed":
                 health = health.probed()
             case "left":
-                health = health.left()
+                health = health.after_trial_left()
             case "answered":
                 health = health.answered()
             case _:
@@ -85,7 +85,7 @@ def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, fl
     if health.state == "aside":
         assert health.is_due(health.until)
     else:
-        assert health.is_asked or health.left().is_asked or health.probed().is_asked
+        assert health.is_asked or health.after_trial_left().is_asked or health.probed().is_asked
 
 
 def test_no_wait_at_all_puts_nothing_aside():

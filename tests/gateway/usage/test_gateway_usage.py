@@ -18,7 +18,7 @@ from toolspeak.cli.commands.usage_command import usage_command
 from toolspeak.gateway.settings.api_keys import Key, digest
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import COLUMNS, Batch, Counts, Row, day_of
+from toolspeak.gateway.usage.usage_values import COLUMNS, Counts, Row, UsageBatch, day_of
 
 ALICE, ROOT = "alice" * 5, "root" * 5
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
@@ -212,7 +212,7 @@ def test_several_workers_that_make_the_store_at_once_make_one(tmp_path: Path):
 def test_old_days_are_removed(usage_store: str):
     async def run() -> None:
         opened = open_usage(usage_store)
-        await opened.settle(Batch("w", 15, {("alice", "m"): Counts(requests=1)}, {}))
+        await opened.settle(UsageBatch("w", 15, {("alice", "m"): Counts(requests=1)}, {}))
         await opened.prune(1)
         assert len(await opened.rows(COLUMNS, "")) == 1
         await opened.prune(-1)
@@ -232,7 +232,7 @@ def test_the_table_of_usage(usage_store: str, tmp_path: Path):
             ("alice", "coder"): Counts(requests=2, refused=1, input=1_234_567, output=24, calls=1),
             ("bob", "coder"): Counts(requests=1, errors=1),
         }
-        await opened.settle(Batch("w", 15, counts, {}))
+        await opened.settle(UsageBatch("w", 15, counts, {}))
         await opened.aclose()
 
     asyncio.run(fill())

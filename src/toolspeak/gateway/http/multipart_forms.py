@@ -33,7 +33,7 @@ _FIELDS = ("model", "stream")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class MultipartForm:
     """A form's body, with the fields that the gateway reads: where each stands, and its text."""
 
     body: bytes
@@ -53,12 +53,12 @@ class Form:
         return self.body[: place.start] + model.encode() + self.body[place.stop :]
 
 
-def read_form(content_type: str, body: bytes) -> Form:
+def read_form(content_type: str, body: bytes) -> MultipartForm:
     """Finds the fields that the gateway reads in a form of at most `MOST_PARTS`. Raises Failure."""
-    found = _TYPE.fullmatch(content_type.strip())
-    if found is None:
+    match = _TYPE.fullmatch(content_type.strip())
+    if match is None:
         raise _broken("the request's content-type has to be multipart/form-data; boundary=X, and nothing else")
-    delimiter = b"--" + found["boundary"].encode()
+    delimiter = b"--" + match["boundary"].encode()
     if body.count(delimiter) > MOST_PARTS + 1:
         raise Failure(413, f"the form has more than {MOST_PARTS} parts: send fewer", "request_too_large")
     if not body.startswith(delimiter):
@@ -80,7 +80,7 @@ def read_form(content_type: str, body: bytes) -> Form:
         start = end + len(delimiter)
     if body[start:].rstrip(b"\r\n") != b"--":
         raise _broken("the last boundary is missing, so the form is not whole")
-    return Form(body, places)
+    return MultipartForm(body, places)
 
 
 def _name_of(head: bytes) -> str:
@@ -91,16 +91,16 @@ def _name_of(head: bytes) -> str:
         raise _broken("the headers of a part are not UTF-8") from None
     if any(":" not in line or line[0] in " \t" or "\n" in line or "\r" in line or "\0" in line for line in lines):
         raise _broken("a header of a part is folded, has no colon, or has a bare line break")
-    told = [line for line in lines if line.lower().partition(":")[0].strip() == "content-disposition"]
-    found = _DISPOSITION.fullmatch(told[0]) if len(told) == 1 else None
-    if found is None:
+    dispositions = [line for line in lines if line.lower().partition(":")[0].strip() == "content-disposition"]
+    match = _DISPOSITION.fullmatch(dispositions[0]) if len(dispositions) == 1 else None
+    if match is None:
         raise _broken('each part needs one header of the form: Content-Disposition: form-data; name="X"')
-    name = found["quoted"] if found["name"] is None else found["name"]
-    known = name.lower()
-    if known in _FIELDS:
+    name = match["quoted"] if match["name"] is None else match["name"]
+    plain_name = name.lower()
+    if plain_name in _FIELDS:
         others = {line.lower().partition(":")[0].strip(): line.partition(":")[2].strip().lower() for line in lines}
-        if name != known or found["file"] or others.get("content-transfer-encoding", "8bit") not in _PLAIN:
-            raise _broken(f"the field {known!r} has to be plain text under this name")
+        if name != plain_name or match["file"] or others.get("content-transfer-encoding", "8bit") not in _PLAIN:
+            raise _broken(f"the field {plain_name!r} has to be plain text under this name")
     return name
 
 

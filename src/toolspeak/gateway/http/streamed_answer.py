@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.http.asgi import ClientGone, Headers, Receive, Send, date_header
-from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.providers.relayed import json_bytes
 from toolspeak.wire.base import Frame
 

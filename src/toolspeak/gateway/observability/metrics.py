@@ -15,8 +15,8 @@ from prometheus_client.multiprocess import (
 )
 
 from toolspeak.gateway.settings.api_keys import Key
-from toolspeak.gateway.turns.turn_attempts import Report
-from toolspeak.gateway.turns.turn_filter import NoteCode
+from toolspeak.gateway.turns.turn_attempts import TurnReport
+from toolspeak.gateway.turns.turn_gate import NoteCode
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
@@ -158,7 +158,7 @@ class Metrics:
         if succeeded:
             self.reload_time.set(time.time())
 
-    def count_turn(self, model: str, dialect: str, report: Report) -> None:
+    def count_turn(self, model: str, dialect: str, report: TurnReport) -> None:
         """Counts a turn: its calls, notes and tokens."""
         self.calls.labels(model, dialect).inc(report.calls)
         if report.malformed:

@@ -74,9 +74,9 @@ def log_to_stderr() -> None:
 
 def carry_trace(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Passes the trace of a request to upstreams and to the log, from here on in this task."""
-    found = trace_headers([*headers])
-    TRACE.set(found)
-    TRACE_ID.set(trace_id(found.get("traceparent", "")))
+    trace = trace_headers([*headers])
+    TRACE.set(trace)
+    TRACE_ID.set(trace_id(trace.get("traceparent", "")))
 
 
 def trace_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -97,5 +97,5 @@ def trace_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def trace_id(parent: str) -> str:
     """The id of the trace that a `traceparent` names, empty if it is not valid."""
-    found = _PARENT.fullmatch(parent)
-    return "" if found is None or (found[2] is not None and parent.startswith("00")) else found[1]
+    match = _PARENT.fullmatch(parent)
+    return "" if match is None or (match[2] is not None and parent.startswith("00")) else match[1]

@@ -22,7 +22,7 @@ from toolspeak.data.messages import (
     ToolResult,
     failure,
 )
-from toolspeak.gateway.turns.turn_filter import Note, NoteCode
+from toolspeak.gateway.turns.turn_gate import Note, NoteCode
 from toolspeak.wire.json_validation import shortened
 from toolspeak.wire.openai_chat.common import NAME as OPENAI_CHAT
 from toolspeak.wire.request_encoding import text_of
@@ -65,24 +65,24 @@ class _Healing:
         self._match()
 
     def notes(self) -> list[Note]:
-        found: list[Note] = []
+        notes: list[Note] = []
         for code, names in self._repairs.items():
             named = ", ".join(shortened(name, 60) for name in list(dict.fromkeys(names))[:_NAMED])
-            found.append(Note(code, f"{_REPAIRS[code]}: {len(names)} ({named})"))
-        return found
+            notes.append(Note(code, f"{_REPAIRS[code]}: {len(names)} ({named})"))
+        return notes
 
     def messages(self) -> Sequence[Message]:
         healed: list[Message] = []
-        written = -1
+        results_at = -1
         for at, message in enumerate(self._messages):
-            if at != written:
+            if at != results_at:
                 rest = self._without_strays(message)
                 if rest.parts or not message.parts:
                     healed.append(rest)
             if message.calls:
                 if self._is_answered(at):
                     healed.append(self._messages[at + 1])
-                    written = at + 1
+                    results_at = at + 1
                 else:
                     healed.append(Message("tool", tuple(map(self._result, message.calls))))
             healed += self._asides.get(at, ())
@@ -97,24 +97,24 @@ class _Healing:
         for place, result in _results(self._messages):
             if result.call_id in self._turns:
                 self._results.setdefault(result.call_id, (place, result))
-        waiting, turn = _Waiting(()), -1
+        waiting, turn = _UnansweredCalls(()), -1
         for place, result in _results(self._messages):
             while turn < place[0]:
                 turn += 1
                 calls = self._messages[turn].calls
                 if calls:
-                    waiting = _Waiting([call for call in calls if call.id not in self._results])
-            known = self._results.get(result.call_id)
-            if known is None:
+                    waiting = _UnansweredCalls([call for call in calls if call.id not in self._results])
+            counted = self._results.get(result.call_id)
+            if counted is None:
                 self._take_in(place, result, waiting)
-            elif known[0] != place:
+            elif counted[0] != place:
                 self._repair("result_repeated", result.name)
-                if (result.content, result.status) != (known[1].content, known[1].status):
+                if (result.content, result.status) != (counted[1].content, counted[1].status):
                     self._set_aside(place, result, "Another result of the call")
             elif place[0] != self._turns[result.call_id] + 1:
                 self._repair("result_moved", result.name)
 
-    def _take_in(self, place: _Place, result: ToolResult, waiting: _Waiting) -> None:
+    def _take_in(self, place: _Place, result: ToolResult, waiting: _UnansweredCalls) -> None:
         """A result that names no call that is there."""
         call = None if result.call_id else waiting.take(result.name)
         if call is None:
@@ -187,7 +187,7 @@ def _results(messages: Sequence[Message]) -> Iterator[tuple[_Place, ToolResult]]
                 yield (at, n), part
 
 
-class _Waiting:
+class _UnansweredCalls:
     """The calls of one turn that have no result yet, in their order."""
 
     def __init__(self, calls: Sequence[ToolCall | MalformedCall]) -> None:
@@ -199,13 +199,13 @@ class _Waiting:
     def take(self, name: str) -> ToolCall | MalformedCall | None:
         """The first call of this tool, or of any if the name is empty."""
         if not name:
-            found = next(iter(self._calls), "")
+            call_id = next(iter(self._calls), "")
         else:
             named = self._named.get(name, deque())
             while named and named[0] not in self._calls:
                 named.popleft()
-            found = named[0] if named else ""
-        return self._calls.pop(found, None)
+            call_id = named[0] if named else ""
+        return self._calls.pop(call_id, None)
 
 
 def _needs_a_follower(part: Part) -> bool:

@@ -20,7 +20,7 @@ from toolspeak.gateway.http.asgi import Fields, check_values, decoded
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.requests.conversation_repair import healed
 from toolspeak.gateway.settings.gateway_settings import Bounds
-from toolspeak.gateway.turns.turn_filter import Note, Rules
+from toolspeak.gateway.turns.turn_gate import LeaveRules, Note
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
 from toolspeak.wire.json_validation import require_name, require_object, shortened
@@ -35,7 +35,7 @@ _ANY_OBJECT = OutputSchema("json", {"type": "object"}, strict=False)
 
 def turn_of(
     wire_request: WireRequest, route: Route, client_format: str
-) -> tuple[TextDriver | NativeDriver, TurnRequest, Rules]:
+) -> tuple[TextDriver | NativeDriver, TurnRequest, LeaveRules]:
     """The driver for a client's request, the driver's request, and the rules by which its answer leaves."""
     request = wire_request.request
     messages = [message for message in request.messages if isinstance(message, Message)]
@@ -43,7 +43,7 @@ def turn_of(
     if not request.tools and not any(message.calls or message.results for message in messages):
         # Nothing to do with tools: the conversation passes as it is, with its images and output format.
         turn = TurnRequest(messages, (), output=request.output, options=options)
-        return route.plain, turn, Rules(hold_text=not wire_request.stream, hold_calls=not wire_request.stream)
+        return route.plain, turn, LeaveRules(hold_text=not wire_request.stream, hold_calls=not wire_request.stream)
     choice = request.choice if request.tools else ToolChoice("none")
     rules = _rules(wire_request, route, choice, client_format)
     # One that may have to go on with text takes the system messages apart, as text does.
@@ -100,11 +100,11 @@ def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:
             raise Failure(400, f"{what} has {len(name)} characters; {bounds.name_chars} are allowed", "name_too_long")
 
 
-def _rules(wire_request: WireRequest, route: Route, choice: ToolChoice, client_format: str) -> Rules:
+def _rules(wire_request: WireRequest, route: Route, choice: ToolChoice, client_format: str) -> LeaveRules:
     capabilities, upstream = route.provider.capabilities, route.upstream
     requires = choice.mode in ("required", "specific")
     enforced = capabilities.grammar is not None if route.is_text else capabilities.tool_choice
-    return Rules(
+    return LeaveRules(
         choice,
         wire_request.request.parallel,
         hold_calls=not wire_request.stream or upstream.hold_calls or route.holds,

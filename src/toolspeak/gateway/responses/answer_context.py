@@ -18,7 +18,7 @@ from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.stored.response_memory import Keeping, ResponseMemory
 from toolspeak.gateway.turns.token_estimate import BYTES_PER_TOKEN
-from toolspeak.gateway.turns.turn_attempts import Report, estimated
+from toolspeak.gateway.turns.turn_attempts import TurnReport, estimated
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.usage.accounts import Account
 from toolspeak.providers.relayed import json_bytes
@@ -42,7 +42,7 @@ class Answering:
     """Whether a cancellation comes from the gateway's own stop."""
     tools: tuple[ServerTools, Running] | None = None
     hosted: HostedTools | None = None
-    report: Report = field(default_factory=Report)
+    report: TurnReport = field(default_factory=TurnReport)
     status: int = 0
     first_byte: float | None = None
     """Seconds until the answer began."""

@@ -135,7 +135,7 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
     asked_at = asyncio.get_running_loop().time()
     stream = EventStream(answering.send, answering.headers, EVENTS if passed.stream else None)
 
-    async def ask(route: Route, _begun: Callable[[], None]) -> None:
+    async def ask(route: Route, _on_answer: Callable[[], None]) -> None:
         nonlocal passing
         answering.route = route
         passing = _Passing(answering, passed)

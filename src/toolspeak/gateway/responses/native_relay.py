@@ -63,7 +63,7 @@ def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingEvent:
     """An event, and what of it has not left the gate. `ends`: it says how the answer ended, or comes behind that.
     `touched`: part of it has left."""
 
@@ -104,12 +104,12 @@ class NativeRelay:
         self._report = answer.answering.report
         self._fields = fields
         self._has_parts = self._gate_has_begun = self._ending = self._has_role = False
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingEvent] = deque()
         self._owed: list[Delta] = []
         """What has left the gate, of events that still wait."""
         self._sent: list[Delta] = []
         """What has left: of Chat Completions as much as its encoder has to know."""
-        self._known: set[tuple[type[Delta], int]] = set()
+        self._encoder_knows: set[tuple[type[Delta], int]] = set()
         self._calls = sound_calls()
         self._unknown = UnknownFields(self._wire)
         self._end: TurnEnded | None = None
@@ -119,9 +119,9 @@ class NativeRelay:
 
     def body(self, request: ModelRequest) -> Fields | None:
         """The fields that the client wrote, if they say what is to be asked."""
-        asked = self._wire_request.request
-        same = request.tools is asked.tools and request.choice == asked.choice
-        if same and not self._has_parts and _same(request.messages, asked.messages):
+        wanted = self._wire_request.request
+        same = request.tools is wanted.tools and request.choice == wanted.choice
+        if same and not self._has_parts and _same(request.messages, wanted.messages):
             return self._fields
         self.anew, self._whole, self._unknown = True, None, UnknownFields(self._wire)
         self._waiting.clear()
@@ -150,7 +150,7 @@ class NativeRelay:
         if data is not None and self._answer.is_numbered:
             self._answer.follow(data)
         self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
-        waiting = _Waiting(part, self._ending)
+        waiting = _WaitingEvent(part, self._ending)
         self._waiting.append(waiting)
         is_text = len(deltas) == 1 and deltas[0].__class__ in _SPOKEN and b"_call" not in part.raw
         if is_text:
@@ -199,7 +199,7 @@ class NativeRelay:
                     leaving.append(self._flush())
                     continue
                 self._go_on_anew()
-            leaving.append(self._written([*self._owed, *deltas[at:]]))
+            leaving.append(self._encoded([*self._owed, *deltas[at:]]))
             self._owed.clear()
             break
         return b"".join(leaving)
@@ -220,12 +220,12 @@ class NativeRelay:
             return json_bytes(with_notes(body, notes))
         if not notes and self._says(data, came.deltas, deltas, body):
             return self._answer.whole(came)
-        told = with_unknown_fields(body, data, self._wire, usage=not _estimated(notes))
-        return json_bytes(with_notes(told, notes))
+        mended = with_unknown_fields(body, data, self._wire, usage=not _estimated(notes))
+        return json_bytes(with_notes(mended, notes))
 
     # --- how ---------------------------------------------------------------------------------------------------
 
-    def _written(self, deltas: Sequence[Delta]) -> bytes:
+    def _encoded(self, deltas: Sequence[Delta]) -> bytes:
         """What these deltas are when they are written anew."""
         if self._encoder is None:
             self._encoder = self._new_encoder()
@@ -259,14 +259,14 @@ class NativeRelay:
                 if head[0] not in _PIECES:
                     waiting.atoms.popleft()
                     return head == atom
-                said, left = atom[2], head[2]
-                if said.startswith(left):
+                text, rest = atom[2], head[2]
+                if text.startswith(rest):
                     waiting.atoms.popleft()
-                    atom = (*atom[:2], said[len(left) :])
+                    atom = (*atom[:2], text[len(rest) :])
                     if not atom[2]:
                         return True
-                elif left.startswith(said):
-                    waiting.atoms[0] = (*head[:2], left[len(said) :])
+                elif rest.startswith(text):
+                    waiting.atoms[0] = (*head[:2], rest[len(text) :])
                     return True
                 else:
                     return False
@@ -291,9 +291,9 @@ class NativeRelay:
         for delta in deltas:
             if self._is_chat and delta.__class__ in _TEXTS:
                 key = (delta.__class__, getattr(delta, "index", 0))
-                if key in self._known:
+                if key in self._encoder_knows:
                     continue
-                self._known.add(key)
+                self._encoder_knows.add(key)
             self._sent.append(delta)
 
     def _go_on_anew(self) -> None:
@@ -321,7 +321,7 @@ class NativeRelay:
         """Whether an answer says what is to leave."""
         if self._is_chat and not self._calls(data, 0):
             return False
-        return _said(came) == _said(deltas) and same_finish(data, body, self._wire)
+        return _meaning(came) == _meaning(deltas) and same_finish(data, body, self._wire)
 
 
 def _size(deltas: Sequence[Delta]) -> int:
@@ -333,9 +333,9 @@ def _estimated(notes: Sequence[Any]) -> bool:
     return any(note.code == "usage_estimated" for note in notes)
 
 
-def _same(asked: Sequence[Message | TextMessage], told: Sequence[Message | TextMessage]) -> bool:
+def _same(client: Sequence[Message | TextMessage], driver: Sequence[Message | TextMessage]) -> bool:
     """Whether these are the same messages; system messages in front may stand there as one."""
-    first, second = _behind_system(asked), _behind_system(told)
+    first, second = _behind_system(client), _behind_system(driver)
     return len(first) == len(second) and all(map(_is, first, second))
 
 
@@ -369,15 +369,15 @@ def _atom(delta: Delta) -> _Atom | None:
             return "reasoning", 0, text
         case ArgumentsDelta(index, text):
             return "arguments", index, text
-        case CallStarted(index, name, given):
-            return "start", index, name, given
-        case CallCompleted(index, name, _, given):
-            return "complete", index, name, given
+        case CallStarted(index, name, call_id):
+            return "start", index, name, call_id
+        case CallCompleted(index, name, _, call_id):
+            return "complete", index, name, call_id
         case _:
             return None
 
 
-def _said(deltas: Sequence[Delta]) -> tuple[object, ...]:
+def _meaning(deltas: Sequence[Delta]) -> tuple[object, ...]:
     """What a turn says, however it is cut."""
     texts = ["".join(delta.text for delta in deltas if isinstance(delta, kind)) for kind in (TextDelta, ReasoningDelta)]
     calls = [(call.name, call.id, dict(call.arguments)) for call in deltas if isinstance(call, CallCompleted)]

@@ -228,21 +228,21 @@ def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiPro
 
 async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
     stream = EventStream(answering.send, answering.headers)
-    found = RelayedAnswer(answering, None)
+    relayed = RelayedAnswer(answering, None)
 
-    async def ask(route: Route, begun: Callable[[], None]) -> None:
-        nonlocal found
-        found, provider = _of_route(answering, route)
+    async def ask(route: Route, on_answer: Callable[[], None]) -> None:
+        nonlocal relayed
+        relayed, provider = _of_route(answering, route)
         async with aclosing(provider.relay(fields, headers)) as pieces:
             async for parts in pieces:
-                begun()
+                on_answer()
                 if parts[0].whole:
-                    found.note(parts[0])
+                    relayed.note(parts[0])
                     leaving = b"".join(map(event, _as_stream(answering, fields, parts[0].deltas)))
                 else:
                     for part in parts:
-                        found.note(part)
-                    leaving = b"".join(map(found.leaves, parts))
+                        relayed.note(part)
+                    leaving = b"".join(map(relayed.leaves, parts))
                 if leaving:
                     await stream.write(leaving, len(parts))
 
@@ -251,7 +251,7 @@ async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, st
         await answering.account.settled()
 
     async def fail(failure: Failure) -> None:
-        await stream.write(found.failed(failure))
+        await stream.write(relayed.failed(failure))
 
     await stream_answer(answering, stream, work(), fail)
 
@@ -260,18 +260,18 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
     begun_at = asyncio.get_running_loop().time()
     body = b""
 
-    async def ask(route: Route, begun: Callable[[], None]) -> None:
+    async def ask(route: Route, on_answer: Callable[[], None]) -> None:
         nonlocal body
-        found, provider = _of_route(answering, route)
+        relayed, provider = _of_route(answering, route)
         deltas: list[Delta] = []
         async with aclosing(provider.relay(fields, headers)) as pieces:
             async for parts in pieces:
-                begun()
+                on_answer()
                 for part in parts:
-                    found.note(part)
+                    relayed.note(part)
                     deltas += part.deltas
                 if parts[0].whole:
-                    body = found.whole(parts[0])
+                    body = relayed.whole(parts[0])
                     return
         body = json_bytes(_as_whole(answering, fields, deltas))
 

@@ -21,8 +21,8 @@ from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.turns.token_estimate import prompt_size
-from toolspeak.gateway.turns.turn_attempts import Put, Report, play
-from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, run_turn
+from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.relayed import RELAYING, json_bytes
 from toolspeak.wire.base import WireRequest
@@ -55,7 +55,7 @@ async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
         answering.report.notes += notes
 
 
-def _play(
+def _run_turns(
     answering: Answering, put: Put, asks: Callable[[Route], None], has_left: Callable[[], bool] = lambda: False
 ) -> Coroutine[Any, Any, None]:
     """The model's turn; with server-side tools, its turns. `asks` gets each upstream that is asked. `has_left`: whether
@@ -67,7 +67,7 @@ def _play(
 
     async def with_server_tools(tools: ServerTools, running: Running) -> None:
         offering, loop = await with_tools(tools, wire_request, running, answering.hosted)
-        await loop.play(partial(_turn, answering), offering, put, answering.report, size)
+        await loop.run_turns(partial(_turn, answering), offering, put, answering.report, size)
 
     return with_server_tools(*answering.tools)
 
@@ -76,7 +76,7 @@ async def _turn(
     answering: Answering,
     wire_request: WireRequest,
     put: Put,
-    report: Report,
+    report: TurnReport,
     size: Callable[[], int],
     *,
     hold_calls: bool = False,
@@ -90,7 +90,7 @@ async def _turn(
     """
     before, is_put = replace(report, notes=[*report.notes]), False
     is_only = len(answering.routes.pool.labels) == 1
-    held: list[Delta] = []
+    deltas_held: list[Delta] = []
 
     async def leave(deltas: Sequence[Delta]) -> None:
         nonlocal is_put
@@ -98,22 +98,22 @@ async def _turn(
         await put(deltas)
 
     async def hold(deltas: Sequence[Delta]) -> None:
-        held.extend(deltas)
+        deltas_held.extend(deltas)
 
-    def ask(route: Route, begun: Callable[[], None]) -> Awaitable[None]:
+    def ask(route: Route, on_answer: Callable[[], None]) -> Awaitable[None]:
         answering.route = route
         report.back_to(before)
-        held.clear()
+        deltas_held.clear()
         asks(route)
         driver, request, rules = turn_of(wire_request, route, answering.wire.name)
         rules = replace(rules, hold_calls=rules.hold_calls or hold_calls)
         leaves = put if is_only else leave if wire_request.stream else hold
-        return play(driver, request, rules, leaves, report, size, wire_request.usage_wanted, begun)
+        return run_turn(driver, request, rules, leaves, report, size, wire_request.usage_wanted, on_answer)
 
     last = answering.route if answering.report.attempts else None
     await answering.routes.serve(ask, answering.prefix, lambda: is_put or has_left(), answering.failed, last)
-    if held:
-        await put(held)
+    if deltas_held:
+        await put(deltas_held)
 
 
 async def _stream(answering: Answering, response_id: str) -> None:
@@ -163,7 +163,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
         frames = encoder.fail(failure.message, failure.status)
         await write(b"".join([event((name, with_code(data, failure))) for name, data in frames]))
 
-    await stream_answer(answering, stream, _play(answering, put, asks, lambda: stream.has_left), fail)
+    await stream_answer(answering, stream, _run_turns(answering, put, asks, lambda: stream.has_left), fail)
 
 
 async def _whole(answering: Answering, response_id: str) -> None:
@@ -181,7 +181,9 @@ async def _whole(answering: Answering, response_id: str) -> None:
 
     asked_at = asyncio.get_running_loop().time()
     settings = answering.settings
-    await watched(_play(answering, put, asks), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
+    await watched(
+        _run_turns(answering, put, asks), answering.receive, None, settings.ping_seconds, settings.stall_seconds
+    )
     answering.sent_deltas = deltas if settings.log_content else None
     body = answering.wire.encode_response(
         deltas, model=wire_request.model, response_id=response_id, created=int(time.time()), request=wire_request

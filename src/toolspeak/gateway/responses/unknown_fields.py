@@ -10,9 +10,9 @@ from toolspeak.gateway.http.asgi import Fields
 from toolspeak.wire.base import Frame, WireFormat
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
-_TOP = ("id", "object", "created", "model", "choices", "usage")
-_CHOICE = ("index", "delta", "message", "finish_reason")
-_SAID = ("role", "content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning",
+_TOP_FIELDS = ("id", "object", "created", "model", "choices", "usage")
+_CHOICE_FIELDS = ("index", "delta", "message", "finish_reason")
+_DELTA_FIELDS = ("role", "content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning",
          "reasoning_details")  # fmt: skip
 
 
@@ -22,20 +22,20 @@ class _More:
     def __init__(self) -> None:
         self._top: dict[str, JSON] = {}
         self._choice: dict[str, JSON] = {}
-        self._said: dict[str, JSON] = {}
+        self._delta: dict[str, JSON] = {}
 
     def add(self, data: Fields) -> None:
         choice = _first(data)
-        _merge(self._top, _without(data, _TOP))
-        _merge(self._choice, _without(choice, _CHOICE))
-        _merge(self._said, _without(_object(choice.get("delta")), _SAID))
+        _merge(self._top, _without(data, _TOP_FIELDS))
+        _merge(self._choice, _without(choice, _CHOICE_FIELDS))
+        _merge(self._delta, _without(_object(choice.get("delta")), _DELTA_FIELDS))
 
     def given_to(self, frame: dict[str, Any]) -> dict[str, Any]:
         """The frame, which has one choice, with these fields; they are given once."""
         (choice,) = frame["choices"]
-        choice = {**choice, **self._choice, "delta": {**choice["delta"], **self._said}}
+        choice = {**choice, **self._choice, "delta": {**choice["delta"], **self._delta}}
         frame = {**frame, **self._top, "choices": [choice]}
-        self._top, self._choice, self._said = {}, {}, {}
+        self._top, self._choice, self._delta = {}, {}, {}
         return frame
 
 
@@ -64,8 +64,8 @@ class UnknownFields:
         if not self._is_chat:
             inner = data.get("message") or data.get("response")
             data = cast("Fields", inner) if isinstance(inner, dict) else {}
-        given, created = data.get("id"), data.get("created")
-        self.id = self.id or (given if isinstance(given, str) else "")
+        answer_id, created = data.get("id"), data.get("created")
+        self.id = self.id or (answer_id if isinstance(answer_id, str) else "")
         self.created = self.created or (created if isinstance(created, int) else 0)
         if self._is_chat:
             self._usage = data.get("usage") or self._usage
@@ -93,8 +93,8 @@ class UnknownFields:
 
     def tells_finish(self, frames: Sequence[Frame]) -> bool:
         """Whether the server said that its answer ended as these frames say."""
-        told = [_first(cast("Fields", data)).get("finish_reason") for _, data in frames if isinstance(data, dict)]
-        return not self._is_chat or self._finish in filter(None, told)
+        finishes = [_first(cast("Fields", data)).get("finish_reason") for _, data in frames if isinstance(data, dict)]
+        return not self._is_chat or self._finish in filter(None, finishes)
 
 
 def with_unknown_fields(body: dict[str, JSON], data: Fields, wire: WireFormat, *, usage: bool) -> dict[str, JSON]:
@@ -102,12 +102,12 @@ def with_unknown_fields(body: dict[str, JSON], data: Fields, wire: WireFormat, *
     if wire is not OPENAI_CHAT:
         return {**{name: value for name, value in data.items() if name not in body}, **body}
     own, choice = _first(body), _first(data)
-    message = {**_object(own.get("message")), **_without(_object(choice.get("message")), _SAID)}
-    told = {name: data[name] for name in ("id", "created") if data.get(name)}
+    message = {**_object(own.get("message")), **_without(_object(choice.get("message")), _DELTA_FIELDS)}
+    own_fields = {name: data[name] for name in ("id", "created") if data.get(name)}
     if usage and data.get("usage"):
-        told["usage"] = data["usage"]
-    rows: list[JSON] = [{**own, **_without(choice, _CHOICE), "message": message}]
-    return {**body, **_without(data, _TOP), **told, "choices": rows}
+        own_fields["usage"] = data["usage"]
+    rows: list[JSON] = [{**own, **_without(choice, _CHOICE_FIELDS), "message": message}]
+    return {**body, **_without(data, _TOP_FIELDS), **own_fields, "choices": rows}
 
 
 def same_finish(data: Fields, body: Fields, wire: WireFormat) -> bool:
@@ -125,27 +125,27 @@ def sound_calls() -> Callable[[Fields, int], bool]:
     def sound(data: Fields, size: int) -> bool:
         choice = _first(data)
         whole = "message" in choice
-        said = _object(choice.get("message" if whole else "delta"))
-        if said.get("function_call") or said.get("role", "assistant") != "assistant":
+        message = _object(choice.get("message" if whole else "delta"))
+        if message.get("function_call") or message.get("role", "assistant") != "assistant":
             return False
-        calls: JSON = said.get("tool_calls") or []
-        written = 0
+        calls: JSON = message.get("tool_calls") or []
+        characters = 0
         for at, call in enumerate(cast("list[JSON]", calls) if isinstance(calls, list) else [None]):
             fields = _object(call)
             function = _object(fields.get("function"))
-            index, given, name = at if whole else fields.get("index"), fields.get("id"), function.get("name")
+            index, call_id, name = at if whole else fields.get("index"), fields.get("id"), function.get("name")
             text = function.get("arguments")
             if not isinstance(index, int) or not isinstance(text, str | None) or (whole and not text):
                 return False
-            written += len(text or "")
+            characters += len(text or "")
             if index in ids:
-                if given or name:
+                if call_id or name:
                     return False
-            elif index == len(ids) and given and isinstance(given, str) and name and given not in ids.values():
-                ids[index] = given
+            elif index == len(ids) and call_id and isinstance(call_id, str) and name and call_id not in ids.values():
+                ids[index] = call_id
             else:
                 return False
-        return whole or written == size
+        return whole or characters == size
 
     return sound
 
@@ -176,17 +176,17 @@ def _object(value: JSON) -> Fields:
     return cast("Fields", value) if isinstance(value, dict) else {}
 
 
-def _without(fields: Fields, known: Sequence[str]) -> dict[str, JSON]:
-    return {name: value for name, value in fields.items() if name not in known}
+def _without(fields: Fields, names: Sequence[str]) -> dict[str, JSON]:
+    return {name: value for name, value in fields.items() if name not in names}
 
 
-def _merge(known: dict[str, JSON], more: Fields) -> None:
+def _merge(fields: dict[str, JSON], more: Fields) -> None:
     """Adds fields; lists in them (`logprobs.content`) go on."""
     for name, value in more.items():
-        old = known.get(name)
+        old = fields.get(name)
         if isinstance(old, dict) and isinstance(value, dict):
             _merge(cast("dict[str, JSON]", old), cast("Fields", value))
         elif isinstance(old, list) and isinstance(value, list):
-            known[name] = [*cast("list[JSON]", old), *cast("list[JSON]", value)]
+            fields[name] = [*cast("list[JSON]", old), *cast("list[JSON]", value)]
         elif value is not None or old is None:
-            known[name] = dict(cast("Fields", value)) if isinstance(value, dict) else value
+            fields[name] = dict(cast("Fields", value)) if isinstance(value, dict) else value

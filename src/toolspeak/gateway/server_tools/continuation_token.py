@@ -52,9 +52,9 @@ def carrying(call_id: str, ran: Sequence[Message]) -> str | None:
         if len(packed) > _MAX_UNFOLDED:
             continue
         text = base64.urlsafe_b64encode(zlib.compress(packed, 9)).decode().rstrip("=")
-        made = f"{call_id}{MARK}{text}"
-        if len(made) <= MAX_ID:
-            return made
+        token = f"{call_id}{MARK}{text}"
+        if len(token) <= MAX_ID:
+            return token
     return None
 
 
@@ -94,12 +94,12 @@ def _read(call_id: str) -> tuple[str, list[Message]]:
         if not unpack.eof:
             return call_id, []
         read: JSON = json.loads(data)
-        found = [load(each) for each in cast("list[JSON]", read)] if isinstance(read, list) else []
+        carried = [load(each) for each in cast("list[JSON]", read)] if isinstance(read, list) else []
     except (binascii.Error, zlib.error, ValueError, RecursionError, FormatError):
         return call_id, []
-    if not found or not all(_is_of_a_run(message) for message in found):
+    if not carried or not all(_is_of_a_run(message) for message in carried):
         return call_id, []
-    return own, found
+    return own, carried
 
 
 def _is_of_a_run(message: object) -> bool:

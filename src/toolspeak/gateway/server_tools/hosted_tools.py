@@ -14,7 +14,7 @@ from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.gateway.server_tools.tool_servers import ServerTools
-from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.wire.base import WireRequest
 from toolspeak.wire.json_validation import describe, optional_list, require_name, require_object
@@ -135,8 +135,8 @@ def able_routes(
             problem = error
     if problem is not None and not able:
         raise problem
-    found = min((found for _, found in able), key=lambda found: len(found[1]))
-    return replace(routes, routes=[route for route, each in able if each == found]), *found
+    hosted_and_notes = min((each for _, each in able), key=lambda each: len(each[1]))
+    return replace(routes, routes=[route for route, each in able if each == hosted_and_notes]), *hosted_and_notes
 
 
 def _label(table: Mapping[str, JSON]) -> str:

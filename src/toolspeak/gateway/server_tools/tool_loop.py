@@ -23,8 +23,8 @@ from toolspeak.gateway.server_tools.continuation_token import carrying, restored
 from toolspeak.gateway.server_tools.hosted_tools import HostedTool, HostedTools
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.turns.token_estimate import message_size
-from toolspeak.gateway.turns.turn_attempts import Put, Report
-from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.turns.turn_attempts import Put, TurnReport
+from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.wire.base import WireRequest
 
 _BETWEEN = "\n\n"
@@ -65,7 +65,7 @@ class AskTurn(Protocol):
         self,
         wire_request: WireRequest,
         put: Put,
-        report: Report,
+        report: TurnReport,
         size: Callable[[], int],
         /,
         *,
@@ -85,12 +85,12 @@ class ToolLoop:
     _ran: list[Message] = field(default_factory=list[Message])
     _items: int = 0
 
-    async def play(
+    async def run_turns(
         self,
         ask: AskTurn,
         wire_request: WireRequest,
         put: Put,
-        report: Report,
+        report: TurnReport,
         prompt_size: Callable[[], int],
     ) -> None:
         """Asks for the turn, runs calls of the server's tools here, and asks again with their results.
@@ -103,28 +103,28 @@ class ToolLoop:
             await ask(wire_request, put, report, prompt_size)
             return
         output = _Output(put)
-        spent = Usage()
+        usage = Usage()
         while True:
             turn = _Turn(output, self._call_id)
-            turn_report = Report()
+            turn_report = TurnReport()
             try:
                 await ask(wire_request, turn.put, turn_report, prompt_size, hold_calls=True)
             except BaseException:
                 _add(report, turn_report, turn_report.notes)
                 raise
-            spent = spent.plus(turn.end.usage)
+            usage = usage.plus(turn.end.usage)
             mine = turn.calls_of(self.names)
             if not mine:
                 _add(report, turn_report, turn_report.notes)
-                await self._leave(turn, spent, output, report)
+                await self._leave(turn, usage, output, report)
                 return
             # The model is told what was wrong with a call, and mends it: that is no matter of the client's.
             _add(report, turn_report, [note for note in turn_report.notes if note.code != "malformed_call"])
-            hosted = self._shown(mine)
-            await put([begun for begun, _ in hosted])
+            hosted = self._hosted_calls(mine)
+            await put([started for started, _ in hosted])
             results = await self.tools.run(mine, self.running)
             by_call = {result.call_id: result for result in results}
-            await put([_ended(begun, by_call[call.id]) for begun, call in hosted])
+            await put([_ended(started, by_call[call.id]) for started, call in hosted])
             # What a client is not told of it cannot send back: the call that it gets carries it. (The item of a search
             # has no place for a result.)
             sent_ids = {call.id for call in mine if isinstance(call, ToolCall) and not self._is_item(call)}
@@ -133,7 +133,7 @@ class ToolLoop:
                 Message("tool", tuple(result for result in results if result.call_id in sent_ids)),
             ]
             if turn.has_others(self.names):
-                await self._leave(turn, spent, output, report)
+                await self._leave(turn, usage, output, report)
                 return
             more = [turn.message, Message("tool", results)]
             prompt_size = partial(_grown, prompt_size, more)
@@ -144,7 +144,7 @@ class ToolLoop:
         """Whether the call and its result are an item of the answer."""
         return call.name in self.hosted and self.hosted[call.name].kind == "mcp"
 
-    def _shown(self, calls: Sequence[ToolCall | MalformedCall]) -> list[tuple[HostedCallStarted, ToolCall]]:
+    def _hosted_calls(self, calls: Sequence[ToolCall | MalformedCall]) -> list[tuple[HostedCallStarted, ToolCall]]:
         """The calls that the client sees."""
         hosted: list[tuple[HostedCallStarted, ToolCall]] = []
         for call in calls:
@@ -155,7 +155,7 @@ class ToolLoop:
                 self._items += 1
         return hosted
 
-    def _next(self, wire_request: WireRequest, more: Sequence[Message], report: Report) -> WireRequest:
+    def _next(self, wire_request: WireRequest, more: Sequence[Message], report: TurnReport) -> WireRequest:
         """What the model is asked behind the results."""
         request = wire_request.request
         limit = self.tools.exhausted(self.running)
@@ -164,24 +164,24 @@ class ToolLoop:
             report.notes.append(Note("tool_limit", f"the server's tools were stopped after {limit}"))
         return replace(wire_request, request=replace(request, messages=[*request.messages, *more], choice=choice))
 
-    async def _leave(self, turn: _Turn, spent: Usage, output: _Output, report: Report) -> None:
+    async def _leave(self, turn: _Turn, usage: Usage, output: _Output, report: TurnReport) -> None:
         """The client's calls and the end of the answer."""
         leaving = [call for call in turn.calls if call.name not in self.names]
         call_places = [index for index, call in enumerate(leaving) if isinstance(call, CallCompleted)]
         if call_places and self._ran:
             first = leaving[call_places[0]]
             assert isinstance(first, CallCompleted)
-            made = carrying(first.id or self._call_id(first.index), self._ran)
-            if made is None:
+            token = carrying(first.id or self._call_id(first.index), self._ran)
+            if token is None:
                 message = (
                     "what the server's tools did is too long to be carried on: the model will not know of it any more"
                 )
                 report.notes.append(Note("tools_not_carried", message))
             else:
-                leaving[call_places[0]] = replace(first, id=made)
+                leaving[call_places[0]] = replace(first, id=token)
         finish = "stop" if turn.end.finish == "tool_calls" and not call_places else turn.end.finish
         report.calls = len(call_places)
-        report.end = replace(turn.end, usage=spent, finish=finish)
+        report.end = replace(turn.end, usage=usage, finish=finish)
         await output.end([*leaving, report.end])
 
     def _call_id(self, index: int) -> str:
@@ -211,11 +211,11 @@ class _Output:
             match delta:
                 case TextDelta(text):
                     whole = self._waiting + self._text.opened(text, self._waiting)
-                    said = whole.rstrip()
-                    self._waiting = whole[len(said) :]
-                    if said:
+                    trimmed = whole.rstrip()
+                    self._waiting = whole[len(trimmed) :]
+                    if trimmed:
                         self._text.spoke = True
-                        leaving.append(TextDelta(said))
+                        leaving.append(TextDelta(trimmed))
                 case ReasoningDelta(text):
                     opened = self._reasoning.opened(text, "")
                     self._reasoning.spoke = self._reasoning.spoke or bool(opened)
@@ -242,20 +242,20 @@ class _Voice:
         """The text, parted from what an earlier turn said if it is the first of its own."""
         if not self.behind or waiting:
             return text
-        begun = text.lstrip()
-        if not begun:
+        opening = text.lstrip()
+        if not opening:
             return ""
         self.behind = False
-        return _BETWEEN + begun
+        return _BETWEEN + opening
 
 
 class _Turn:
     """One turn: its text leaves, its calls and its end stay here."""
 
-    def __init__(self, said: _Output, call_id: Callable[[int], str]) -> None:
+    def __init__(self, output: _Output, call_id: Callable[[int], str]) -> None:
         self.calls: list[CallCompleted | CallMalformed] = []
         self.end = TurnEnded("error")
-        self._said = said
+        self._output = output
         self._collector = TurnCollector(call_id)
 
     async def put(self, deltas: Sequence[Delta]) -> None:
@@ -270,7 +270,7 @@ class _Turn:
                 case _:
                     leaving.append(delta)
         if leaving:
-            await self._said.put(leaving)
+            await self._output.put(leaving)
 
     @property
     def message(self) -> Message:
@@ -299,7 +299,7 @@ def _grown(size: Callable[[], int], more: Sequence[Message]) -> int:
     return size() + sum(map(message_size, more))
 
 
-def _add(report: Report, turn: Report, notes: Sequence[Note]) -> None:
+def _add(report: TurnReport, turn: TurnReport, notes: Sequence[Note]) -> None:
     report.notes += [note for note in notes if note not in report.notes]
     report.attempts += turn.attempts
     report.malformed += turn.malformed

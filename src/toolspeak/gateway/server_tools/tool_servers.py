@@ -164,16 +164,16 @@ class ServerTools:
 
     def _tell(self, execution: ToolExecution, running: Running) -> None:
         result, call = execution.result, execution.call
-        known = self._toolset.get(result.name)
+        tool = self._toolset.get(result.name)
         server, _ = self._servers.origin_of(result.name) or ("", "")
         outcome = result.code or result.status
         running.calls += 1
         running.failures += result.status == "failure"
-        if known is not None and outcome not in _NOT_RUN and approval_reason(known.spec.effects):
+        if tool is not None and outcome not in _NOT_RUN and approval_reason(tool.spec.effects):
             running.changed = True
         seconds = max(0.0, execution.completed - execution.started)
-        self._metrics.tool_calls.labels(server, result.name if known else "(other)", outcome).inc()
-        if known is not None:
+        self._metrics.tool_calls.labels(server, result.name if tool else "(other)", outcome).inc()
+        if tool is not None:
             self._metrics.tool_seconds.labels(server, result.name).observe(seconds)
         content: dict[str, JSON] = {}
         if running.log_content:
@@ -188,8 +188,8 @@ class ServerTools:
         """Makes the servers' tools those that are offered."""
         self._toolset = self._servers.tools
         self._executor = Executor(self._toolset, policy=self._policy)
-        for left in self._servers.left_out:
-            log("tool_left_out", {"problem": str(left)}, level=logging.WARNING)
+        for problem in self._servers.left_out:
+            log("tool_left_out", {"problem": str(problem)}, level=logging.WARNING)
         names = [tool.name for tool in self._toolset]
         for pattern in self.settings.approve:
             if not any(fnmatchcase(name, pattern) for name in names):

@@ -26,7 +26,7 @@ LIMITS = ("requests_per_minute", "streams", "tokens_per_day")
 SHORTEST = 16
 """Characters that a key has at least: a digest of less is found by trying."""
 
-_SHOWN = 8
+_NAME_DIGITS = 8
 """Digits of its digest that name a key without a name."""
 
 
@@ -69,9 +69,9 @@ class Key:
         return any(fnmatchcase(model, name) for name in self.models)
 
 
-def unnamed(known: str) -> Key:
+def unnamed(key_digest: str) -> Key:
     """A key of which no more than its digest is configured: it may do everything."""
-    return Key(known[:_SHOWN], known, metrics=True)
+    return Key(key_digest[:_NAME_DIGITS], key_digest, metrics=True)
 
 
 def digest(key: str) -> str:
@@ -92,10 +92,10 @@ def read_keys(path: str | Path) -> tuple[Key, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the API keys of {path} cannot be read: {error}") from error
-    found = tuple(unnamed(_read(line, f"{path}:{i + 1}")) for i, line in enumerate(lines) if _written(line))
-    if not found:
+    keys = tuple(unnamed(_read(line, f"{path}:{i + 1}")) for i, line in enumerate(lines) if _without_comment(line))
+    if not keys:
         raise ConfigurationError(f"{path} holds no API key: write one a line, or sha256: and its digest")
-    return found
+    return keys
 
 
 def keys_of(environ: Mapping[str, str]) -> tuple[Key, ...]:
@@ -104,13 +104,13 @@ def keys_of(environ: Mapping[str, str]) -> tuple[Key, ...]:
     return tuple(unnamed(_read(each, f"{VARIABLE}, key {i + 1}")) for i, each in enumerate(listed))
 
 
-def _written(line: str) -> str:
+def _without_comment(line: str) -> str:
     """A line without its comment."""
     return _COMMENT.sub("", line).strip()
 
 
 def _read(text: str, place: str) -> str:
-    key = _written(text)
+    key = _without_comment(text)
     if key.startswith("sha256:"):
         return _read_digest(key, place)
     if len(key) < SHORTEST:
@@ -119,10 +119,10 @@ def _read(text: str, place: str) -> str:
 
 
 def _read_digest(text: str, place: str) -> str:
-    known = _DIGEST.fullmatch(text)
-    if known is None:
+    match = _DIGEST.fullmatch(text)
+    if match is None:
         raise ConfigurationError(f"{place}: sha256: is followed by 64 hexadecimal digits (printf %s KEY | sha256sum)")
-    return known[1].lower()
+    return match[1].lower()
 
 
 # --- tables of the configuration ---------------------------------------------------------------------------------
@@ -247,9 +247,9 @@ def admitted(headers: Iterable[tuple[bytes, bytes]], keys: Sequence[Key]) -> Key
         elif name == b"x-api-key" and not secret:
             secret = value.strip().decode("latin-1")
     wanted = digest(secret)
-    found = None
-    for known in keys:
-        for each in known.digests:
+    match = None
+    for key in keys:
+        for each in key.digests:
             if hmac.compare_digest(wanted, each):
-                found = known
-    return found if secret else None
+                match = key
+    return match if secret else None

@@ -32,8 +32,8 @@ def checked_kind(value: Any, kind: str, place: str) -> Any:
     return value
 
 
-def check_fields(table: Mapping[str, Any], known: set[str], place: str) -> None:
+def check_fields(table: Mapping[str, Any], names: set[str], place: str) -> None:
     """Raises ConfigurationError for a key that is not known, naming the place."""
     for name in table:
-        if name not in known:
-            raise ConfigurationError(f"{place}{'.' if place else ''}{name}: unknown key {suggest(name, known)}")
+        if name not in names:
+            raise ConfigurationError(f"{place}{'.' if place else ''}{name}: unknown key {suggest(name, names)}")

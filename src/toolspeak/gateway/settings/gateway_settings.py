@@ -173,7 +173,7 @@ def checked(settings: Settings) -> Settings:
 
 def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
     """The origins as browsers write them. Raises ConfigurationError for one that is none, and for `*` without keys."""
-    found: list[str] = []
+    checked_origins: list[str] = []
     for origin in origins:
         if origin == ANY_ORIGIN:
             if not has_keys:
@@ -181,15 +181,15 @@ def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ..
                     "cors: '*' lets every web page call the gateway, which has no API keys: name the origins, or give "
                     "clients keys (--api-keys FILE)"
                 )
-            found.append(origin)
+            checked_origins.append(origin)
             continue
-        written = origin.lower()
-        if not _ORIGIN.fullmatch(written):
+        lower = origin.lower()
+        if not _ORIGIN.fullmatch(lower):
             raise ConfigurationError(
                 f"cors: {origin!r} is not an origin; write scheme, host and port alone, for instance https://app.example"
             )
-        found.append(written.removesuffix(_DEFAULT_PORTS[written.partition(":")[0]]))
-    return tuple(found)
+        checked_origins.append(lower.removesuffix(_DEFAULT_PORTS[lower.partition(":")[0]]))
+    return tuple(checked_origins)
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -233,9 +233,9 @@ def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType(
         models: Any = table.get("model")
         if not isinstance(models, list) or not models:
             raise ConfigurationError("model: write a table [[model]] for each upstream, with name and upstream")
-        found = [upstreams_of_table(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models))]
-        _check_names([name for upstreams in found for name in upstreams[0].names])
-        upstreams = tuple(upstream for upstreams in found for upstream in upstreams)
+        by_model = [upstreams_of_table(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models))]
+        _check_names([name for upstreams in by_model for name in upstreams[0].names])
+        upstreams = tuple(upstream for upstreams in by_model for upstream in upstreams)
         folder = Path(path).parent
         tools = _tools(table["tools"], folder) if "tools" in table else None
         rows: Any = table.get("key", [])
@@ -309,7 +309,7 @@ def _tools(value: Any, folder: Path) -> ToolSettings:
         if name == "approve":
             names = cast("list[Any]", field if isinstance(field, list) else [field])
             values[name] = tuple(
-                found for each in names for found in approved_names(checked_kind(each, "str", f"tools.{name}"))
+                pattern for each in names for pattern in approved_names(checked_kind(each, "str", f"tools.{name}"))
             )
         else:
             values[name] = checked_kind(field, kinds[name], f"tools.{name}")

@@ -45,40 +45,42 @@ class Sources:
         """The settings as the files are now. `stamps` gets the stamp of every file that is read, taken before it is
         read, also if the settings cannot be. Raises ConfigurationError naming the place and the remedy."""
         if self.config is None:
-            found = FileSettings(self.upstreams, {})
+            file_settings = FileSettings(self.upstreams, {})
         else:
             stamps[self.config] = stamp(self.config)
-            found = read_config(self.config, environ)
-        settings = with_server(Settings(found.upstreams), {k: v for k, v in found.server.items() if k != "api_keys"})
+            file_settings = read_config(self.config, environ)
+        settings = with_server(
+            Settings(file_settings.upstreams), {k: v for k, v in file_settings.server.items() if k != "api_keys"}
+        )
         settings = with_server(settings, self.server)
-        file = self.api_keys or found.server.get("api_keys")
+        file = self.api_keys or file_settings.server.get("api_keys")
         if file:
             stamps[file] = stamp(file)
-        keys = (*found.keys, *keys_of(environ), *(read_keys(file) if file else ()))
-        tools = self._tools(found.tools)
+        keys = (*file_settings.keys, *keys_of(environ), *(read_keys(file) if file else ()))
+        tools = self._tools(file_settings.tools)
         if tools is not None:
             stamps[tools.file] = stamp(tools.file)
-        responses = found.responses
+        responses = file_settings.responses
         if self.responses is not None:
             named = ResponseSettings(self.responses)
             responses = named if responses is None else replace(responses, store=self.responses)
-        return checked(replace(settings, keys=keys, tools=tools, responses=responses, usage=found.usage))
+        return checked(replace(settings, keys=keys, tools=tools, responses=responses, usage=file_settings.usage))
 
-    def _tools(self, found: ToolSettings | None) -> ToolSettings | None:
+    def _tools(self, tools: ToolSettings | None) -> ToolSettings | None:
         """What the file says, with what the command line says in its place."""
         if self.tools is not None:
-            found = ToolSettings(self.tools) if found is None else replace(found, file=self.tools)
+            tools = ToolSettings(self.tools) if tools is None else replace(tools, file=self.tools)
         if self.approve_tools is None:
-            return found
-        if found is None:
+            return tools
+        if tools is None:
             raise ConfigurationError("--approve-tools says which tools of --tools FILE may run: name that file, too")
-        return replace(found, approve=approved_names(self.approve_tools))
+        return replace(tools, approve=approved_names(self.approve_tools))
 
 
 def stamp(path: str) -> Stamp:
     """The stamp of a file, or of the one that a link leads to."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -68,10 +68,10 @@ def labels_of(upstreams: Sequence[Upstream]) -> tuple[str, ...]:
     """What logs and metrics call the upstreams of one model: the host and port of each, or its provider. Those that
     would be called the same have a number, too."""
     hosts = [httpx2.URL(each.url).netloc.decode() if each.url else each.provider for each in upstreams]
-    seen, labels = Counter[str](), list[str]()
+    numbers, labels = Counter[str](), list[str]()
     for host in hosts:
-        seen[host] += 1
-        labels.append(f"{host}#{seen[host]}" if hosts.count(host) > 1 else host)
+        numbers[host] += 1
+        labels.append(f"{host}#{numbers[host]}" if hosts.count(host) > 1 else host)
     return tuple(labels)
 
 
@@ -87,10 +87,10 @@ def upstream_of(target: str, **rest: Any) -> Upstream:
             f"the upstream {target!r} is neither an address (http://127.0.0.1:11434/v1) nor begins with a provider: "
             f"{suggest(provider, PROVIDERS)}"
         )
-    for name, known in (("provider", provider), ("model", model)):
-        if known and rest.get(name, known) != known:
+    for name, value in (("provider", provider), ("model", model)):
+        if value and rest.get(name, value) != value:
             raise ConfigurationError(
-                f"{target!r} names the {name} {known!r}, and {name} says {rest[name]!r}: leave one out"
+                f"{target!r} names the {name} {value!r}, and {name} says {rest[name]!r}: leave one out"
             )
     values: dict[str, Any] = {"model": model, **rest, "provider": provider}
     return Upstream(**values)
@@ -119,15 +119,15 @@ def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
     shared = {name: value for name, value in table.items() if name != "upstreams"}
     if not shared.get("name"):
         raise ConfigurationError(f"{place}.name: missing; write the name that clients ask for, or a glob")
-    found: list[Upstream] = []
+    upstreams: list[Upstream] = []
     for i, each in enumerate(cast("list[Any]", rows)):
         at = f"{place}.upstreams[{i}]"
         own: Any = {"upstream": each} if isinstance(each, str) else each
         if not isinstance(own, dict):
             raise ConfigurationError(f"{at}: expected an address, or a table with upstream and what else is its own")
         check_fields(cast("dict[str, Any]", own), _UPSTREAM_FIELDS - {"name", "policy"}, at)
-        found.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared, place))
-    return tuple(found)
+        upstreams.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared, place))
+    return tuple(upstreams)
 
 
 def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, Any], shared_place: str) -> Upstream:

@@ -16,7 +16,7 @@ from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.observability.request_log import log
 from toolspeak.gateway.settings.gateway_settings import ResponseSettings
 from toolspeak.gateway.stored.response_store import ResponseStore, Retention, StoredResponse, open_store
-from toolspeak.gateway.turns.turn_filter import Note
+from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.wire.json_validation import describe, optional_flag, require_object, require_text
 
 PATH = "/v1/responses/"
@@ -155,24 +155,24 @@ class ResponseMemory:
 
     async def retrieved(self, owner: str, response_id: str) -> dict[str, JSON]:
         """Raises Failure for one that is not there."""
-        return self._shown(await self._found(owner, response_id))
+        return self._body(await self._stored(owner, response_id))
 
     async def deleted(self, owner: str, response_id: str) -> JSON:
         try:
-            gone = await self._store.delete(owner, response_id)
+            is_deleted = await self._store.delete(owner, response_id)
         except JournalError as error:
             raise _unavailable(error) from error
-        if not gone:
+        if not is_deleted:
             raise _not_found(response_id)
         self._stop(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
     async def cancelled(self, owner: str, response_id: str) -> JSON:
-        found = await self._found(owner, response_id)
-        body = self._shown(found)
+        stored = await self._stored(owner, response_id)
+        body = self._body(stored)
         if not body.get("background"):
             raise Failure(400, "only a response with background: true can be cancelled", "invalid_request")
-        if found.status not in _OVER:
+        if stored.status not in _OVER:
             body["status"] = "cancelled"
             try:
                 if not await self._store.finish(response_id, "cancelled", json.dumps(body)):
@@ -184,9 +184,9 @@ class ResponseMemory:
 
     async def input_items(self, owner: str, response_id: str, query: Mapping[str, str]) -> JSON:
         """A page of what the response was made of, as OpenAI lists it: the newest first unless `order` is `asc`."""
-        found = await self._found(owner, response_id)
-        items = await self._conversation(found.previous, owner, self.settings.key_bytes) if found.previous else []
-        items += _items(found)
+        stored = await self._stored(owner, response_id)
+        items = await self._conversation(stored.previous, owner, self.settings.key_bytes) if stored.previous else []
+        items += _items(stored)
         order, limit, after = query.get("order", "desc"), query.get("limit", "20"), query.get("after", "")
         if order not in ("asc", "desc"):
             raise Failure(400, f"order: {order[:20]!r} is none; write asc or desc", "invalid_request")
@@ -206,22 +206,22 @@ class ResponseMemory:
         more = begin + len(page) < len(rows)
         return {"object": "list", "data": page, "first_id": None, "last_id": None, **ends, "has_more": more}
 
-    async def _found(self, owner: str, response_id: str) -> StoredResponse:
+    async def _stored(self, owner: str, response_id: str) -> StoredResponse:
         try:
-            found = await self._store.get(owner, response_id)
-            if found is not None and found.status == "lost":
-                lost = "the gateway's process that worked on the response is gone; ask again"
-                body = self._failed(found.body, "worker_lost", lost)
+            stored = await self._store.get(owner, response_id)
+            if stored is not None and stored.status == "lost":
+                problem = "the gateway's process that worked on the response is gone; ask again"
+                body = self._failed(stored.body, "worker_lost", problem)
                 await self._store.finish(response_id, "failed", json.dumps(body))
-                found = await self._store.get(owner, response_id)
+                stored = await self._store.get(owner, response_id)
         except JournalError as error:
             raise _unavailable(error) from error
-        if found is None:
+        if stored is None:
             raise _not_found(response_id)
-        return found
+        return stored
 
-    def _shown(self, found: StoredResponse) -> dict[str, JSON]:
-        return {**json.loads(found.body), "status": found.status}
+    def _body(self, stored: StoredResponse) -> dict[str, JSON]:
+        return {**json.loads(stored.body), "status": stored.status}
 
     # --- the background ----------------------------------------------------------------------------------------
 
@@ -278,13 +278,13 @@ class ResponseMemory:
         """Keeps this worker's responses its own, and stops what was cancelled in another."""
         while True:
             await asyncio.sleep(_BEAT_SECONDS)
-            known = [*self.runs]
+            running = [*self.runs]
             try:
                 living = await self._store.beat(self._worker)
             except Exception as error:  # noqa: BLE001 - without it all that this worker makes would be lost
                 log("responses_not_reached", {"problem": str(error)}, level=logging.WARNING)
                 continue
-            for response_id in known:
+            for response_id in running:
                 if response_id not in living:
                     self._stop(response_id)
 
@@ -295,16 +295,16 @@ def _identified(items: JSON, response_id: str) -> list[JSON] | None:
         items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
     if not isinstance(items, list):
         return None
-    made: list[JSON] = []
+    identified: list[JSON] = []
     for i, item in enumerate(cast("list[JSON]", items)):
         fields = cast("dict[str, JSON]", item) if isinstance(item, dict) else {"id": True}
         if fields.get("id"):
-            made.append(item)
+            identified.append(item)
         else:
             prefix = _PREFIXES.get(str(fields.get("type", "message")), "item")
             own = f"{prefix}_{response_id.removeprefix('resp_')}_in_{i}"
-            made.append({"type": "message", **fields, "id": own})
-    return made
+            identified.append({"type": "message", **fields, "id": own})
+    return identified
 
 
 def _items(stored: StoredResponse) -> list[JSON]:
@@ -320,8 +320,8 @@ def _not_found(response_id: str) -> Failure:
 
 
 def _unavailable(error: JournalError) -> Failure:
-    told = (
+    message = (
         "stored responses cannot be read or written just now: ask again soon, or send the whole conversation as "
         "'input' with store: false"
     )
-    return Failure(503, told, "responses_unavailable", 1, cause=str(error))
+    return Failure(503, message, "responses_unavailable", 1, cause=str(error))

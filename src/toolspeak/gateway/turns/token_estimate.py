@@ -46,15 +46,15 @@ def message_size(message: Message | TextMessage) -> int:
     return size + media * MEDIA_TOKENS * BYTES_PER_TOKEN
 
 
-def request_size(asked: ModelRequest) -> int:
+def request_size(request: ModelRequest) -> int:
     """Of all that a model reads, about."""
-    output = 0 if asked.output is None else _json_size(asked.output.schema)
-    return output + _tools_size(asked.tools) + sum(map(message_size, asked.messages))
+    output = 0 if request.output is None else _json_size(request.output.schema)
+    return output + _tools_size(request.tools) + sum(map(message_size, request.messages))
 
 
-def prompt_size(asked: WireRequest) -> int:
+def prompt_size(request: WireRequest) -> int:
     """Of what a client asks, without the words in which a dialect tells tools."""
-    return request_size(asked.request)
+    return request_size(request.request)
 
 
 def _tools_size(tools: Iterable[ToolSpec]) -> int:

@@ -20,7 +20,7 @@ from toolspeak.data.messages import (
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.turns.token_estimate import tokens_of
-from toolspeak.gateway.turns.turn_filter import Note, Rules, TurnGate
+from toolspeak.gateway.turns.turn_gate import LeaveRules, Note, TurnGate
 
 
 class Put(Protocol):
@@ -30,7 +30,7 @@ class Put(Protocol):
 
 
 @dataclass(slots=True)
-class Report:
+class TurnReport:
     """The result of a turn, for the client's notes, the log, the metrics and the key's account."""
 
     notes: list[Note] = field(default_factory=list[Note])
@@ -43,21 +43,21 @@ class Report:
     used: Usage = Usage()
     """Tokens of all attempts, failed ones included; estimated where the server does not count."""
 
-    def back_to(self, before: Report) -> None:
+    def back_to(self, before: TurnReport) -> None:
         """Undoes an attempt of which nothing has left, except for its count and its tokens."""
         self.notes[:] = before.notes
         self.calls, self.malformed, self.forged, self.end = before.calls, before.malformed, before.forged, before.end
 
 
-async def play(
+async def run_turn(
     driver: Driver,
     request: TurnRequest,
-    rules: Rules,
+    rules: LeaveRules,
     put: Put,
-    report: Report,
+    report: TurnReport,
     prompt_size: Callable[[], int],
     usage_wanted: bool,
-    begun: Callable[[], None] | None = None,
+    on_answer: Callable[[], None] | None = None,
 ) -> None:
     """Runs the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
 
@@ -76,9 +76,9 @@ async def play(
         try:
             async with aclosing(stream):
                 async for delta in stream:
-                    if begun is not None:
-                        begun()
-                        begun = None
+                    if on_answer is not None:
+                        on_answer()
+                        on_answer = None
                     if collector is not None:
                         collector.add(delta)
                     leaving = gate.feed(delta)
@@ -91,8 +91,8 @@ async def play(
             raise
         finally:
             usage = gate.outcome.end.usage if gate.outcome else Usage()
-            known = usage.total is not None
-            if not known and started:
+            is_counted = usage.total is not None
+            if not is_counted and started:
                 usage = estimated(usage, prompt_size(), gate.size)
             report.used = report.used.plus(usage)
             report.notes += gate.notes
@@ -101,7 +101,7 @@ async def play(
             report.forged += gate.forged
         outcome = gate.outcome
         assert outcome is not None, "a driver ends its turn"
-        if known or not usage_wanted:
+        if is_counted or not usage_wanted:
             usage = outcome.end.usage
         else:
             guessed = True
@@ -122,13 +122,13 @@ async def play(
     await put([*last[:-1], report.end])
 
 
-def estimated(usage: Usage, prompt: int, written: int) -> Usage:
+def estimated(usage: Usage, prompt: int, completion: int) -> Usage:
     """The usage with estimates of the counts that are missing: the stream was closed behind the calls, or the server
     does not count. `prompt` and `written` are bytes."""
     return replace(
         usage,
         input=tokens_of(prompt) if usage.input is None else usage.input,
-        output=tokens_of(written) if usage.output is None else usage.output,
+        output=tokens_of(completion) if usage.output is None else usage.output,
     )
 
 
@@ -143,7 +143,7 @@ def _again(why: str, turn: ParsedTurn) -> Note:
     return Note("asked_again", "the model did not call the tool that was required, and was told so")
 
 
-def _correction(turn: ParsedTurn, why: str, rules: Rules) -> list[Message]:
+def _correction(turn: ParsedTurn, why: str, rules: LeaveRules) -> list[Message]:
     """The messages that ask the model to repeat its turn: the turn, and what is wrong with it."""
     turn_messages = [turn.message] if turn.message.parts else []
     if turn.calls:
@@ -162,6 +162,6 @@ def _correction(turn: ParsedTurn, why: str, rules: Rules) -> list[Message]:
     return [*turn_messages, Message("user", (TextPart(f"That was no tool call. {_demand(rules)}"),))]
 
 
-def _demand(rules: Rules) -> str:
+def _demand(rules: LeaveRules) -> str:
     name = rules.choice.name
     return f"Call the tool {name!r} now." if name else "Call one of the tools now."

@@ -214,7 +214,7 @@ class Pool:
 
     async def _ask(self, member: int, asking: Asking) -> None:
         is_trial = self._health[member].state == "answers"
-        self._health[member] = self._health[member].asked()
+        self._health[member] = self._health[member].after_request()
         self._count(member)
         has_begun = False
 
@@ -222,7 +222,7 @@ class Pool:
             nonlocal has_begun
             if not has_begun:
                 has_begun = True
-                self._becomes(member, self._health[member].begun())
+                self._becomes(member, self._health[member].after_first_piece())
 
         try:
             await asking.ask(member, answers)
@@ -237,7 +237,7 @@ class Pool:
             raise
         finally:
             if is_trial and not has_begun:
-                self._health[member] = self._health[member].left()
+                self._health[member] = self._health[member].after_trial_left()
 
     def _failed(self, member: int, error: ToolspeakError, *, decides: bool) -> None:
         is_only = len(self.labels) == 1

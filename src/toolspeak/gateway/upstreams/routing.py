@@ -84,8 +84,8 @@ class Routes:
         """Has one of the upstreams answer: see `Pool.serve`. `last` answered the turn before."""
         routes = {route.number: route for route in self.routes}
 
-        def ask_member(number: int, begun: Callable[[], None]) -> Awaitable[None]:
-            return ask(routes[number], begun)
+        def ask_member(number: int, on_answer: Callable[[], None]) -> Awaitable[None]:
+            return ask(routes[number], on_answer)
 
         failed = [] if failed is None else failed
         first = None if last is None else last.number
@@ -204,8 +204,8 @@ class Router:
         if self._metrics is None:
             return
         for name in self._exact:
-            with suppress(ConfigurationError), self.routes(name) as found:  # who asks for the model is told
-                for route in found.routes:
+            with suppress(ConfigurationError), self.routes(name) as routes:  # who asks for the model is told
+                for route in routes.routes:
                     self._metrics.show_route(name, route.dialect)
 
     def take_over(self, other: Router) -> None:
@@ -326,15 +326,15 @@ def _environment(upstream: Upstream, environ: Mapping[str, str]) -> Mapping[str,
     if upstream.provider == "scripted":
         return environ
     url, key = _VARIABLES[upstream.provider]
-    seen = dict(environ)
+    variables = dict(environ)
     if upstream.url:
-        seen[url] = upstream.url
-        seen.pop(key, None)
+        variables[url] = upstream.url
+        variables.pop(key, None)
     if upstream.key_variable:
         value = environ.get(upstream.key_variable, "").strip()
         if not value:
             raise ConfigurationError(
                 f"the upstream's key for {upstream.names[0]!r}: the variable {upstream.key_variable} is not set"
             )
-        seen[key] = value
-    return seen
+        variables[key] = value
+    return variables

@@ -53,7 +53,7 @@ class Health:
         """Whether it was aside for long enough to be probed."""
         return self.state == "aside" and now >= self.until
 
-    def asked(self) -> Health:
+    def after_request(self) -> Health:
         """A request goes there."""
         return replace(self, state="trial") if self.state == "answers" else self
 
@@ -65,7 +65,7 @@ class Health:
         """It answered the probe."""
         return replace(self, state="answers") if self.state == "probing" else self
 
-    def left(self) -> Health:
+    def after_trial_left(self) -> Health:
         """A trial ended without a result: its client went away. The next request is one."""
         return replace(self, state="answers") if self.state == "trial" else self
 
@@ -73,7 +73,7 @@ class Health:
         """The health for a new pool of the same upstreams, which does not see the old pool's requests end."""
         return replace(self, state="answers") if self.state in ("probing", "trial") else self
 
-    def begun(self) -> Health:
+    def after_first_piece(self) -> Health:
         """An answer begins to come, which may still break. After a trial other requests go there again; the first
         failure among them puts it aside for longer."""
         return Health("up", FAILURES - 1, self.times) if self.state == "trial" else self

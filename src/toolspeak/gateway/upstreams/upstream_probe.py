@@ -31,11 +31,11 @@ async def probe(provider: Provider, *, thorough: bool = False) -> tuple[Mapping[
         return None, str(error)
 
 
-def model_rows(found: JSON) -> dict[str, Mapping[str, Any]]:
+def model_rows(answer: JSON) -> dict[str, Mapping[str, Any]]:
     """What an API says of each model it lists, by the model's name."""
-    if not isinstance(found, dict):
+    if not isinstance(answer, dict):
         return {}
-    table = cast("dict[str, Any]", found)
+    table = cast("dict[str, Any]", answer)
     rows: Any = table.get("data") or table.get("models") or []
     listed = cast("list[Any]", rows) if isinstance(rows, list) else []
     tables = [cast("dict[str, Any]", row) for row in listed if isinstance(row, dict)]

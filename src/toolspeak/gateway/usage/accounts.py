@@ -19,7 +19,7 @@ from toolspeak.gateway.observability.request_log import log
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.turns.token_estimate import tokens_of
-from toolspeak.gateway.turns.turn_attempts import Report
+from toolspeak.gateway.turns.turn_attempts import TurnReport
 from toolspeak.gateway.usage.usage_ledger import Ledger
 from toolspeak.gateway.usage.usage_values import Ask, Counts, Limit, Verdict, day_left
 from toolspeak.wire.anthropic import ANTHROPIC
@@ -88,7 +88,7 @@ class Account:
     def __init__(self, key: Key | None, wire: WireFormat, ledger: Ledger | None, metrics: Metrics) -> None:
         self.headers: Headers = []
         self.model = NOBODY
-        self.report = Report()
+        self.report = TurnReport()
         self.failed = False
         self.used: Callable[[bool], Usage] | None = None
         self._key = key
@@ -128,8 +128,8 @@ class Account:
         try:
             verdict = await self._ledger.ask(ask)
         except JournalError as error:
-            told = "the gateway cannot look up the limits of this key just now: ask again soon"
-            raise Failure(503, told, "limits_unavailable", 1, cause=str(error)) from error
+            problem = "the gateway cannot look up the limits of this key just now: ask again soon"
+            raise Failure(503, problem, "limits_unavailable", 1, cause=str(error)) from error
         if verdict.limit is not None:
             self._refuse(key, verdict)
         self._ask, self._open = ask, True
@@ -223,22 +223,22 @@ def _refusal(key: Key, verdict: Verdict) -> str:
 def limit_headers(key: Key, verdict: Verdict, wire: WireFormat) -> Headers:
     """What OpenAI and Anthropic tell of limits, each in its own words: how much, what is left, and when all is free."""
     standing = verdict.standing
-    found: list[tuple[str, int, int, float]] = []
+    limits: list[tuple[str, int, int, float]] = []
     if key.requests_per_minute is not None:
         seconds = max(0.0, standing.emptied - standing.now)
-        found.append(("requests", key.requests_per_minute, standing.requests, seconds))
+        limits.append(("requests", key.requests_per_minute, standing.requests, seconds))
     if key.tokens_per_day is not None:
         used = standing.tokens + standing.load.tokens
-        found.append(("tokens", key.tokens_per_day, used, day_left(standing.now)))
+        limits.append(("tokens", key.tokens_per_day, used, day_left(standing.now)))
     headers: list[tuple[str, str]] = []
-    for name, most, used, seconds in found:
-        left = max(0, most - used)
+    for name, most, used, seconds in limits:
+        remaining = max(0, most - used)
         if wire is ANTHROPIC:
             reset = datetime.fromtimestamp(standing.now + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            for word, value in (("limit", str(most)), ("remaining", str(left)), ("reset", reset)):
+            for word, value in (("limit", str(most)), ("remaining", str(remaining)), ("reset", reset)):
                 headers.append((f"anthropic-ratelimit-{name}-{word}", value))
         else:
-            for word, value in (("limit", str(most)), ("remaining", str(left)), ("reset", _duration(seconds))):
+            for word, value in (("limit", str(most)), ("remaining", str(remaining)), ("reset", _duration(seconds))):
                 headers.append((f"x-ratelimit-{word}-{name}", value))
     return [(name.encode(), value.encode()) for name, value in headers]
 

@@ -13,7 +13,7 @@ from toolspeak.errors import JournalError
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import Ask, Batch, Counts, Load, Verdict, day_of
+from toolspeak.gateway.usage.usage_values import Ask, Counts, Load, UsageBatch, Verdict, day_of
 
 ASK_SECONDS = 5.0
 """How long a request waits for the store to say whether it may begin."""
@@ -173,7 +173,7 @@ class Ledger:
             load = dict.fromkeys(load, Load())
         try:
             if names or counts:
-                batch = Batch(self._worker, self._settings.lease_seconds, counts, load, [ask for ask, _ in asks])
+                batch = UsageBatch(self._worker, self._settings.lease_seconds, counts, load, [ask for ask, _ in asks])
                 await self._take(batch, [waiting for _, waiting in asks])
                 self._renewed = now if renews else self._renewed
         except Exception as error:  # noqa: BLE001 - whatever it is, the counts are kept and later requests are asked for
@@ -181,13 +181,13 @@ class Ledger:
             for _, waiting in asks:
                 if not waiting.done():
                     waiting.set_exception(JournalError(str(error)))
-            self._failed(error, self._lost() if self._closing else None)
+            self._failed(error, self._unstored() if self._closing else None)
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
         finally:
             if settled is not None and not settled.done():
                 settled.set_result(None)
 
-    async def _take(self, batch: Batch, waiting: list[asyncio.Future[Verdict]]) -> None:
+    async def _take(self, batch: UsageBatch, waiting: list[asyncio.Future[Verdict]]) -> None:
         settled = await self._store.settle(batch)
         for name, load in settled.load.items():
             if load.streams:
@@ -210,7 +210,7 @@ class Ledger:
         for name, load in ended.items():
             self._ended[name] = self._ended.get(name, Load()).plus(load)
 
-    def _lost(self) -> Mapping[str, object]:
+    def _unstored(self) -> Mapping[str, object]:
         return {"lost": [{"key": key, "model": model, **asdict(each)} for (key, model), each in self._counts.items()]}
 
     async def _prune(self) -> None:

@@ -13,13 +13,13 @@ from toolspeak.gateway.usage.usage_values import (
     COUNTED,
     DAY,
     WINDOW,
-    Batch,
     Column,
     Counts,
     Load,
     Row,
     Settled,
     Standing,
+    UsageBatch,
     Verdict,
     day_of,
     decided,
@@ -83,7 +83,7 @@ class UsageStore:
         self.check = database.check
         self.aclose = database.aclose
 
-    async def settle(self, batch: Batch) -> Settled:
+    async def settle(self, batch: UsageBatch) -> Settled:
         """Counts what a batch holds and decides on those that ask: all of it, or nothing."""
         return await self._database.do(partial(_settle, batch=batch))
 
@@ -108,7 +108,7 @@ async def _now(db: Connection) -> float:
     return now
 
 
-async def _settle(db: Connection, batch: Batch) -> Settled:
+async def _settle(db: Connection, batch: UsageBatch) -> Settled:
     now = await _now(db)
     for (key, model), counts in sorted(batch.counts.items()):
         await db.change(_ADD, day_of(now), key, model, *astuple(counts))
@@ -132,7 +132,7 @@ async def _settle(db: Connection, batch: Batch) -> Settled:
     return Settled(verdicts, load)
 
 
-async def _standing(db: Connection, key: Key, batch: Batch, now: float) -> Standing:
+async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> Standing:
     if key.requests_per_minute is not None:
         # A request of the future was written before the clock was set back.
         await db.change(
@@ -144,8 +144,8 @@ async def _standing(db: Connection, key: Key, batch: Batch, now: float) -> Stand
         "DELETE FROM loads WHERE key = $1 AND worker <> $2 AND (until <= $3 OR until > $4)",
         *(key.name, batch.worker, now, latest),
     )
-    found = await db.rows(_STANDING, key.name, batch.worker, day_of(now))
-    ((requests, oldest, newest, streams, reserved, tokens),) = found
+    rows = await db.rows(_STANDING, key.name, batch.worker, day_of(now))
+    ((requests, oldest, newest, streams, reserved, tokens),) = rows
     load = batch.load.get(key.name, Load()).plus(Load(int(streams), int(reserved)))
     standing = Standing(now, int(requests), load, int(tokens))
     if key.requests_per_minute is None or newest is None:
@@ -165,7 +165,7 @@ async def _time_of(db: Connection, key: str, number: int) -> float:
     raise AssertionError("so many requests are there")
 
 
-async def _carry(db: Connection, batch: Batch, load: Mapping[str, Load], now: float) -> None:
+async def _carry(db: Connection, batch: UsageBatch, load: Mapping[str, Load], now: float) -> None:
     for name, one in sorted(load.items()):
         if one.streams:
             await db.change(_CARRY, name, batch.worker, one.streams, one.tokens, now + batch.lease)
@@ -175,9 +175,9 @@ async def _carry(db: Connection, batch: Batch, load: Mapping[str, Load], now: fl
 
 async def _rows(db: Connection, by: Sequence[Column], since: str) -> Sequence[Row]:
     sums, names = ", ".join(f"sum({name})" for name in COUNTED), ", ".join(by)
-    found = await db.rows(f"SELECT {names}, {sums} FROM usage WHERE day >= $1 GROUP BY {names} ORDER BY {names}", since)
+    query = f"SELECT {names}, {sums} FROM usage WHERE day >= $1 GROUP BY {names} ORDER BY {names}"
     rows: list[Row] = []
-    for row in found:
+    for row in await db.rows(query, since):
         named = {**dict.fromkeys(COLUMNS, ""), **dict(zip(by, row, strict=False))}
         rows.append(Row(named["day"], named["key"], named["model"], Counts(*map(int, row[len(by) :]))))
     return rows

@@ -94,7 +94,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class UsageBatch:
     """What one worker has for the store.
 
     `counts` are by key and model. `load` is what is under way in this worker, for the keys for which that is to be

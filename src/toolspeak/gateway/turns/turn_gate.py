@@ -68,7 +68,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class LeaveRules:
     """What a client asked of a turn, and how it may leave.
 
     `hold_calls`: a call leaves whole, once it is known to count. `hold_text`: text waits for the first call.
@@ -106,13 +106,13 @@ class TurnGate:
     """Takes one turn's deltas, gives those that leave. `outcome` is there once `TurnEnded` was fed.
 
     Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
-    Where a call was sent and turns out not to count, it is spoiled, or the turn fails (`Rules.takes_back`). In a turn
-    in text (`Rules.in_text`), white space leaves only with the text behind it, and the line breaks between thoughts,
-    calls and text never do: clients would show them as a message. That a call is complete leaves with what follows it:
-    until then every format can spoil it.
+    If a call was sent and turns out not to count, the gate spoils it, or the turn fails (`LeaveRules.takes_back`). In a
+    turn in text (`LeaveRules.in_text`), white space leaves only with the text behind it, and the line breaks between
+    thoughts, calls and text never leave: clients would show them as a message. The end of a call (`CallCompleted`)
+    leaves with the delta that follows it: until then every format can spoil the call.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: LeaveRules) -> None:
         self.outcome: Outcome | None = None
         self.notes: list[Note] = []
         self.size = 0
@@ -127,7 +127,7 @@ class TurnGate:
         self._whole: set[int] = set()
         self._complete_last: CallCompleted | None = None
         self._refused: set[int] = set()
-        self._held: list[CallCompleted | CallMalformed] = []
+        self._held_calls: list[CallCompleted | CallMalformed] = []
         self._ignored: set[int] = set()
         self._selected: set[int] = set()
         self._left_out: list[str] = []
@@ -252,7 +252,7 @@ class TurnGate:
             self._left_out.append(call.name)
             return ()
         if self._rules.hold_calls:
-            self._held.append(call)
+            self._held_calls.append(call)
             return ()
         leaving = self._begin(call, call.index, call.name)
         if not leaving:
@@ -267,7 +267,7 @@ class TurnGate:
             self._live_malformed(call)
             return (call,)
         if self._rules.hold_calls or self._may_repair():
-            self._held.append(call)
+            self._held_calls.append(call)
             return ()
         self._note_as_text(call)
         return (*self._release(), call)
@@ -284,10 +284,10 @@ class TurnGate:
 
     def _take_back(self) -> Sequence[Delta]:
         """Calls that left whole, and of which the end of their batch says that they do not count."""
-        gone = sorted(self._whole - self._selected)
-        if not gone:
+        taken_back = sorted(self._whole - self._selected)
+        if not taken_back:
             return ()
-        self._whole.difference_update(gone)
+        self._whole.difference_update(taken_back)
         why = _NOT_COUNTED
         if not self._rules.takes_back:
             raise ProviderError(
@@ -296,16 +296,16 @@ class TurnGate:
                 code="ill_formed",
             )
         self._note("malformed_call", f"a call that was sent must not run: {why}")
-        return [CallMalformed(index, "", "taken_back", why, 0) for index in gone]
+        return [CallMalformed(index, "", "taken_back", why, 0) for index in taken_back]
 
     def _release(self) -> list[Delta]:
-        held, self._text = self._text or [], None
-        return held
+        deltas, self._text = self._text or [], None
+        return deltas
 
     def _end(self, end: TurnEnded) -> Sequence[Delta]:
         rules = self._rules
         calls = self._counting()
-        bad = [call for call in self._held if isinstance(call, CallMalformed)]
+        bad = [call for call in self._held_calls if isinstance(call, CallMalformed)]
         # A turn that was cut off or refused is not mended by asking again.
         if not self._live and (end.finish in NORMAL_END or end.finish == "closed_by_us"):
             again: Literal["malformed", "no_call"] | None = None
@@ -320,7 +320,7 @@ class TurnGate:
         if self._blank and not self._behind:
             out.append(TextDelta(self._blank))  # all that was said
         counting = {call.index for call in calls}
-        for call in self._held:
+        for call in self._held_calls:
             if isinstance(call, CallMalformed):
                 self._note_as_text(call)
                 out.append(call)
@@ -337,18 +337,18 @@ class TurnGate:
 
     def _counting(self) -> list[CallCompleted]:
         """The held calls that count and may leave."""
-        found: list[CallCompleted] = []
-        for call in self._held:
+        counting: list[CallCompleted] = []
+        for call in self._held_calls:
             if not isinstance(call, CallCompleted):
                 continue
             counts = call.index in self._selected and call.index not in self._ignored
             if not counts:
                 continue
-            if self._rules.admits(call.name) and not (self._rules.parallel is False and found):
-                found.append(call)
+            if self._rules.admits(call.name) and not (self._rules.parallel is False and counting):
+                counting.append(call)
             else:
                 self._left_out.append(call.name)
-        return found
+        return counting
 
     def _note(self, code: NoteCode, message: str) -> None:
         self.notes.append(Note(code, message))
