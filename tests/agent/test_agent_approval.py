@@ -175,12 +175,20 @@ def test_an_approver_that_raises_ends_the_run():
 
 def test_an_approver_that_answers_anything_else_is_no_yes():
     async def approve(request):
-        return True
+        return "yes"
 
     case = Case(approve=approve)
-    with pytest.raises(ConfigurationError, match="answers with a Decision or Escalate, not bool"):
+    with pytest.raises(ConfigurationError, match="answers with a bool, a Decision or Escalate, not str"):
         case.run()
     assert case.ran == []
+
+
+def test_an_approver_may_answer_with_a_bool():
+    async def approve(request):
+        return request.call.id != "call_1_0"
+
+    case = Case(approve=approve)
+    assert (case.run().answer, case.ran) == ("ok", ["y"])
 
 
 def test_a_call_that_only_reads_asks_nobody():

@@ -165,12 +165,18 @@ def test_an_approver_that_fails_ends_the_run_and_nothing_runs():
     assert ran == []
 
 
-@pytest.mark.parametrize("answer", [True, None, "yes"])
+@pytest.mark.parametrize("answer", [1, None, "yes"])
 def test_only_a_decision_is_an_answer(answer):
-    with pytest.raises(ConfigurationError, match="answers with a Decision"):
+    with pytest.raises(ConfigurationError, match="answers with a bool, a Decision"):
         results_of([write], WRITES[:1], approver=Person(answer))
-    with pytest.raises(ConfigurationError, match="answers with a Decision"):
+    with pytest.raises(ConfigurationError, match="answers with a bool, a Decision"):
         results_of([write], WRITES[:1], approver=lambda request: answer)
+    assert ran == []
+
+
+def test_a_bool_counts_from_an_async_approver_alone():
+    with pytest.raises(ConfigurationError, match="an approver is async"):
+        results_of([write], WRITES[:1], approver=lambda request: True)
     assert ran == []
 
 

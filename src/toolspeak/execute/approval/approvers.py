@@ -101,14 +101,14 @@ Answer: TypeAlias = Decision | Escalate
 class Approver(Protocol):
     """Answers one request; requests come one at a time, in call order. With `Escalate` the run pauses and waits."""
 
-    async def __call__(self, request: ApprovalRequest, /) -> Answer: ...
+    async def __call__(self, request: ApprovalRequest, /) -> Answer | bool: ...
 
 
 @runtime_checkable
 class BatchApprover(Protocol):
     """An approver that is shown all the requests of a batch at once, and answers them in the same order."""
 
-    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer]: ...
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer | bool]: ...
 
 
 Policy: TypeAlias = Callable[[ApprovalRequest], Answer | None]
@@ -176,12 +176,14 @@ def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
 
 
 async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
-    """The approver's answer. Raises ConfigurationError when it is anything but a Decision about this request, or
-    Escalate."""
+    """The approver's answer. Raises ConfigurationError for anything but a bool, Escalate, or a Decision about this
+    request."""
     # Typed callers cannot get this wrong; others must not have a forgotten `async` read as a yes.
     answer = cast("object", approver(request))
     if isinstance(answer, Awaitable):
-        answer = await cast("Awaitable[object]", answer)
+        return _checked(await cast("Awaitable[object]", answer), request)
+    if isinstance(answer, bool):
+        raise ConfigurationError("an approver is async: write `async def approve(request)`")
     return _checked(answer, request)
 
 
@@ -196,8 +198,12 @@ async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalReque
 
 
 def _checked(answer: object, request: ApprovalRequest) -> Answer:
+    if isinstance(answer, bool):
+        return Decision(answer, by="approver")
     if not isinstance(answer, Decision | Escalate):
-        raise ConfigurationError(f"an approver answers with a Decision or Escalate, not {type(answer).__name__}")
+        raise ConfigurationError(
+            f"an approver answers with a bool, a Decision or Escalate, not {type(answer).__name__}"
+        )
     if isinstance(answer, Decision):
         check_decision(answer)
         may_be_revised = answer.arguments is not None and request.can_be_revised
