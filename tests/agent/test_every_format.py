@@ -15,7 +15,7 @@ from toolspeak.agent import Driver, NativeDriver, TextDriver
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolCall, ToolChoice, Usage
 from toolspeak.dialects import DIALECTS, Dialect
-from toolspeak.dialects.prompts.schema_text import choice_text
+from toolspeak.dialects.prompt import choice_text
 from toolspeak.errors import ToolError
 from toolspeak.providers import Capabilities, ModelRequest
 from toolspeak.testing import chunks

@@ -18,7 +18,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, 
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolChoice, ToolResult
 from toolspeak.dialects import Dialect, get_dialect, read_turn
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
-from toolspeak.dialects.prompts.marker_escaping import Live
+from toolspeak.dialects.prompts.marker_escaping import MarkerEscaper
 from toolspeak.dialects.text.markers import MarkerTable
 from toolspeak.dialects.text.openings import Signature
 from toolspeak.testing import (
@@ -235,7 +235,7 @@ def results(draw: st.DrawFn, dialect: Dialect) -> list[ToolResult]:
 @given(data=st.data())
 @examples(40)
 def test_escapes_are_reversible(dialect: Dialect, data: st.DataObject):
-    live = Live(table(dialect))
+    live = MarkerEscaper(table(dialect))
     for result in data.draw(results(dialect)):
         assert live.unescape(live.escape(result.text)) == result.text
         if "\ud800" not in result.text:

@@ -16,7 +16,7 @@ from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.declarations.json_dialect import json_dialect
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import dump_json, result_text
+from toolspeak.dialects.prompts.marker_escaping import dump_json, result_text
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.text.markers import Marker, MarkerTable
@@ -207,7 +207,7 @@ def test_results_that_are_a_block_only_with_some_contents_are_named_as_such():
         markers,
         CallShape("arguments", array=False, arguments_required=False),
         around=("<call>", ""),
-        write_result=lambda live, result: f"RESULT: {live.result(result)}",
+        write_result=lambda live, result: f"RESULT: {live.result_text(result)}",
     )
     with pytest.raises(AssertionError, match="read by what they hold"):
         check_dialect(dialect)

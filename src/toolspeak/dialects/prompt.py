@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from toolspeak.data.messages import TextMessage
+from toolspeak.data.messages import TextMessage, ToolChoice
+from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 
 
@@ -40,3 +41,25 @@ class Prompt:
 def joined(*parts: str) -> str:
     """Paragraphs, without those that are empty."""
     return "\n\n".join(part for part in parts if part)
+
+
+def asks_text(names: Sequence[str], tools: Sequence[ToolSpec]) -> str:
+    """The sentence that says which of the tools somebody may be asked about before a call runs; empty for none."""
+    if not names:
+        return ""
+    *most, last = names
+    which = "any tool" if len(names) == len(tools) > 1 else f"{', '.join(most)} or {last}" if most else last
+    return f"A call of {which} may wait until the user has approved it."
+
+
+def choice_text(choice: ToolChoice, tools: Sequence[ToolSpec]) -> str:
+    """The sentence that asks for a tool choice; empty for `auto`."""
+    match choice.mode:
+        case "auto":
+            return ""
+        case "none":
+            return "Do not call tools in this turn; answer in plain text."
+        case "required":
+            return "You must call at least one tool in this turn."
+        case "specific":
+            return f"You must call the tool {choice.name!r} in this turn."

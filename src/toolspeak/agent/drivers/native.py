@@ -16,7 +16,7 @@ from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, TextPart, ToolChoice
 from toolspeak.dialects import Dialect
 from toolspeak.dialects.detection.unparsed_calls import LeakedCalls
-from toolspeak.dialects.prompts.schema_text import choice_text
+from toolspeak.dialects.prompt import choice_text
 from toolspeak.errors import ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Earlier, ModelRequest

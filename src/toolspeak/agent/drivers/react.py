@@ -35,7 +35,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, NORMAL_END, TextMessage, Usage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.prompts.schema_text import asks_text
+from toolspeak.dialects.prompt import asks_text
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,

@@ -19,8 +19,7 @@ from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usag
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, History, Listing, Section
-from toolspeak.dialects.prompt import Prompt, joined
-from toolspeak.dialects.prompts.schema_text import asks_text, choice_text
+from toolspeak.dialects.prompt import Prompt, asks_text, choice_text, joined
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema

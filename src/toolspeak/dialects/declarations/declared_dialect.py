@@ -15,11 +15,10 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.open_block import BlockFormat
-from toolspeak.dialects.prompt import Prompt, joined
-from toolspeak.dialects.prompts.argument_order import in_schema_order
-from toolspeak.dialects.prompts.earlier_reasoning import AssistantTurns
-from toolspeak.dialects.prompts.rendering import append_message, join_block, outside_text, render_all, result_text
-from toolspeak.dialects.prompts.schema_text import choice_text, example_tools, list_tools, sample_arguments
+from toolspeak.dialects.prompt import Prompt, choice_text, joined
+from toolspeak.dialects.prompts.marker_escaping import result_text
+from toolspeak.dialects.prompts.rendering import AssistantTurns, append_message, calls_to_write, join_block, render_all
+from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.scan import Caps
@@ -107,7 +106,7 @@ class DeclaredDialect(WithGrammar):
         return Prompt((joined(system, self.instructions(tools, listing=listing)),))
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
-        return DeclaredHistory(self, {spec.name: spec for spec in tools}, "tool" if tool_role else "user")
+        return DeclaredHistory(self, tools, tool_role=tool_role)
 
     def render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
@@ -139,51 +138,45 @@ class DeclaredDialect(WithGrammar):
 class DeclaredHistory:
     """Implements `History`: a turn's calls behind its text, a batch's results in one message."""
 
-    def __init__(self, dialect: DeclaredDialect, tools: Tools, result_role: Literal["tool", "user"]) -> None:
+    def __init__(self, dialect: DeclaredDialect, tools: Sequence[ToolSpec], *, tool_role: bool) -> None:
         self._dialect = dialect
-        self._tools = tools
-        self._result_role: Literal["tool", "user"] = result_role
+        self._template = dialect.trained
+        self._tools = {spec.name: spec for spec in tools}
+        self._result_role: Literal["tool", "user"] = "tool" if tool_role else "user"
         self._model_ids: dict[str, str] = {}  # of calls that the model itself gave an id, or that are numbered
         self._count = 0
         self.messages: list[TextMessage] = []
         self._turns = AssistantTurns(self.messages, dialect.info.earlier, dialect.live)
 
     def add(self, message: Message) -> None:
-        if message.role == "tool":
-            known = self._model_ids
-            results = [replace(each, call_id=known.get(each.call_id, each.call_id)) for each in message.results]
-            self._add_results(results)
-            return
-        if message.role != "assistant":
+        dialect, template, ids = self._dialect, self._template, self._model_ids
+        if message.role == "assistant":
+            calls: Calls = calls_to_write(message.calls, self._tools)
+            calls = self._numbered(calls) if dialect.numbers_calls else calls
+            ids.update((call.id, call.provider_id) for call in calls if isinstance(call, ToolCall) and call.provider_id)
+            text = message.text
+            if calls:
+                text = self.join_calls(text, calls, dialect.write_calls(calls, self._tools))
+            self._turns.add(message, text)
+        elif message.role != "tool":
             self._turns.end_run()
             append_message(self.messages, TextMessage(message.role, message.text))
-            return
-        calls = in_schema_order(outside_text(message.calls), self._tools)
-        calls = self._numbered(calls) if self._dialect.numbers_calls else calls
-        made = (call for call in calls if isinstance(call, ToolCall))
-        self._model_ids.update((call.id, call.provider_id) for call in made if call.provider_id)
-        self._turns.add(message, self._write_turn(message.text, calls))
-
-    def _write_turn(self, text: str, calls: Calls) -> str:
-        """A turn of the model without its thoughts."""
-        return self._with_calls(text, calls) if calls else text
-
-    def _with_calls(self, text: str, calls: Calls) -> str:
-        template, written = self._dialect.trained, self._dialect.write_calls(calls, self._tools)
-        if template is not None and template.turn is not None:
-            return template.turn(text, calls, written)
-        return join_block(text, written)
-
-    def _add_results(self, results: Sequence[ToolResult]) -> None:
-        template = self._dialect.trained
-        if self._result_role == "tool" and template is not None and template.tool_turns:
-            self.messages += [TextMessage("tool", self._bare(each)) for each in results]
-            return
-        if template is not None and template.results is not None:
-            text = template.results(results, [self._bare(each) for each in results])
         else:
-            text = self._dialect.write_results(results)
-        append_message(self.messages, TextMessage(self._result_role, text))
+            results = [replace(each, call_id=ids.get(each.call_id, each.call_id)) for each in message.results]
+            if self._result_role == "tool" and template is not None and template.tool_turns:
+                self.messages += [TextMessage("tool", self._bare(each)) for each in results]
+                return
+            if template is not None and template.results is not None:
+                text = template.results(results, [self._bare(each) for each in results])
+            else:
+                text = dialect.write_results(results)
+            append_message(self.messages, TextMessage(self._result_role, text))
+
+    def join_calls(self, text: str, calls: Calls, block: str) -> str:
+        """A turn of the model without its thoughts: `text`, and `block`, which holds the calls."""
+        if self._template is not None and self._template.turn is not None:
+            return self._template.turn(text, calls, block)
+        return join_block(text, block)
 
     def _bare(self, result: ToolResult) -> str:
         write = self._dialect.bare_result

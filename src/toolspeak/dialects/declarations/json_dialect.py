@@ -17,7 +17,7 @@ from toolspeak.dialects.grammar.avoid import SPACE, Pattern, items_of
 from toolspeak.dialects.grammar.ir import EMPTY, Node
 from toolspeak.dialects.grammar.json_frames import call_schema, calls_schema, json_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import Live
+from toolspeak.dialects.prompts.marker_escaping import MarkerEscaper
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
@@ -28,7 +28,7 @@ from toolspeak.errors import ConfigurationError
 
 Ids = Literal["none", "behind", "numbers"]
 BARE = "the JSON of a call"
-WriteResult = Callable[[Live, ToolResult], str]
+WriteResult = Callable[[MarkerEscaper, ToolResult], str]
 THINK = Marker("reasoning", "<think>", "</think>")
 
 _SPACE = re.compile(r"\s*")
@@ -144,7 +144,7 @@ def json_dialect(
     around: tuple[str, str] = ("", ""),
     between: str = "",
     block: tuple[str, str] = ("", ""),
-    write_result: WriteResult = Live.result,
+    write_result: WriteResult = MarkerEscaper.result_text,
     results_around: tuple[str, str] = ("", ""),
     results_between: str = "\n",
     list_layout: tuple[str, str, str] = ("[", ", ", "]"),
@@ -172,7 +172,7 @@ def json_dialect(
 
     table = table_of()
     shape = replace(shape, arguments_text=True, alone=True)
-    live = Live(table)
+    escaper = MarkerEscaper(table)
 
     def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
         return JsonCalls(shape, first_index, caps, tools, several=marker.end is not None)
@@ -180,18 +180,18 @@ def json_dialect(
     def element(call: ToolCall | MalformedCall) -> str:
         if isinstance(call, MalformedCall):
             value: JSON = decode_json(call.raw)
-            return call.raw.strip() if isinstance(value, Problem) else live.dump(value)
+            return call.raw.strip() if isinstance(value, Problem) else escaper.dump(value)
         if shape.keyed:
-            return live.dump({call.name: call.arguments})
+            return escaper.dump({call.name: call.arguments})
         own: dict[str, JSON] = {shape.id_key: call.provider_id or call.id}
         entry: dict[str, JSON] = {shape.name_key: call.name, shape.arguments_key: call.arguments}
-        return live.dump({"none": entry, "behind": {**entry, **own}, "numbers": {**own, **entry}}[ids])
+        return escaper.dump({"none": entry, "behind": {**entry, **own}, "numbers": {**own, **entry}}[ids])
 
     def write_calls(calls: Calls, _tools: Tools) -> str:
         opening, closing = around
         if not shape.array:
-            written = between.join(f"{opening}{_raw_or(call, element)}{closing}" for call in calls)
-            return f"{block[0]}{written}{block[1]}"
+            bodies = (call.raw if isinstance(call, MalformedCall) else element(call) for call in calls)
+            return block[0] + between.join(f"{opening}{body}{closing}" for body in bodies) + block[1]
         if len(calls) == 1 and isinstance(calls[0], MalformedCall) and calls[0].whole_block:
             return f"{opening}{calls[0].raw}{closing}"
         start, comma, end = list_layout
@@ -199,7 +199,7 @@ def json_dialect(
 
     def write_results(results: Sequence[ToolResult]) -> str:
         opening, closing = results_around
-        return opening + results_between.join(write_result(live, result) for result in results) + closing
+        return opening + results_between.join(write_result(escaper, result) for result in results) + closing
 
     return kind(
         info=info,
@@ -208,9 +208,9 @@ def json_dialect(
         new_body=new_body,
         write_calls=write_calls,
         write_results=write_results,
-        bare_result=live.result,
-        live=live.pattern,
-        frame=_frame(shape, markers, around, between, block, live.pattern, list_layout, ids, lead),
+        bare_result=escaper.result_text,
+        live=escaper.pattern,
+        frame=_frame(shape, markers, around, between, block, escaper.pattern, list_layout, ids, lead),
         rules=rules,
         numbers_calls=ids == "numbers",
     )
@@ -292,11 +292,7 @@ def _frame(
 
 def tagged_result(name: str) -> WriteResult:
     """A result in an element of its own, on lines of its own."""
-    return lambda live, result: f"<{name}>\n{live.result(result)}\n</{name}>"
-
-
-def _raw_or(call: ToolCall | MalformedCall, element: Callable[[ToolCall | MalformedCall], str]) -> str:
-    return call.raw if isinstance(call, MalformedCall) else element(call)
+    return lambda escaper, result: f"<{name}>\n{escaper.result_text(result)}\n</{name}>"
 
 
 STRICT_JSON = "- Strict JSON: double quotes, no comments, no trailing comma; write a line break in a string as \\n."

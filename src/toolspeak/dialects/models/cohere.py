@@ -7,8 +7,7 @@ from typing import cast
 from toolspeak.data.messages import JSON, ToolResult
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declarations.json_dialect import ONE_ARRAY, frames, json_dialect
-from toolspeak.dialects.prompts.marker_escaping import Live
-from toolspeak.dialects.prompts.rendering import ERROR, result_value
+from toolspeak.dialects.prompts.marker_escaping import ERROR, MarkerEscaper, result_value
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Starts
@@ -17,8 +16,8 @@ _NO_CALLS = ("directly-answer", "directly_answer")  # the template's word for an
 _TURN = ("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")
 
 
-def _tool_result(live: Live, result: ToolResult) -> str:
-    """As the template writes it: each part of a result is an object; text is its `content`."""
+def _tool_result(escaper: MarkerEscaper, result: ToolResult) -> str:
+    """A result as the template writes it: each part is an object, and text is its `content`."""
     failed = result.status == "failure"
     value = result_value(result)
     whole = len(result.content) == 1 and isinstance(value, dict)
@@ -26,9 +25,9 @@ def _tool_result(live: Live, result: ToolResult) -> str:
     shown = cast("JSON", value) if whole else {"content": text}
     return f"""\
     {{
-        "tool_call_id": {live.dump(result.call_id)},
+        "tool_call_id": {escaper.dump(result.call_id)},
         "results": {{
-            "0": {live.dump(shown)}
+            "0": {escaper.dump(shown)}
         }},
         "is_error": {"true" if failed else "null"}
     }}"""

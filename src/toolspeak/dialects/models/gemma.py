@@ -16,7 +16,7 @@ from toolspeak.dialects.grammar.call_frames import gemma_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.schema_rules import SchemaNodes
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import ERROR, dump_json, escape_text, marker_prefix, result_value
+from toolspeak.dialects.prompts.marker_escaping import dump_json, escape_text, marker_prefix, result_or_error
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.gemma_calls import GemmaCalls
@@ -85,13 +85,9 @@ class GemmaFormat:
         return "".join(f"{start}response:{self._result(result)}{end}" for result in results)
 
     def _result(self, result: ToolResult) -> str:
-        value = result_value(result)
-        if result.status == "failure":
-            value = ERROR + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        if isinstance(value, str):
-            value = {"value": value}
-        written = self.write(value if isinstance(value, Mapping) else {"value": value})
-        return escape_text(result.name, self.live) + written
+        value = result_or_error(result)
+        text = self.write(value if isinstance(value, Mapping) else {"value": value})
+        return escape_text(result.name, self.live) + text
 
     def new_body(self, marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
         if marker.form:

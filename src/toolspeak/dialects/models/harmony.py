@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.data.tools import ToolSpec
@@ -16,7 +15,7 @@ from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.harmony_header import EXAMPLE
 from toolspeak.dialects.parser.harmony_parser import HarmonyParser
-from toolspeak.dialects.prompts.rendering import ERROR, dump_json, result_value
+from toolspeak.dialects.prompts.marker_escaping import dump_json, result_or_error
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.markers import Marker, MarkerTable
@@ -52,16 +51,9 @@ def _header(name: str) -> Node:
 def _write_results(results: Sequence[ToolResult]) -> str:
     return "".join(
         f"<|start|>functions.{plain_name(result.name)} to=assistant<|channel|>commentary<|message|>"
-        f"{_result(result)}<|end|>"
+        f"{dump_json(result_or_error(result), _LIVE)}<|end|>"
         for result in results
     )
-
-
-def _result(result: ToolResult) -> str:
-    value = result_value(result)
-    if result.status == "failure":
-        value = ERROR + (value if isinstance(value, str) else dump_json(value, _LIVE))
-    return dump_json(value, _LIVE)
 
 
 def _no_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
@@ -75,17 +67,13 @@ class _Harmony(DeclaredDialect):
         return HarmonyParser(tools, starts_in)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
-        role: Literal["tool", "user"] = "tool" if tool_role else "user"
-        return _HarmonyHistory(self, {spec.name: spec for spec in tools}, role)
+        return _HarmonyHistory(self, tools, tool_role=tool_role)
 
 
 class _HarmonyHistory(DeclaredHistory):
-    def _write_turn(self, text: str, calls: Calls) -> str:
-        """What is said before calls is a message of its own, as they are."""
-        if not calls:
-            return text
-        said = f"{_ASSISTANT}<|channel|>commentary<|message|>{text}<|end|>" if text else ""
-        return said + self._dialect.write_calls(calls, self._tools)
+    def join_calls(self, text: str, calls: Calls, block: str) -> str:
+        """Text before calls is a message of its own, as each call is."""
+        return (f"{_ASSISTANT}<|channel|>commentary<|message|>{text}<|end|>" if text else "") + block
 
 
 HARMONY = _Harmony(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.data.messages import FinishReason, ToolCall, ToolResult
@@ -21,7 +20,7 @@ from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.open_block import BlockFormat
-from toolspeak.dialects.prompts.rendering import result_text
+from toolspeak.dialects.prompts.marker_escaping import result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 from toolspeak.dialects.readers.elements import ElementCalls
@@ -174,17 +173,13 @@ class MuseDialect(DeclaredDialect):
         return MuseParser(self.format(tools), starts_in)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
-        role: Literal["tool", "user"] = "tool" if tool_role else "user"
-        return MuseHistory(self, {spec.name: spec for spec in tools}, role)
+        return MuseHistory(self, tools, tool_role=tool_role)
 
 
 class MuseHistory(DeclaredHistory):
-    def _write_turn(self, text: str, calls: Calls) -> str:
+    def join_calls(self, text: str, calls: Calls, block: str) -> str:
         """A turn with calls is several messages; the first begins behind the prompt's `<|start|>assistant`."""
-        if not calls:
-            return text
-        said = f" to=user{_MESSAGE}{text}{_EOM}{_START}" if text else ""
-        return said + self._dialect.write_calls(calls, self._tools)
+        return (f" to=user{_MESSAGE}{text}{_EOM}{_START}" if text else "") + block
 
 
 def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:

@@ -19,7 +19,7 @@ from toolspeak.dialects.declarations.json_dialect import (
 )
 from toolspeak.dialects.models.mistral_args import CALLS, new_body
 from toolspeak.dialects.models.pythonic import PythonOrJson, call_shape
-from toolspeak.dialects.prompts.marker_escaping import Live
+from toolspeak.dialects.prompts.marker_escaping import MarkerEscaper
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
@@ -125,8 +125,9 @@ PHI4_MINI = json_dialect(
 )
 
 
-def _mistral_result(live: Live, result: ToolResult) -> str:
-    return f'[TOOL_RESULTS]{{"content": {live.result(result)}, "call_id": {live.dump(result.call_id)}}}[/TOOL_RESULTS]'
+def _mistral_result(escaper: MarkerEscaper, result: ToolResult) -> str:
+    text, call_id = escaper.result_text(result), escaper.dump(result.call_id)
+    return f'[TOOL_RESULTS]{{"content": {text}, "call_id": {call_id}}}[/TOOL_RESULTS]'
 
 
 MISTRAL_V3 = replace(
@@ -194,7 +195,7 @@ LLAMA3_JSON = replace(
         ],
         CallShape("parameters", array=False, arguments_required=False),
         between="; ",
-        write_result=Live.quoted,
+        write_result=MarkerEscaper.result_string,
         by_names=_python_calls,
         rules=f"- The two keys in this order, and nothing between the calls but a semicolon.\n{EACH_ALONE}",
     ),
@@ -219,7 +220,7 @@ XLAM = json_dialect(
         *frames(LLAMA_HEAD),
     ],
     _ARRAY,
-    write_result=Live.quoted,
+    write_result=MarkerEscaper.result_string,
     rules=f'- Each call starts with the keys "name" and "arguments", in this order.\n{ONE_ARRAY}',
 )
 

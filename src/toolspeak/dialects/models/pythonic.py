@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +17,14 @@ from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import Live
-from toolspeak.dialects.prompts.rendering import ERROR, dump_json, escape_text, marker_prefix, result_text, result_value
+from toolspeak.dialects.prompts.marker_escaping import (
+    MarkerEscaper,
+    dump_json,
+    escape_text,
+    marker_prefix,
+    result_or_error,
+    result_text,
+)
 from toolspeak.dialects.readers.body import Body, ChosenBody
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
@@ -97,10 +102,7 @@ def _write_quoted_results(results: Sequence[ToolResult]) -> str:
 
 
 def _quoted(result: ToolResult) -> str:
-    value = result_value(result)
-    if result.status == "failure":
-        value = ERROR + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    text = dump_json(value, _LLAMA_RESULTS)
+    text = dump_json(result_or_error(result), _LLAMA_RESULTS)
     # In JSON a brace cannot be escaped; in a string the quotes behind it are.
     return dump_json(text, _LLAMA_RESULTS) if _BARE_JSON.search(text) else text
 
@@ -140,7 +142,7 @@ def _between(start: str, end: str) -> Marker:
 
 
 _PYTHON_START = _between("<|python_start|>", "<|python_end|>")
-_BARE_JSON = Live(MarkerTable(bare_markers())).pattern
+_BARE_JSON = MarkerEscaper(MarkerTable(bare_markers())).pattern
 _STOP_3, _STOP_4 = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"), ("<|eom|>", "<|eot|>", "<|end_of_text|>")
 _HEADS = (LLAMA_HEAD, "<|header_start|>assistant<|header_end|>")
 

@@ -16,7 +16,7 @@ from toolspeak.data.messages import JsonPart, Message, ResultStatus, TextPart, T
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect
-from toolspeak.dialects.prompts.rendering import ERROR
+from toolspeak.dialects.prompts.marker_escaping import ERROR
 
 _CONTENT = "QzQ{}QzQ"  # letters and digits, which no dialect escapes
 _AWKWARD = "\ud800"  # no text can carry it: a dialect with quotes of its own writes such a text as JSON

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from toolspeak.data.messages import JSON, ToolChoice
+from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Listing
 from toolspeak.dialects.prompts.prose import describe
@@ -90,25 +90,3 @@ def example_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Up to two tools for the worked examples, readers first: nobody should copy a write by mistake."""
     ranked = sorted(tools, key=lambda spec: (not spec.effects.read_only, not spec.properties))
     return ranked[:2]
-
-
-def asks_text(names: Sequence[str], tools: Sequence[ToolSpec]) -> str:
-    """The sentence that says which of the tools somebody may be asked about before a call runs; empty for none."""
-    if not names:
-        return ""
-    *most, last = names
-    which = "any tool" if len(names) == len(tools) > 1 else f"{', '.join(most)} or {last}" if most else last
-    return f"A call of {which} may wait until the user has approved it."
-
-
-def choice_text(choice: ToolChoice, tools: Sequence[ToolSpec]) -> str:
-    """The sentence that asks for a tool choice; empty for `auto`."""
-    match choice.mode:
-        case "auto":
-            return ""
-        case "none":
-            return "Do not call tools in this turn; answer in plain text."
-        case "required":
-            return "You must call at least one tool in this turn."
-        case "specific":
-            return f"You must call the tool {choice.name!r} in this turn."

@@ -17,19 +17,10 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import EarlierThoughts, Listing
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.parser.attempts import sample_call
-from toolspeak.dialects.prompt import Prompt, joined
-from toolspeak.dialects.prompts.argument_order import in_schema_order
-from toolspeak.dialects.prompts.earlier_reasoning import AssistantTurns
-from toolspeak.dialects.prompts.rendering import (
-    append_message,
-    dump_json,
-    join_block,
-    marker_prefix,
-    outside_text,
-    render_all,
-    result_value,
-)
-from toolspeak.dialects.prompts.schema_text import choice_text, example_tools, list_tools, sample_arguments
+from toolspeak.dialects.prompt import Prompt, choice_text, joined
+from toolspeak.dialects.prompts.marker_escaping import dump_json, marker_prefix, result_value
+from toolspeak.dialects.prompts.rendering import AssistantTurns, append_message, calls_to_write, join_block, render_all
+from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import AtEnd, Starts
 from toolspeak.dialects.turn_rules import BatchRule
@@ -82,7 +73,7 @@ class CogencyHistory:
         if message.role == "tool":
             append_message(self.messages, TextMessage("user", self._dialect.render_results(message.results)))
         elif message.role == "assistant":
-            calls = in_schema_order(outside_text(message.calls), self._by_name)
+            calls = calls_to_write(message.calls, self._by_name)
             text = join_block(message.text, self._dialect.render_calls(calls, self._tools)) if calls else message.text
             self._turns.add(message, text)
         else:

@@ -13,20 +13,10 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.open_block import BlockFormat
-from toolspeak.dialects.prompt import Prompt, joined
-from toolspeak.dialects.prompts.argument_order import in_schema_order
-from toolspeak.dialects.prompts.rendering import (
-    ERROR,
-    append_message,
-    dump_json,
-    join_block,
-    marker_prefix,
-    outside_text,
-    render_all,
-    result_text,
-    unescape_text,
-)
-from toolspeak.dialects.prompts.schema_text import choice_text, example_tools, list_tools, sample_arguments
+from toolspeak.dialects.prompt import Prompt, choice_text, joined
+from toolspeak.dialects.prompts.marker_escaping import ERROR, dump_json, marker_prefix, result_text, unescape_text
+from toolspeak.dialects.prompts.rendering import append_message, calls_to_write, join_block, render_all
+from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.text.markers import Marker, MarkerTable
@@ -145,7 +135,7 @@ class ToolCallHistory:
             self._untold = []
             return
         self.flush()
-        calls = in_schema_order(outside_text(message.calls), self._tools)
+        calls = calls_to_write(message.calls, self._tools)
         self._untold = list(calls[1:])
         text = join_block(message.text, _render_call(calls[0])) if calls else message.text
         append_message(self.messages, TextMessage(message.role, text))
