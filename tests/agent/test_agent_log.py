@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolspeak.agent.state.log import Log
+from toolspeak.agent.state.state import Log
 
 
 @given(st.data())

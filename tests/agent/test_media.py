@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolspeak import Agent, tool
-from toolspeak.agent.drivers.media import marked, restored
+from toolspeak.agent.drivers.text import marked, restored
 from toolspeak.data.messages import FilePart, ImagePart, Message, TextMessage, TextPart
 from toolspeak.dialects import DIALECTS
 from toolspeak.providers.scripted import ScriptedProvider

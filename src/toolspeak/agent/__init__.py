@@ -12,9 +12,9 @@ from toolspeak.agent.options import Approval, DialectSettings, Execution
 from toolspeak.agent.recorder import RunEvent, Watched
 from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
-from toolspeak.agent.state.compaction import Window
 from toolspeak.agent.state.decide import Finish
 from toolspeak.agent.state.fold import apply, fold
+from toolspeak.agent.state.history import Window
 from toolspeak.agent.state.output import Output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunStep, StepEnded

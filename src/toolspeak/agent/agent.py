@@ -20,8 +20,7 @@ from toolspeak.agent.result import RunResult, result_of
 from toolspeak.agent.resume import Resumption, SubRunStart, opening_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.compaction import Window
-from toolspeak.agent.state.history import paired, without_secrets
+from toolspeak.agent.state.history import Window, paired, without_secrets
 from toolspeak.agent.state.output import choose_output, with_output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.sessions import Place

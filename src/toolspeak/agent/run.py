@@ -9,9 +9,8 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.child_runs import UsageRollUp, ask_for_sub_runs, at_rest
-from toolspeak.agent.contexts import RunContexts
 from toolspeak.agent.interceptors import RunFrame, RunStart, Stage, Step, StepEnd, answering
-from toolspeak.agent.recorder import BatchRecorder, Recorder, RunEvent, Watched
+from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.state.history import without_secrets

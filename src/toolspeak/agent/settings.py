@@ -9,7 +9,7 @@ from typing import Any
 
 from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.drivers.base import Driver
-from toolspeak.agent.state.compaction import Window
+from toolspeak.agent.state.history import Window
 from toolspeak.agent.state.output import AnswerType
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.tools import ToolSpec

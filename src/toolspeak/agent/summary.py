@@ -11,7 +11,7 @@ from typing import cast
 from toolspeak.agent.cassettes.recording import TurnCutOff
 from toolspeak.agent.drivers.base import NO_RUN, Driver, TurnRequest
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.compaction import Plan, to_summarise, tokens_of
+from toolspeak.agent.state.history import Plan, to_summarise, tokens_of
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import Message, ToolChoice, Usage

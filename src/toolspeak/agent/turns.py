@@ -16,9 +16,8 @@ from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.compaction import Plan, characters
 from toolspeak.agent.state.decide import AskModel, Finish
-from toolspeak.agent.state.history import call_id, hide_call, without_secrets
+from toolspeak.agent.state.history import Plan, characters, hide_call, without_secrets
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
@@ -214,7 +213,7 @@ class Turns:
 
     def _call_id(self, index: int) -> str:
         state = self._run.state
-        return call_id(state.turns_before + state.step, index)
+        return f"call_{state.turns_before + state.step}_{index}"
 
     async def go_on_within(self) -> None:
         """Records that the driver's turn goes on behind the calls it made."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, cast, get_args
 
 from toolspeak.agent.options import Approval, Execution
-from toolspeak.agent.state.compaction import Window
+from toolspeak.agent.state.history import Window
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message
 from toolspeak.data.prices import Price, price_of

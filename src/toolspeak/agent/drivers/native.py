@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -10,10 +11,21 @@ from typing import Literal, cast
 
 from toolspeak import dialects
 from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
-from toolspeak.agent.drivers.cut import NO_CALL_ENDS, LastCall, with_limit
-from toolspeak.agent.drivers.text import TextConversation, TextDriver
-from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.agent.drivers.text import TextConversation, TextDriver, with_limit
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
 from toolspeak.data.messages import Message, TextMessage, TextPart, ToolChoice
+from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect
 from toolspeak.dialects.detection.unparsed_calls import LeakedCalls
 from toolspeak.dialects.prompt import choice_text
@@ -25,6 +37,14 @@ from toolspeak.wire.request_encoding import is_native
 _REFUSES_TOOLS = ("support", "enable", "--jinja", "not allowed", "unrecognized", "unknown", "template")
 """Words with which servers say that the model, or they themselves, take no tools: Ollama `does not support tools`,
 vLLM `requires --enable-auto-tool-choice`, llama.cpp `tools param requires --jinja flag`."""
+
+_CUT_OFF = (
+    "the turn ended at its limit of tokens, so that the end of this call may be missing, and it did not run; make it "
+    "again, in smaller pieces if it is long"
+)
+
+_NO_CALL_ENDS = frozenset((TextDelta, ReasoningDelta, ArgumentsDelta, CallStarted, PartEnded))
+"""Deltas that `_LastCall` passes on as they are while nothing is `waiting`."""
 
 
 class NativeDriver:
@@ -99,14 +119,14 @@ class NativeConversation:
         fallback = driver.fallback
         while fallback is None or not driver.fell_back:
             sent = self.model_request(request)
-            received, last, read = False, LastCall(), _as_it_is
+            received, last, read = False, _LastCall(), _as_it_is
             stream = cast("AsyncGenerator[Delta]", driver.provider.stream(sent))
             try:
                 async for piece in stream:
                     if not received:
                         read, received = driver.reader(request), True
                     on_raw_delta(piece)
-                    if type(piece) in NO_CALL_ENDS and not last.held:
+                    if type(piece) in _NO_CALL_ENDS and not last.waiting:
                         for delta in read(piece):
                             yield delta
                         continue
@@ -176,6 +196,52 @@ class NativeConversation:
 
     async def aclose(self) -> None:
         self._messages, self._prompt = [], None
+
+
+class _LastCall:
+    """Takes the deltas of a turn with an API's own calls, gives them with the last call malformed if the turn was cut.
+
+    An API gives arguments that are JSON whatever the model wrote: some servers close what was cut themselves, and say
+    `tool_calls` for a turn that reached its limit (GitHub, vllm-project/vllm#53269, #47963, #57482). So where the turn
+    was cut, by its finish reason or its usage (`TurnEnded.is_cut`), a call with nothing behind it does not count. Until
+    that is known a call that is complete waits for the next delta but white space; nothing else does.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[Delta] | None = None
+        """What waits, if anything does."""
+        self._batch: BatchEnded | None = None
+
+    def feed(self, delta: Delta) -> Sequence[Delta]:
+        if type(delta) is CallCompleted:
+            before, self.waiting = self.waiting, list[Delta]((delta,))
+            return before or ()
+        if type(delta) is BatchEnded:
+            self._batch = delta
+            return ()
+        if type(delta) is TurnEnded:
+            return self._cut(delta) if delta.is_cut else self._end(delta)
+        if self.waiting and (type(delta) is PartEnded or (type(delta) is TextDelta and not delta.text.strip())):
+            self.waiting.append(delta)
+            return ()
+        before, self.waiting = self.waiting, None
+        return (delta,) if before is None else [*before, delta]
+
+    def _cut(self, ended: TurnEnded) -> Sequence[Delta]:
+        batch = self._batch
+        if batch is not None and ended.finish != "length":
+            ended = changed(ended, finish="length")
+        if self.waiting and type(call := self.waiting[0]) is CallCompleted:
+            raw = json.dumps(dict(call.arguments), ensure_ascii=False)
+            self.waiting[0] = CallMalformed(call.index, raw, "truncated", _CUT_OFF, 0, call.name)
+            if batch is not None:
+                selected = tuple(at for at in batch.selected if at != call.index)
+                self._batch = BatchEnded(selected, False, batch.notes)
+        return self._end(ended)
+
+    def _end(self, ended: TurnEnded) -> Sequence[Delta]:
+        batch = () if self._batch is None else (self._batch,)
+        return [*(self.waiting or ()), *batch, ended]
 
 
 @cache

@@ -12,17 +12,16 @@ from dataclasses import field, replace
 from typing import TypeAlias, cast
 
 from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
-from toolspeak.agent.drivers.cut import with_limit
-from toolspeak.agent.drivers.media import Media, marked, restored
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage
+from toolspeak.data.messages import JSON, FilePart, ImagePart, Message, Part, TextMessage, TextPart, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.dialects import Dialect, History, Listing, Section
 from toolspeak.dialects.prompt import Prompt, asks_text, choice_text, joined
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
+from toolspeak.wire.token_limit import token_limit
 
 _GrammarKey: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
 """What a grammar depends on, of a request."""
@@ -35,6 +34,11 @@ _MAX_PROMPTS = 64
 
 _STRAY_CHARACTERS = 256
 """How much a model may say behind its calls before its end is no longer waited for."""
+
+Media = ImagePart | FilePart
+
+_MARK = re.compile("\ue0f1\u2063(\\d+)\u2063\ue0f1")
+"""Private-use characters, which no keyboard writes. Who writes a mark all the same gets an image that is there."""
 
 TOOK_CALLS = (
     "the server took the model's tool calls out of its text, although no tools were sent to it; switch its own "
@@ -73,7 +77,9 @@ class TextDriver:
         listing: Listing = "trained",
     ) -> None:
         self.provider = provider
+        self.name = provider.name
         self.dialect = dialect
+        self.starts_early = dialect.batch.counts != "last_call"
         self.grace = grace
         self.listing: Listing = listing
         self.starts_in: Section = starts_in
@@ -83,14 +89,6 @@ class TextDriver:
         self._placed_prompts: dict[tuple[str, int], tuple[Sequence[ToolSpec], Prompt]] = {}
         self._last_prompt: tuple[_PromptKey, Prompt] | None = None
         self._last_grammar: tuple[_GrammarKey, Constraint | None] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.provider.name
-
-    @property
-    def starts_early(self) -> bool:
-        return self.dialect.batch.counts != "last_call"
 
     def prompt(self, request: TurnRequest) -> str:
         return self.placed_prompt(request).text
@@ -102,17 +100,17 @@ class TextDriver:
         """The prompt, and where it stands in the conversation."""
         # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
         last, key = self._last_prompt, (request.instructions, request.tools, request.output, request.asks)
-        if last is None or last[0] != key:
-            self._last_prompt = last = (key, self._placed(system_text(request), request.tools))
-        return last[1]
-
-    def _placed(self, system: str, tools: Sequence[ToolSpec]) -> Prompt:
-        key = system, id(tools)
-        cached = self._placed_prompts.get(key)
-        if cached is None:  # a list that is in the cache has its id for itself
+        if last is not None and last[0] == key:
+            return last[1]
+        system, tools = system_text(request), request.tools
+        cached = self._placed_prompts.get((system, id(tools)))
+        if cached is None:
             if len(self._placed_prompts) >= _MAX_PROMPTS:
                 self._placed_prompts.clear()
-            cached = self._placed_prompts[key] = (tools, self.dialect.prompt(system, tools, self.listing))
+            # With the list itself: while it is in the cache, no other list has its id.
+            cached = tools, self.dialect.prompt(system, tools, self.listing)
+            self._placed_prompts[system, id(tools)] = cached
+        self._last_prompt = key, cached[1]
         return cached[1]
 
     def constraint(self, request: TurnRequest) -> Constraint | None:
@@ -189,7 +187,7 @@ class TextConversation:
                                         yield TurnEnded("closed_by_us", usage)
                                         return
                             case TurnEnded():
-                                ended = with_limit(piece, sent.options)
+                                ended = with_limit(piece, sent.options) if sent.options else piece
                                 last = [*parser.close(ended.read_as)]
                                 for delta in last:
                                     yield delta
@@ -217,8 +215,10 @@ class TextConversation:
         """What the provider is asked for a turn."""
         rendered = self._render(request)
         prompt = self._driver.placed_prompt(request)
-        messages: Sequence[Message | TextMessage] = _with_choice(
-            prompt.before(rendered.history.messages, rendered.task), request
+        # The words for the tool choice stand at the end: the prompt stays as it is.
+        words = choice_text(request.choice, request.tools) if request.tools else ""
+        messages: Sequence[Message | TextMessage] = with_words(
+            prompt.before(rendered.history.messages, rendered.task), words
         )
         return ModelRequest(
             restored(messages, rendered.media) if rendered.media else messages,
@@ -248,6 +248,50 @@ class TextConversation:
         self._rendered = None
 
 
+def marked(message: Message, media: list[Media]) -> Message:
+    """A user's message with a mark in the place of each image and file, which are added to `media`."""
+    if message.role != "user" or not any(isinstance(part, Media) for part in message.parts):
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Media):
+            parts.append(TextPart(f"\ue0f1\u2063{len(media)}\u2063\ue0f1"))
+            media.append(part)
+        else:
+            parts.append(part)
+    return replace(message, parts=tuple(parts))
+
+
+def restored(messages: Sequence[TextMessage], media: Sequence[Media]) -> list[Message | TextMessage]:
+    """The rendered messages with images and files where their marks stand."""
+    return [_restored(message, media) if "\ue0f1" in message.text else message for message in messages]
+
+
+def _restored(message: TextMessage, media: Sequence[Media]) -> Message | TextMessage:
+    parts: list[Part] = []
+    begin = 0
+    for mark in _MARK.finditer(message.text):
+        number = int(mark[1])
+        if message.role == "user" and number < len(media):
+            if before := message.text[begin : mark.start()]:
+                parts.append(TextPart(before))
+            parts.append(media[number])
+            begin = mark.end()
+    if not parts:
+        return message
+    if rest := message.text[begin:]:
+        parts.append(TextPart(rest))
+    return Message("user", tuple(parts))
+
+
+def with_limit(ended: TurnEnded, options: Mapping[str, JSON]) -> TurnEnded:
+    """The end of a turn with the token limit of the request's options, unless the provider names a limit."""
+    if ended.limit is not None:
+        return ended
+    limit = token_limit(options)
+    return ended if limit is None else changed(ended, limit=limit)
+
+
 async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
     """The usage that the end of a turn tells, if it comes within `seconds`; else it is unknown."""
     characters = 0
@@ -262,13 +306,8 @@ async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
     return Usage()
 
 
-def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:
-    """The messages with the tool choice asked for at their end: the prompt stays as it is (see `prompt`)."""
-    return with_words(messages, choice_text(request.choice, request.tools) if request.tools else "")
-
-
 def with_words(messages: Sequence[TextMessage], words: str) -> Sequence[TextMessage]:
-    """The messages with this asked for at their end."""
+    """The messages with these words at their end."""
     if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to go on with
         return [*messages, TextMessage("user", words or _GO_ON)]
     if not words:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from toolspeak.agent.state.compaction import Plan, Window, plan_compaction
+from toolspeak.agent.state.history import Plan, Window, plan_compaction
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import LimitReached, RunStatus, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolspeak.agent.state.compaction import compacted, task_after, tokens_of
-from toolspeak.agent.state.history import turns_in
-from toolspeak.agent.state.log import NOTHING, Log
+from toolspeak.agent.state.history import compacted, task_after, tokens_of, turns_in
 from toolspeak.agent.state.output import FINAL_TOOL
 from toolspeak.agent.state.state import (
     NO_APPROVALS,
     NO_CALLS,
+    NOTHING,
     TRANSITIONS,
     Approvals,
     ContextSize,
+    Log,
     PendingCalls,
     RunState,
     Totals,

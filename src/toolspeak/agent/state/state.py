@@ -1,13 +1,13 @@
-"""A run's state: the fold of its records (see `fold`), and the statuses that may follow each other."""
+"""A run's state: the fold of its records (see `fold`), and the statuses that may follow each other. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import islice
 from types import MappingProxyType
+from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
-from toolspeak.agent.state.log import Log, nothing
-from toolspeak.agent.state.progress import Progress
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -21,15 +21,36 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import (
     JSON,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    JsonPart,
     MalformedCall,
     Message,
+    TextPart,
     ToolCall,
     ToolChoice,
     ToolResult,
     Usage,
     no_extra,
 )
-from toolspeak.data.values import quick
+from toolspeak.data.values import quick, same_json, value
+from toolspeak.execute import ANSWERED_FROM
+
+ItemT = TypeVar("ItemT")
+_new: Any = object.__new__
+
+_Calls: TypeAlias = Sequence[ToolCall | MalformedCall]
+_Results: TypeAlias = Sequence[ToolResult]
+
+_REPEATED = (
+    "Your last calls were the same as before, with the same results: making them again will change nothing. "
+    "Do something else, or answer with what you have."
+)
+_FAILED = (
+    "Every call of your last {steps} steps failed. Read what the errors say and do something else, or answer and say "
+    "what keeps you from going on."
+)
 
 TRANSITIONS: Mapping[RunStatus, tuple[RunStatus, ...]] = MappingProxyType(
     {
@@ -46,6 +67,61 @@ while it paused ends as `no_answer`."""
 
 FINAL = frozenset(status for status, following in TRANSITIONS.items() if not following)
 """The statuses of a run that is over."""
+
+
+class Log(Sequence[ItemT], Generic[ItemT]):
+    """An immutable sequence with an O(1) `append` that gives a longer one.
+
+    The items are shared: a log is its length. Appending twice to the same log copies once (a fork).
+    """
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[ItemT] = ()) -> None:
+        self._items = list(items)
+        self._length = len(self._items)
+
+    def append(self, item: ItemT) -> Log[ItemT]:
+        items, length = self._items, self._length
+        if not length or len(items) != length:
+            items = items[:length]
+        items.append(item)
+        longer: Log[ItemT] = _new(Log)
+        longer._items = items
+        longer._length = length + 1
+        return longer
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> ItemT: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ItemT]: ...
+    def __getitem__(self, index: int | slice) -> ItemT | Sequence[ItemT]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self._length)
+            return self._items[start:stop] if step == 1 else [self._items[i] for i in range(start, stop, step)]
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError("log index out of range")
+        return self._items[index]
+
+    def __iter__(self) -> Iterator[ItemT]:
+        return islice(self._items, self._length)
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(cast("Log[ItemT]", other)) if isinstance(other, Log) else NotImplemented
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - compared by content, so not hashable, like a list
+
+    def __repr__(self) -> str:
+        return f"Log({list(self)!r})"
+
+
+NOTHING: Log[Any] = Log()
+"""The empty log, one for all: what is appended to it begins a list of its own."""
 
 
 @quick()
@@ -76,9 +152,9 @@ class PendingCalls:
     """The calls of the current step, until each has its result."""
 
     calls: tuple[ToolCall | MalformedCall, ...] = ()
-    results: Log[ToolResult] = field(default_factory=nothing)
+    results: Log[ToolResult] = field(default_factory=lambda: NOTHING)
     """The results until now, in the order they came."""
-    started: Log[ToolStarted | CallSuspended | ApprovalDecided] = field(default_factory=nothing)
+    started: Log[ToolStarted | CallSuspended | ApprovalDecided] = field(default_factory=lambda: NOTHING)
     """The calls that were started, those that wait for runs of theirs, and what was decided of one after that."""
     polls: bool = False
     """Whether one of the calls polls: then the step does not count as a repetition."""
@@ -108,8 +184,8 @@ class PendingCalls:
 class Approvals:
     """The questions about the calls of the current step."""
 
-    requests: Log[ApprovalRequested] = field(default_factory=nothing)
-    decisions: Log[ApprovalDecided] = field(default_factory=nothing)
+    requests: Log[ApprovalRequested] = field(default_factory=lambda: NOTHING)
+    decisions: Log[ApprovalDecided] = field(default_factory=lambda: NOTHING)
     requested_at: float | None = None
     """Unix seconds since when a question is open, while the run goes on."""
 
@@ -146,6 +222,77 @@ class TurnRules:
     """Answers that were not of the type asked for."""
 
 
+@value()
+class Progress:
+    """`last` are the calls and results of the last two steps, `repeats` how many steps in a row were the same as one or
+    two steps before, `failures` in how many in a row every call failed."""
+
+    last: tuple[tuple[_Calls, _Results], ...] = ()
+    repeats: int = 0
+    failures: int = 0
+
+    def after(self, calls: _Calls, results: _Results, limits: Limits, *, polled: bool) -> Progress:
+        """With one more step. A step that polled repeats nothing: asking again was the point. Where repeats are not
+        limited, steps are not compared."""
+        failures = self.failures + 1
+        for result in results:
+            if result.status != "failure":
+                failures = 0
+                break
+        if polled or limits.repeats is None:
+            return Progress((), 0, failures)
+        repeats = 0
+        for earlier in self.last:
+            if _same_step(earlier, calls, results):
+                repeats = self.repeats + 1
+                break
+        return Progress((*self.last[-1:], (calls, results)), repeats, failures)
+
+    def advice(self, limits: Limits) -> str:
+        """What the model is told half-way to the end of the run; "" otherwise."""
+        if limits.repeats is not None and self.repeats == max(1, limits.repeats // 2):
+            return _REPEATED
+        if limits.failures is not None and self.failures == max(1, limits.failures // 2):
+            return _FAILED.format(steps=self.failures)
+        return ""
+
+
+def _same_step(earlier: tuple[_Calls, _Results], calls: _Calls, results: _Results) -> bool:
+    """Whether the same was asked, with the same outcome; ids and what providers attach do not count."""
+    if len(earlier[0]) != len(calls):
+        return False
+    for call, other in zip(calls, earlier[0], strict=True):
+        if isinstance(call, ToolCall):
+            if not isinstance(other, ToolCall) or call.name != other.name:
+                return False
+            if not same_json(call.arguments, other.arguments):
+                return False
+        elif not isinstance(other, MalformedCall) or call.raw != other.raw:
+            return False
+    for result, other in zip(results, earlier[1], strict=True):
+        if result.status != other.status or result.code != other.code:
+            return False
+        content, before = _brought(result), _brought(other)
+        if len(content) != len(before) or not all(map(_same_part, content, before)):
+            return False
+    return True
+
+
+def _brought(result: ToolResult) -> Sequence[ContentPart]:
+    """A result that was answered from memory has a note in front of what the call brought the first time."""
+    return result.content[1:] if ANSWERED_FROM in result.extra else result.content
+
+
+def _same_part(part: ContentPart, other: ContentPart) -> bool:
+    if isinstance(part, TextPart):
+        return isinstance(other, TextPart) and part.text == other.text
+    if isinstance(part, JsonPart):
+        return isinstance(other, JsonPart) and same_json(part.value, other.value)
+    if isinstance(part, ImagePart):
+        return isinstance(other, ImagePart) and (part.data, part.url) == (other.data, other.url)
+    return isinstance(other, FilePart) and part.data == other.data
+
+
 NO_CALLS = PendingCalls()
 NO_APPROVALS = Approvals()
 
@@ -176,7 +323,7 @@ class RunState:
     """The number of the next record."""
     pending: PendingCalls = NO_CALLS
     approvals: Approvals = NO_APPROVALS
-    queued: Log[Message] = field(default_factory=nothing)
+    queued: Log[Message] = field(default_factory=lambda: NOTHING)
     """Messages that the model reads at the next step."""
     totals: Totals = Totals()
     context: ContextSize = ContextSize()
@@ -186,7 +333,7 @@ class RunState:
     """The limit that was reached."""
     wrapped_up: bool = False
     """Whether the last turn was the wrap-up answer."""
-    started_calls: Log[ToolStarted] = field(default_factory=nothing)
+    started_calls: Log[ToolStarted] = field(default_factory=lambda: NOTHING)
     """All calls that the run started."""
     answer: str | None = None
     """Set once a turn held text and no calls."""
@@ -196,7 +343,7 @@ class RunState:
     """Set once the run is to end."""
     metadata: Mapping[str, JSON] = field(default_factory=no_extra)
     """What interceptors keep with the run."""
-    memory: Log[MemoryChanged] = field(default_factory=nothing)
+    memory: Log[MemoryChanged] = field(default_factory=lambda: NOTHING)
     """How the tools' memory came to be."""
 
     @property

@@ -7,9 +7,8 @@ from typing import Any
 
 from toolspeak.agent.state.fold import fold
 from toolspeak.agent.state.history import unstarted_result
-from toolspeak.agent.state.log import Log
 from toolspeak.agent.state.memory import remembered
-from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.state import Log, RunState
 from toolspeak.data.events import Event, HistoryCompacted, Record, RunStarted, ToolFinished
 from toolspeak.data.messages import Message
 from toolspeak.data.values import quick
