@@ -39,9 +39,11 @@ FILLER_COMING = re.compile(
 
 def beginnings_in(text: str, position: int, stop: int) -> list[int]:
     """Where such a call may begin in text[position:stop], whole or cut by its end."""
-    at, places = position - 1, list[int]()
-    while (at := text.find(RECIPIENT, at + 1, stop)) >= 0:
+    places: list[int] = []
+    at = text.find(RECIPIENT, position, stop)
+    while at >= 0:
         places.append(at)
+        at = text.find(RECIPIENT, at + 1, stop)
     cut = BEGINNING.search(text, max(position, stop - len(RECIPIENT) + 1), stop)
     return places if cut is None else [*places, cut.start()]
 

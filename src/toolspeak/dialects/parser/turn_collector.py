@@ -183,12 +183,14 @@ class TurnCollector:
         self._calls[index] = call
 
     def turn(self) -> ParsedTurn:
-        counting, ignored = self._calls, tuple[IgnoredCall, ...]()
+        counting = self._calls
+        ignored: tuple[IgnoredCall, ...] = ()
         if self._ignored:
             counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
             ignored = tuple(IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls)
         parts: list[Part] = []
-        texts, thoughts = list[str](), list[str]()
+        texts: list[str] = []
+        thoughts: list[str] = []
         for entry in self._parts:
             if isinstance(entry, int):
                 if entry in counting:

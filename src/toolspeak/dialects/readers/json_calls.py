@@ -111,7 +111,7 @@ class JsonCalls(Steps):
             head = head_of(shape.name_key, shape.arguments_key, shape.id_key).match(text, position)
         if head is not None:
             name, call.id = head[head.lastindex or 0], head[1] if head.lastindex == 2 else None
-            call.keys |= {shape.name_key, shape.arguments_key, shape.id_key if call.id else shape.name_key}
+            call.keys = {shape.name_key, shape.arguments_key, shape.id_key if call.id else shape.name_key}
             self._key = call.arguments_key = shape.arguments_key
             call.name = name if name in self._tools or not self._tools else known_name(name, self._tools)
             self._announce(out)
