@@ -1,0 +1,23 @@
+"""A small MCP server for mcp_tools.py: tickets of a help desk, over standard input and output."""
+
+from mcp.server import MCPServer
+from mcp.types import ToolAnnotations
+
+server = MCPServer("help desk")
+TICKETS = {"7": "The printer is out of paper.", "9": "The projector hums."}
+
+
+@server.tool(annotations=ToolAnnotations(readOnlyHint=True, openWorldHint=False))
+def open_tickets() -> dict[str, str]:
+    """The open tickets by number."""
+    return TICKETS
+
+
+@server.tool(annotations=ToolAnnotations(destructiveHint=True, openWorldHint=False))
+def close_ticket(number: str, reason: str) -> str:
+    """Closes a ticket for good."""
+    return f"closed {number}: {TICKETS.pop(number)} ({reason})"
+
+
+if __name__ == "__main__":
+    server.run()
