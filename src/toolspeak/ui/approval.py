@@ -45,6 +45,6 @@ class InStep:
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
             self._announced[item.event.call_id].set()
 
-    async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
+    async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate | bool:
         await self._announced[request.call.id].wait()
         return await self._approver(request)
