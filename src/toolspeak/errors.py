@@ -86,7 +86,7 @@ class AgentStop(ToolspeakError):
         super().__init__(message)
         self.answer = answer
         """The run's answer; without one the run ends unanswered."""
-        self.batch: Any = None  # a Batch; the rooms above are not known here
+        self.batch: Any = None  # a BatchResult; the rooms above are not known here
         """The batch with its results, as `Executor.run` raises the exception."""
 
 

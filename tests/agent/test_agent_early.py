@@ -132,7 +132,7 @@ class Watchful(Interceptor):
     ("calls", "options", "early"),
     [
         ([LOOK], {"execution": Execution(early_start=False)}, []),
-        ([LOOK], {"call_pipeline": True}, []),
+        ([LOOK], {"interceptors": True}, []),
         ([LOOK], {"dialect": "tool-call"}, []),
         ([("put", {"key": "file:a"})], {}, []),
         ([("fetch", {})], {}, []),
@@ -166,7 +166,7 @@ class Watchful(Interceptor):
     ],
 )
 def test_what_may_begin_early(calls, options, early):
-    if options.pop("call_pipeline", False):
+    if options.pop("interceptors", False):
         options = {**options, "interceptors": (Watchful(),)}
     begun, _, result, _, _ = watch(*calls, **options)
     assert begun == early

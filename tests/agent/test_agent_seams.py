@@ -39,7 +39,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message, ToolCall, ToolResult
 from toolspeak.dialects import get_dialect
-from toolspeak.execute import Batch, StandingRules, ToolCallCompleted, ToolCallStarted
+from toolspeak.execute import BatchResult, StandingRules, ToolCallCompleted, ToolCallStarted
 from toolspeak.execute.calls.observe import DecisionTaken, DecisionValidationFailed
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
@@ -180,7 +180,7 @@ def test_an_agent_runs_its_calls_with_the_executor_it_is_given():
 def test_results_that_an_executor_does_not_record_are_recorded_for_it():
     class Remote:
         async def run(self, calls, **how):
-            return Batch(tuple(ToolResult(call.id, call.name, "success", ()) for call in calls))
+            return BatchResult(tuple(ToolResult(call.id, call.name, "success", ()) for call in calls))
 
     result, journal, _ = play([adding(1, 2), "3"], execution=Remote())
     assert result.answer == "3"
@@ -188,7 +188,7 @@ def test_results_that_an_executor_does_not_record_are_recorded_for_it():
 
     class Forgets:
         async def run(self, calls, **how):
-            return Batch(())
+            return BatchResult(())
 
     with pytest.raises(ConfigurationError, match=r"Forgets\.run gave no result for call_1_0"):
         play([adding(1, 2), "3"], execution=Forgets())

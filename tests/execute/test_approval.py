@@ -234,7 +234,7 @@ def test_what_is_not_a_question_still_counts():
             await asyncio.Event().wait()
 
     batch = asyncio.run(
-        run_batch([write], WRITES[:1], approver=Person(), deadline=0.05, options={"call_pipeline": (Ponders(),)})
+        run_batch([write], WRITES[:1], approver=Person(), deadline=0.05, options={"interceptors": (Ponders(),)})
     )
     assert [result.code for result in batch.results] == ["skipped"]
     assert batch.waited == 0

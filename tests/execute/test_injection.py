@@ -68,7 +68,7 @@ def test_a_preview_and_a_verify_may_ask_for_the_call():
     call = a_call("write", "c", word="w")
     batch = asyncio.run(run_batch([write], [call], approver=None))
     assert batch.pending[0].preview == "write w"
-    assert results_of([write], [call], in_doubt=CallsInDoubt({"c": None}))[0].text == "c has happened"
+    assert results_of([write], [call], doubtful_calls=CallsInDoubt({"c": None}))[0].text == "c has happened"
 
 
 def test_two_parameters_that_want_the_same_are_refused():

@@ -36,7 +36,7 @@ async def write(number: int) -> str:
 
 
 def through(*pipeline, call=None, tools=(double, negate, write), **arguments):
-    return result_of(tools, call or a_call("double", "c", number=2), options={"call_pipeline": pipeline}, **arguments)
+    return result_of(tools, call or a_call("double", "c", number=2), options={"interceptors": pipeline}, **arguments)
 
 
 class Before(Interceptor):
@@ -229,7 +229,7 @@ def test_an_error_in_an_interceptor_fails_that_call_and_names_it(kind, message, 
 
     Only.__name__ = kind.__name__
     calls = [a_call("double", "c", number=1), a_call("double", "fine", number=2)]
-    broken, fine = results_of([double], calls, options={"call_pipeline": (Only(),)})
+    broken, fine = results_of([double], calls, options={"interceptors": (Only(),)})
     assert broken.code == "exception"
     assert broken.text.startswith(f"the interceptor {kind.__name__} failed")
     assert message in broken.text
@@ -267,7 +267,7 @@ def test_an_interceptor_cannot_hold_a_cancelled_batch(goes_on):
 
     async def main():
         task = asyncio.create_task(
-            run_batch([double], [a_call("double", number=1)], emit=recorder, options={"call_pipeline": (Holds(),)})
+            run_batch([double], [a_call("double", number=1)], emit=recorder, options={"interceptors": (Holds(),)})
         )
         await entered.wait()
         task.cancel()

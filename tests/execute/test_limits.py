@@ -244,7 +244,7 @@ def test_a_call_that_is_orphaned_twice_gives_its_slot_back_once():
     async def main():
         scope = RunScope()
         context = BatchContext("run", scope=scope)
-        batch = await run_batch([hang], [a_call("hang")], context=context, options={"call_pipeline": (Again(),)})
+        batch = await run_batch([hang], [a_call("hang")], context=context, options={"interceptors": (Again(),)})
         limiter = scope.own_limiter(hang)
         assert not limiter.has_slot
         released.set()

@@ -36,7 +36,7 @@ def test_what_the_time_limit_skips_behind_another_call_stays_in_doubt():
             emit=emit,
             context=BatchContext("run"),
             approver=approve_all,
-            in_doubt=CallsInDoubt({"b": None}),
+            doubtful_calls=CallsInDoubt({"b": None}),
             deadline=0.02,
         )
         return batch.results, [event.result for event in facts if hasattr(event, "result")]
@@ -61,7 +61,7 @@ def test_what_an_answer_about_another_call_keeps_from_running_stays_in_doubt(end
         calls = [ToolCall("a", "change", {}), ToolCall("b", "put", {})]
         context, doubt = BatchContext("run"), CallsInDoubt({"b": None})
         try:
-            batch = await executor.run(calls, emit=ignore, context=context, approver=no, in_doubt=doubt)
+            batch = await executor.run(calls, emit=ignore, context=context, approver=no, doubtful_calls=doubt)
         except AgentStop as stop:
             batch = stop.batch
         return [result.code for result in batch.results]
@@ -95,7 +95,7 @@ def test_a_verify_that_fails_while_it_is_awaited_has_said_nothing():
             emit=emit,
             context=BatchContext("run"),
             approver=approve_all,
-            in_doubt=CallsInDoubt({"c": None}, "report"),
+            doubtful_calls=CallsInDoubt({"c": None}, "report"),
         )
 
     (result,) = asyncio.run(main()).results
@@ -105,9 +105,14 @@ def test_a_verify_that_fails_while_it_is_awaited_has_said_nothing():
 def in_doubt(made, decision, **arguments):
     """A batch of one call that was started before; nobody is there to be asked."""
     call = ToolCall("c", "send", arguments or {"to": "ann"})
+    doubtful_calls = CallsInDoubt({"c": decision})
     return asyncio.run(
         Executor(Toolset([made])).run(
-            [call], emit=ignore, context=BatchContext("run"), approver=None, in_doubt=CallsInDoubt({"c": decision})
+            [call],
+            emit=ignore,
+            context=BatchContext("run"),
+            approver=None,
+            doubtful_calls=doubtful_calls,
         )
     )
 

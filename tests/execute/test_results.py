@@ -181,7 +181,7 @@ def test_an_after_interceptor_sees_the_whole_result():
     async def long() -> str:
         return "x" * 10_000
 
-    options = {"call_pipeline": (Reads(),), "max_result_bytes": 500}
+    options = {"interceptors": (Reads(),), "max_result_bytes": 500}
     result = result_of([long], a_call("long"), options=options)
     assert seen == [10_000]
     assert len(result.text.encode()) <= 500

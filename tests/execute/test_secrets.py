@@ -180,7 +180,7 @@ def test_the_function_alone_sees_the_value():
         emit=recorder,
         approver=person,
         context=BatchContext("r", progress=lambda call_id, line: lines.append(line)),
-        options={"secrets": SECRETS, "call_pipeline": (Watches(),)},
+        options={"secrets": SECRETS, "interceptors": (Watches(),)},
     )
     assert received == ["s3cr3t"]
     assert result.structured == {"token": "{{secret:TOKEN}}", "{{secret:TOKEN}}": "key"}

@@ -110,12 +110,12 @@ def test_a_failure_that_after_rescues_does_not_throw():
         async def after(self, call, result, context):
             return ToolResult(call.id, call.name, "success", (TextPart("never mind"),))
 
-    batch, error, _ = outcome(SAME, throw_on_failure=True, call_pipeline=(Rescues(),))
+    batch, error, _ = outcome(SAME, throw_on_failure=True, interceptors=(Rescues(),))
     assert (codes(batch), error) == ([None] * 3, None)
 
 
 def test_a_block_does_not_throw():
-    _, error, _ = outcome(SAME[:1], throw_on_failure=True, call_pipeline=(Forbids("put"),))
+    _, error, _ = outcome(SAME[:1], throw_on_failure=True, interceptors=(Forbids("put"),))
     assert error is None
 
 
@@ -127,7 +127,7 @@ def test_stop_on_block_skips_the_rest_and_keeps_every_pair(by):
         asked.append(request.call.id)
         return Decision(request.call.name != "broken", "no broken today")
 
-    how = {"call_pipeline": (Forbids("broken"),)} if by == "interceptor" else {"approver": person}
+    how = {"interceptors": (Forbids("broken"),)} if by == "interceptor" else {"approver": person}
     batch, error, recorder = outcome(SAME, stop_on_block=True, **how)
     assert codes(batch) == [None, "blocked" if by == "interceptor" else "rejected", "skipped"]
     assert "no broken today" in batch.results[1].text
@@ -165,7 +165,7 @@ def test_an_interceptor_may_stop_the_run(hook):
             return value
 
     calls = [a_call("put", "a", key="k"), a_call("put", "b", key="k"), a_call("put", "c", key="k")]
-    batch, error, _ = outcome(calls, call_pipeline=(Stops(),))
+    batch, error, _ = outcome(calls, interceptors=(Stops(),))
     assert (type(error), codes(batch)) == (AgentStop, [None, None, "skipped"])
     assert batch.results[1].text == ("enough" if hook == "before" else "put k")
     assert ran == ["k"] * (1 if hook == "before" else 2)
@@ -192,13 +192,13 @@ def test_independent_calls_that_are_under_way_are_not_torn_down():
 
 def test_executions_say_what_was_called_and_what_came_of_it():
     calls = [a_call("put", "a", key="x"), a_call("broken", "b", key="y"), a_call("stop", "c", key="z")]
-    batch, _, _ = outcome([*calls[:2], a_call("put", "d", key="w")], call_pipeline=(Forbids("stop"),))
+    batch, _, _ = outcome([*calls[:2], a_call("put", "d", key="w")], interceptors=(Forbids("stop"),))
     done, failed, _ = batch.executions
     assert (done.id, done.name, done.args, done.value) == ("run:a", "put", {"key": "x"}, "put x")
     assert (done.has_error, done.error_message, done.was_blocked) == (False, "", False)
     assert (failed.value, failed.has_error, failed.error_message) == (None, True, "OSError: disk")
     assert 1e9 < done.started <= done.completed
-    batch, _, _ = outcome([calls[2]], call_pipeline=(Forbids("stop"),))
+    batch, _, _ = outcome([calls[2]], interceptors=(Forbids("stop"),))
     (blocked,) = batch.executions
     assert (blocked.was_blocked, blocked.has_error, blocked.error_message) == (True, True, "no stop today")
     assert blocked.started == blocked.completed
@@ -230,7 +230,7 @@ def test_observers_are_told_with_ids_and_final_results():
     ]
     context = BatchContext("r", 3, agent="Bob", parent_run_id="p")
     pipeline = (Improves(), Forbids("stop"))
-    _, _, _ = outcome(calls, observers=(events.append,), context=context, call_pipeline=pipeline)
+    _, _, _ = outcome(calls, observers=(events.append,), context=context, interceptors=pipeline)
     by_call = {name: [event for event in events if event.tool_call_id == name] for name in "abcd"}
     started, completed = by_call["a"]
     assert isinstance(started, ToolCallStarted)
@@ -288,7 +288,7 @@ def test_what_interceptors_set_is_kept_in_call_order_whatever_finished_first():
         first_done.set()
         return "2"
 
-    _, _, recorder = outcome([a_call("one", "a"), a_call("two", "b")], [one, two], call_pipeline=(Counts(),))
+    _, _, recorder = outcome([a_call("one", "a"), a_call("two", "b")], [one, two], interceptors=(Counts(),))
     kept = [(event.values, event.by, event.call_id) for event in recorder.events if isinstance(event, MetadataSet)]
     assert kept == [
         ({"before": ["a"]}, "Counts", "a"),
@@ -321,13 +321,13 @@ def test_what_calls_that_run_at_once_add_up_is_what_it_would_be_one_by_one(order
             done[call.id].set()
             return result
 
-    _, _, recorder = outcome([a_call("act", name, key=name) for name in "abcd"], [act], call_pipeline=(Adds(),))
+    _, _, recorder = outcome([a_call("act", name, key=name) for name in "abcd"], [act], interceptors=(Adds(),))
     assert recorder.finished == list(order)
     assert recorder.events[-1].values == {"seen": ["a", "b", "c", "d"]}
 
 
 def test_nothing_is_kept_twice_because_a_batch_waited():
-    _, _, waiting = outcome(SAME[:1], call_pipeline=(Counts(),), approver=None)
+    _, _, waiting = outcome(SAME[:1], interceptors=(Counts(),), approver=None)
     assert waiting.kinds == ["ApprovalRequested"]
 
 
@@ -337,7 +337,7 @@ def test_only_json_can_be_kept():
             context.set("x", object())
             return call
 
-    batch, _, recorder = outcome(SAME[:1], call_pipeline=(Keeps(),))
+    batch, _, recorder = outcome(SAME[:1], interceptors=(Keeps(),))
     assert codes(batch) == ["exception"]
     failed = recorder.events[0]
     assert (failed.interceptor, failed.level, failed.hook, failed.call_id) == ("Keeps", "call", "before", "a")

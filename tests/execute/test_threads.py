@@ -266,6 +266,6 @@ def test_a_call_orphaned_by_an_interceptor_holds_up_its_followers(released):
         released.wait()
 
     calls = [a_call("hang"), a_call("touch", key="file:a"), a_call("touch", key="file:b")]
-    results = results_of([hang, touch], calls, options={"call_pipeline": (Impatient(),)})
+    results = results_of([hang, touch], calls, options={"interceptors": (Impatient(),)})
     assert [result.code for result in results] == ["cancelled", "skipped", None]
     assert ran == ["file:b"]

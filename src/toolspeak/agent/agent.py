@@ -170,7 +170,7 @@ class Agent:
                 schedule=schedule,
                 concurrency=execution.concurrency,
                 early_start=execution.early_start,
-                call_pipeline=pipelines["call"],
+                interceptors=pipelines["call"],
                 max_result_bytes=execution.max_result_bytes,
                 tool_timeout=execution.tool_timeout,
                 secrets=self.secrets,
@@ -183,7 +183,7 @@ class Agent:
             )
         else:
             choices = {
-                "call_pipeline": pipelines["call"],
+                "interceptors": pipelines["call"],
                 "policy": approval.policy,
                 "rules": approval.rules is not None,
                 "recorder": None if recording is None else recording.recorder,

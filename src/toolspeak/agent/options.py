@@ -10,7 +10,7 @@ from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
-from toolspeak.execute import Approve, Concurrency, InDoubt, Policy, Rule, ScheduleName, StandingRules
+from toolspeak.execute import Approve, Concurrency, InDoubtPolicy, Policy, Rule, ScheduleName, StandingRules
 
 
 @quick()
@@ -40,7 +40,7 @@ class Approval:
     """Looks at every call first: a function, or rules of which the first that fits decides."""
     rules: StandingRules | None = None
     """Rules that are kept, because somebody said "always"."""
-    in_doubt: InDoubt = "ask"
+    in_doubt: InDoubtPolicy = "ask"
     """For a call that was started, has no result and must not simply run again, when its run resumes. "ask" the
     approver (without one: as "report"), "report" the unknown outcome to the model, or "repeat" the call."""
 

@@ -17,7 +17,7 @@ from toolspeak.data.deltas import Delta, ToolProgress
 from toolspeak.data.events import Event, ModelAnswered, ModelAsked, ModelTextReceived, Record, SubRunUsed, ToolFinished
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError
-from toolspeak.execute import Batch, BatchContext, HookContext, HookNotes, Pause, RunScope, Timers
+from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Timers
 from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,
     DecisionTaken,
@@ -149,7 +149,7 @@ class BatchRecorder:
                 return self._with_memory(event)
         return self._recorder.record(event)
 
-    async def complete(self, batch: Batch) -> None:
+    async def complete(self, batch: BatchResult) -> None:
         """Records the results of a batch that an executor of the user's own has not recorded. Raises ConfigurationError
         if there is a call without one."""
         state = self._recorder.state

@@ -384,7 +384,9 @@ class Run:
                     approver=settings.approver,
                     decisions={one.call_id: decision_of(one) for one in decisions} if decisions else {},
                     finished={one.call_id: one for one in pending.results} if pending.results else {},
-                    in_doubt=calls_in_doubt(pending.in_doubt, settings.in_doubt) if pending.started else NONE_IN_DOUBT,
+                    doubtful_calls=(
+                        calls_in_doubt(pending.in_doubt, settings.in_doubt) if pending.started else NONE_IN_DOUBT
+                    ),
                     deadline=seconds,
                     max_calls=action.max_calls,
                     early=early,

@@ -14,7 +14,7 @@ from toolspeak.agent.state.output import AnswerType
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.execute import Approver, BatchApprover, BatchExecutor, InDoubt, Level, Observer, Secrets
+from toolspeak.execute import Approver, BatchApprover, BatchExecutor, InDoubtPolicy, Level, Observer, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
 
@@ -40,7 +40,7 @@ class RunSettings:
     principal: str | None = None
     traceparent: str | None = None
     parent_run_id: str | None = None
-    in_doubt: InDoubt = "ask"
+    in_doubt: InDoubtPolicy = "ask"
     window: Window | None = None
     output: AnswerType | None = None
     pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])

@@ -13,7 +13,7 @@ from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message
 from toolspeak.data.prices import Price, price_of
 from toolspeak.errors import ConfigurationError, suggest
-from toolspeak.execute import BatchExecutor, Concurrency, InDoubt, Secrets, StandingRules
+from toolspeak.execute import BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.returned_values import Unserialisable, jsonable
 
@@ -21,7 +21,7 @@ _NO_SECRETS = Secrets()
 _USUAL_LIMITS = Limits()
 _HISTORY = "a list of Messages, say the `messages` of an earlier RunResult"
 _LISTS = (list, tuple)
-_IN_DOUBT: tuple[InDoubt, ...] = get_args(InDoubt)
+_IN_DOUBT: tuple[InDoubtPolicy, ...] = get_args(InDoubtPolicy)
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
 
 

@@ -45,7 +45,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError, ProviderError, RunError
-from toolspeak.execute import Approver, InDoubt, ScheduleName
+from toolspeak.execute import Approver, InDoubtPolicy, ScheduleName
 from toolspeak.journal import Journal, MemoryJournal
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.builtin import recall_tool, workspace_tools
@@ -163,7 +163,7 @@ async def work(
     begin: Callable[[Agent], Awaitable[Run]],
     display: Display,
     *,
-    in_doubt: InDoubt = "ask",
+    in_doubt: InDoubtPolicy = "ask",
     cassette: Cassette | None = None,
 ) -> int:
     """Drives the run that `begin` makes, shown as it goes on; the command's exit code. `cassette` records it or is
@@ -184,7 +184,7 @@ async def _work(
     journal: Journal,
     begin: Callable[[Agent], Awaitable[Run]],
     display: Display,
-    in_doubt: InDoubt,
+    in_doubt: InDoubtPolicy,
     cassette: Cassette | None,
     more_tools: Iterable[Tool],
 ) -> int:

@@ -45,7 +45,7 @@ CLASSES: Mapping[str, type] = {
 
 
 @quick()
-class Form:
+class TypeRule:
     """How the values of one type become JSON, and JSON the values."""
 
     encode: Convert
@@ -58,7 +58,7 @@ class FieldRule:
     empty one, which is not written (MISSING if not)."""
 
     name: str
-    form: Form
+    rule: TypeRule
     default: Any
     empty: Any
 
@@ -76,7 +76,7 @@ class Codec:
                 continue
             # Values are immutable: what a factory makes is made once, as every other default is.
             default = field.default if field.default_factory is MISSING else field.default_factory()
-            rules.append(FieldRule(field.name, _form(hints[field.name]), default, MISSING if default else default))
+            rules.append(FieldRule(field.name, _type_rule(hints[field.name]), default, MISSING if default else default))
         self.cls = cls
         self.tag = cls.__name__
         self.fields = tuple(rules)
@@ -95,7 +95,7 @@ class Codec:
                 # Only None itself is None: a JSON value is not asked whether it equals it.
                 if item is field.empty or (field.empty is not None and item == field.empty):
                     continue
-                data[name] = field.form.encode(item)
+                data[name] = field.rule.encode(item)
             name = "extra"
             if self.has_extra and value.extra:
                 self._add_extra(data, value.extra)
@@ -117,7 +117,7 @@ class Codec:
             for field in self.fields:
                 name = field.name
                 if name in data:
-                    arguments[name] = field.form.decode(data[name])
+                    arguments[name] = field.rule.decode(data[name])
                 elif field.default is MISSING:
                     raise Misfit("missing")
         except Misfit as misfit:
@@ -158,12 +158,12 @@ def _encode_unknown(event: UnknownEvent) -> dict[str, JSON]:
     return {"type": kind, **data}
 
 
-def _form(hint: Any) -> Form:
+def _type_rule(hint: Any) -> TypeRule:
     """How values of one type hint are written and read."""
     if hint is Any:
-        return Form(json_value, unchanged)
+        return TypeRule(json_value, unchanged)
     if hint in SCALARS:
-        return Form(*SCALARS[hint])
+        return TypeRule(*SCALARS[hint])
     if hint in CLASSES.values():
         return _tagged([hint])
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -172,29 +172,29 @@ def _form(hint: Any) -> Form:
     if origin in (typing.Union, types.UnionType):
         return _union(arguments)
     if origin is tuple and arguments[1:] == (...,):
-        item = _form(arguments[0])
-        return Form(array(item.encode, (tuple, list), list), array(item.decode, (list,), tuple))
+        item = _type_rule(arguments[0])
+        return TypeRule(array(item.encode, (tuple, list), list), array(item.decode, (list,), tuple))
     if origin is frozenset and arguments == (str,):
-        return Form(array(text, (frozenset,), sorted), array(text, (list,), frozenset))
+        return TypeRule(array(text, (frozenset,), sorted), array(text, (list,), frozenset))
     if origin is Mapping and arguments == (str, Any):
-        return Form(json_object, plain_object)
+        return TypeRule(json_object, plain_object)
     if origin is Mapping and arguments == (str, str):
-        return Form(text_object, text_object)
+        return TypeRule(text_object, text_object)
     raise TypeError(f"forms.py has no rule for fields of type {hint}")
 
 
-def _union(members: tuple[Any, ...]) -> Form:
+def _union(members: tuple[Any, ...]) -> TypeRule:
     """`X | None`, or a union of classes told apart by their tags (with None or without)."""
     others = [member for member in members if member not in (types.NoneType, Untagged)]
-    form = _form(others[0]) if len(others) == 1 else _tagged(others)
-    return form if types.NoneType not in members else Form(_or_none(form.encode), _or_none(form.decode))
+    rule = _type_rule(others[0]) if len(others) == 1 else _tagged(others)
+    return rule if types.NoneType not in members else TypeRule(_or_none(rule.encode), _or_none(rule.decode))
 
 
 def _or_none(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _tagged(classes: Iterable[type[Any]]) -> Form:
+def _tagged(classes: Iterable[type[Any]]) -> TypeRule:
     allowed = {cls.__name__: cls for cls in classes}
     unknown_events = UnknownEvent in allowed.values()
 
@@ -204,16 +204,16 @@ def _tagged(classes: Iterable[type[Any]]) -> Form:
             raise Misfit(f"expected {one_of(allowed)}, found {kind_of(value)}")
         return codec_of(cls).encode(value)
 
-    return Form(encode, lambda data: _decode_tagged(data, allowed, unknown_events))
+    return TypeRule(encode, lambda data: _decode_tagged(data, allowed, unknown_events))
 
 
-def _literal(choices: tuple[Any, ...]) -> Form:
+def _literal(choices: tuple[Any, ...]) -> TypeRule:
     def check(value: Any) -> Any:
         if isinstance(value, str) and value in choices:
             return value
         raise Misfit(f"{quote(value)} is none of: {', '.join(map(repr, choices))}")
 
-    return Form(check, check)
+    return TypeRule(check, check)
 
 
 ANY = _tagged([*CLASSES.values()])

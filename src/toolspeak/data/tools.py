@@ -87,9 +87,13 @@ class Effects:
 
     @property
     def read_only(self) -> bool:
-        """Writes no resource: nothing changes on this machine. What an `external` call sends may still change
-        something elsewhere."""
+        """Whether the call writes nothing on this machine. An `external` call may still change something elsewhere."""
         return not self.writes
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether the call waits for approval by default: it writes, leaves the machine, or does not say."""
+        return not self.declared or bool(self.writes) or self.external
 
 
 def _keys(name: str, names: Iterable[str]) -> frozenset[str]:

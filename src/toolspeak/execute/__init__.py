@@ -13,7 +13,7 @@ from toolspeak.execute.approval.approvers import (
     resolve_approver,
 )
 from toolspeak.execute.approval.policy_rules import StandingRules, rules_policy
-from toolspeak.execute.batch_context import Batch, BatchContext, BatchExecutor, BatchPaused, Emit, Pause, RunScope
+from toolspeak.execute.batch_context import BatchContext, BatchExecutor, BatchPaused, BatchResult, Emit, Pause, RunScope
 from toolspeak.execute.calls.observe import (
     NO_DETAILS,
     LocalDetails,
@@ -43,7 +43,7 @@ from toolspeak.execute.hooks import (
     in_order,
 )
 from toolspeak.execute.invocation import EarlyStart
-from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt, InDoubt
+from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt, InDoubtPolicy
 
 __all__ = [
     "ANSWERED_FROM",
@@ -54,11 +54,11 @@ __all__ = [
     "ApprovalRequest",
     "Approve",
     "Approver",
-    "Batch",
     "BatchApprover",
     "BatchContext",
     "BatchExecutor",
     "BatchPaused",
+    "BatchResult",
     "Block",
     "CallsInDoubt",
     "Concurrency",
@@ -70,7 +70,7 @@ __all__ = [
     "HookContext",
     "HookError",
     "HookNotes",
-    "InDoubt",
+    "InDoubtPolicy",
     "Interceptor",
     "InterceptorChain",
     "Level",

@@ -24,29 +24,30 @@ Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
 
 class BatchPaused(Exception):
-    """The run was asked to pause: the calls that were under way have their results, the others were not started."""
+    """The run is to pause. The calls that were under way have their results, the others were not started."""
 
 
 class NotStarted(BaseException):
-    """The run was asked to pause before this call was started."""
+    """The run is to pause, and this call was not started."""
 
 
 class Pause:
-    """Whether a run is asked to pause; lives in the run's event loop."""
+    """A request that the run pauses where no call is under way, so that it can go on later. It lives in the run's event
+    loop."""
 
     def __init__(self) -> None:
         self.is_requested = False
         self._callbacks: list[Callable[[], None]] = []
 
     def ask(self) -> None:
-        """From here on nothing is begun."""
+        """Requests the pause: no further call starts."""
         if not self.is_requested:
             self.is_requested = True
             for callback in tuple(self._callbacks):
                 callback()
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Calls `told` when it is asked, until `untell`."""
+        """Calls `callback` when the pause is requested, until `remove_callback`."""
         self._callbacks.append(callback)
 
     def remove_callback(self, callback: Callable[[], None]) -> None:
@@ -54,7 +55,7 @@ class Pause:
 
     @asynccontextmanager
     async def ends(self) -> AsyncGenerator[None]:
-        """Cancels what is awaited in the block when it is asked. Raises BatchPaused then."""
+        """Cancels the block when the pause is requested, and raises BatchPaused."""
         loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
         self.add_callback(end := lambda: limit.reschedule(loop.time()))
         try:
@@ -72,9 +73,13 @@ class Pause:
 
 @quick(frozen=False, eq=False)
 class RunScope:
-    """Lives in one event loop, as long as its run: the slots for calls, the calls that were orphaned in their
-    threads, the results of reads that still hold, what of the run's calls is in no record (`details`, by call id), and
-    the `timers`, if somebody closes them at the run's end (else each batch has its own)."""
+    """What the batches of one run share. It lives in one event loop, as long as its run.
+
+    - `orphans`: the calls that go on in their threads after their time.
+    - `result_cache`: the results of reads that still hold.
+    - `timers`: the calls' time limits, if the caller closes them at the run's end; else each batch has its own.
+    - `details`: what no record of a call holds, by call id.
+    """
 
     orphans: OrphanedCalls = field(default_factory=OrphanedCalls)
     result_cache: ResultCache = field(default_factory=ResultCache)
@@ -85,7 +90,7 @@ class RunScope:
     _tools: dict[str, Limiter] = field(default_factory=dict[str, Limiter])
 
     def limiters(self, tool: Tool, limits: Concurrency) -> tuple[Limiter, ...]:
-        """Where a call of this tool needs a slot before it runs, besides its batch's; the tool's own is last."""
+        """The limiters of which a call of this tool needs a slot, besides its batch's. The tool's own is last."""
         needed: tuple[Limiter, ...] = ()
         if tool.is_async and tool.max_concurrent is None and limits.run is None:
             return needed
@@ -101,7 +106,7 @@ class RunScope:
         return needed if own is None else (*needed, own)
 
     def own_limiter(self, tool: Tool) -> Limiter | None:
-        """The limiter of a tool that limits itself."""
+        """The tool's own limiter, None without `max_concurrent`."""
         if tool.max_concurrent is None:
             return None
         if tool.name not in self._tools:
@@ -119,11 +124,16 @@ def _no_memory() -> dict[str, Any]:
 
 @quick()
 class BatchContext:
-    """The run a batch belongs to; every call's RunContext is made from it.
+    """The run that a batch belongs to. Every call's RunContext is made from it.
 
-    `progress` receives a call id and a line, in the event loop's thread. `scope` is what the batches of one run
-    share; without it a batch knows of no other. `pause` asks the batch to stop before its next call. `observers` are
-    told of its calls, beside those of the executor.
+    - `run_id`, `step`, `agent`, `parent_run_id`: the run, its step, its agent, and the run whose tool started it.
+    - `deps`: the caller's own dependencies.
+    - `memory`: the memory of the run's tools.
+    - `state`: the run before the batch.
+    - `progress`: is called with a call id and a line of text, in the event loop's thread.
+    - `scope`: what the batches of one run share. Without it a batch knows no other.
+    - `pause`: requests that the batch stops before its next call.
+    - `observers`: observers of this run, beside those of the executor.
     """
 
     run_id: str
@@ -139,17 +149,23 @@ class BatchContext:
     observers: tuple[Observer, ...] = ()
 
     def run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
-        """What a tool's preview and its `verify` are told of the run."""
+        """Makes the context of a tool's preview and its `verify`."""
         return RunContext(self.deps, call, key, memory=self.memory, state=self.state)
 
 
 @quick()
-class Batch:
-    """The results, complete and in call order; or no results and the calls that wait for a decision,
-    in which case nothing was executed. `waited` are the seconds an approver took: they moved the deadline on.
-    `orphaned` are the run's calls that were orphaned in their threads and have not ended yet, by id. `calls` are
-    those of the results, as they ran; `times` when each started and completed, in Unix seconds; `details` what is in
-    no result, by call id."""
+class BatchResult:
+    """The result of a batch: all results, or the pending calls of a batch that did not run.
+
+    - `results`: the results in call order, one for each call; empty if calls are pending.
+    - `pending`: the questions that nobody answered.
+    - `waited`: the seconds that an approver took. The deadline moved by as much.
+    - `orphaned`: the ids of the run's orphaned calls that have not ended.
+    - `run_id`: the run of the batch.
+    - `calls`: the calls of the results, as they ran.
+    - `times`: when each call started and completed, in Unix seconds.
+    - `details`: what no result holds, by call id.
+    """
 
     results: tuple[ToolResult, ...]
     pending: tuple[ApprovalRequest, ...] = ()
@@ -180,27 +196,23 @@ class Batch:
 class BatchExecutor(Protocol):
     """Runs a run's batches of calls: `Executor`, or one of your own around it or in its place (`Agent(execution=…)`).
 
-    `run` is called with what `Executor.run` takes by name (`emit`, `context`, `approver`, …). A result it returns that
-    it has not recorded (`await emit(ToolFinished(result))`) is recorded for it; a batch that waits for decisions lists
-    them as `pending`. Where it has a method `early`, as `Executor` has, reads begin while the model still writes.
+    `run` is called with the keyword arguments of `Executor.run` (`emit`, `context`, `approver`, …). A result that it
+    returns without having recorded it (`await emit(ToolFinished(result))`) is recorded for it. A batch that waits for
+    decisions lists them as `pending`. With a method `early`, as `Executor` has, reads begin while the model still
+    writes.
     """
 
     @property
-    def run(self) -> Callable[..., Awaitable[Batch]]:
+    def run(self) -> Callable[..., Awaitable[BatchResult]]:
         """`await run(calls, emit=…, context=…, …)`: one result for each call, in call order."""
         ...
 
 
 @quick(frozen=False)
 class Deadline:
-    """When the run's time is over, in the event loop's time; None is no limit."""
+    """When the run's time is over. `at` is in the event loop's time; None is no limit."""
 
     at: float | None
-
-    @classmethod
-    def after(cls, seconds: float | None) -> Deadline:
-        at = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        return cls(at)
 
     def move_on(self, seconds: float) -> None:
         if self.at is not None:
@@ -210,9 +222,9 @@ class Deadline:
         return self.at is not None and asyncio.get_running_loop().time() >= self.at
 
     def before_start(self) -> str:
-        """What a call is told that was not started in time."""
+        """Why a call did not start, for the model."""
         return "the run's time limit was reached before this call started"
 
     def before_end(self) -> str:
-        """What a call is told that was started and not finished in time."""
+        """Why a call did not finish, for the model."""
         return "the run's time limit was reached before this call finished"

@@ -77,15 +77,33 @@ would never run."""
 
 @quick(frozen=False, eq=False)
 class Call:
-    """A call on its way. Its fields, by who sets them:
+    """One call of a batch. Its fields, by who sets them.
 
-    - admission: `written` as the model has it, `prepared` if it may run, with what began `early` of it. Of one that
-      does not run: its `result`, `refused_by` (an interceptor's name, or who decided), and whether it is `recorded`
-      already. The `request` of a pending one, and whether it is `in_doubt` whether that one ran before.
-    - the scheduler: `wait_count` of calls it still waits for, all of them by id (`waited_for`), its `followers`, the
-      `limiters` it holds a slot of, its `task`. `started` and `completed` are Unix seconds, 0 where there is none yet.
-    - `run_call`: what interceptors leave behind (`notes`), what the function brought (`returned`) or raised (`error`).
-      `result` is what was recorded.
+    Admission:
+
+    - `written`: the call as the model wrote it.
+    - `prepared`: the call made ready, if it may run.
+    - `early`: its early start, if it has one.
+    - `result`: the result, if it does not run; otherwise `run_call` sets it.
+    - `refused_by`: who refused it, an interceptor's name or a decision's author.
+    - `recorded`: whether its result is recorded already.
+    - `request`: the question about it, while it is pending.
+    - `asks_to_repeat`: whether that question is about running a call in doubt a second time.
+
+    The scheduler:
+
+    - `wait_count`: the number of calls that it still waits for.
+    - `waited_for`: the ids of all calls that it waits for.
+    - `followers`: the calls that wait for it.
+    - `limiters`: the limiters of which it holds a slot.
+    - `task`: the task that runs it, None before and after.
+    - `started`, `completed`: when its function began and its result was recorded, in Unix seconds; 0 before that.
+
+    `run_call`:
+
+    - `notes`: what interceptors record about it.
+    - `returned`: the result of its function, before interceptors change it.
+    - `error`: the exception that its function raised.
     """
 
     written: ToolCall | MalformedCall
@@ -96,7 +114,7 @@ class Call:
     refused_by: str = ""
     recorded: bool = False
     request: ApprovalRequest | None = None
-    in_doubt: bool = False
+    asks_to_repeat: bool = False
     wait_count: int = 0
     waited_for: tuple[str, ...] = ()
     followers: list[Call] | None = None
@@ -110,38 +128,38 @@ class Call:
 
     @property
     def call(self) -> ToolCall | MalformedCall:
-        """As it runs, or would have."""
+        """The call as it runs: as the model wrote it, unless an interceptor or a decision changed it."""
         return self.written if self.prepared is None else self.prepared.call
 
     def move(self, phase: Phase) -> None:
-        """The next phase. Raises AssertionError for one that the table does not allow: a fault of the executor."""
+        """Enters the next phase. Raises AssertionError if the table does not allow it: a fault of the executor."""
         assert phase in NEXT[self.phase], f"the call {self.written.id} cannot go from {self.phase} to {phase}"
         self.phase = phase
 
     def admit(self, prepared: PreparedCall) -> None:
-        """It may run."""
+        """Lets the call run."""
         self.move("admitted")
         self.prepared = prepared
 
     def resolve(self, result: ToolResult, refused_by: str = "", *, recorded: bool = False) -> None:
-        """It has its result and does not run."""
+        """Gives the call a result. It does not run."""
         self.move("resolved")
         self.prepared, self.result, self.refused_by, self.recorded = None, result, refused_by, recorded
 
-    def ask(self, prepared: PreparedCall, request: ApprovalRequest, *, in_doubt: bool = False) -> None:
-        """It waits for an answer."""
+    def ask(self, prepared: PreparedCall, request: ApprovalRequest, *, asks_to_repeat: bool = False) -> None:
+        """Lets the call wait for an answer to the question."""
         self.move("pending")
-        self.prepared, self.request, self.in_doubt = prepared, request, in_doubt
+        self.prepared, self.request, self.asks_to_repeat = prepared, request, asks_to_repeat
 
     def release(self) -> None:
-        """Gives its slots back."""
+        """Releases the slots that the call holds."""
         limiters, self.limiters = self.limiters, ()
         for limiter in limiters:
             limiter.release()
 
     def execution(self, run_id: str, details: Mapping[str, LocalDetails]) -> ToolExecution:
-        """What observers are told of it, once it is done."""
-        assert self.result is not None, "it is done"
+        """The call with its result and times, for observers. Call it once the call is done."""
+        assert self.result is not None, "the call is done"
         started, call_id = self.started or self.completed, self.result.call_id
         known = details.get(call_id, NO_DETAILS)
         return ToolExecution(key_of(run_id, call_id), self.call, self.result, started, self.completed, known)
@@ -149,12 +167,12 @@ class Call:
 
 @quick()
 class ExecutorSettings:
-    """What an `Executor` was made with, which says what each is; `tool_timeout` is in seconds."""
+    """The arguments of an `Executor`, which documents them."""
 
     tools: Toolset
     schedule: ScheduleName
     concurrency: Concurrency
-    pipeline: Sequence[Interceptor]
+    interceptors: Sequence[Interceptor]
     secrets: Secrets
     tool_timeout: float | None
     cap: ResultCap
@@ -168,11 +186,19 @@ class ExecutorSettings:
 class BatchState:
     """One batch under way.
 
-    `notes` are what `before` interceptors leave behind. `stop` is set once no further call may start, `expired` once
-    the run's time is over, `ending` once the batch ends before its end; `over` is done when it ends, `error` is why it
-    ended early. `held` are those of the calls that wait for runs their functions started, `under_way` counts the tasks
-    that have begun. `owner` is the task that runs the batch; it had been cancelled so many `cancellations` before.
-    `uses_cache`: a read may be answered from memory.
+    - `doubtful_calls`: the calls that an earlier process started, without a result.
+    - `early`: the early starts of the turn.
+    - `stop`: why no further call may start, None while calls may.
+    - `notes`: what `before` interceptors record.
+    - `owner`: the task that runs the batch.
+    - `end`: done when the batch ends.
+    - `cancellations`: how often `owner` was cancelled before the batch.
+    - `uses_cache`: whether a read may be answered from the result cache.
+    - `under_way`: the number of tasks that have begun and not ended.
+    - `expired`: whether the run's time is over.
+    - `is_failing`: whether the batch ends before its calls are done.
+    - `error`: why it ended early.
+    - `held`: the runs that a call's function started and waits for, of each such call.
     """
 
     settings: ExecutorSettings
@@ -180,24 +206,24 @@ class BatchState:
     emit: Emit
     calls: Sequence[Call]
     deadline: Deadline
-    in_doubt: CallsInDoubt
+    doubtful_calls: CallsInDoubt
     early: EarlyStart | None
     stop: StopRequested | None
     notes: HookNotes
     observation: Observation | None
     timers: Timers
     owner: asyncio.Task[Any]
-    over: asyncio.Future[None]
+    end: asyncio.Future[None]
     cancellations: int = 0
     uses_cache: bool = False
     under_way: int = 0
     expired: bool = False
-    ending: bool = False
+    is_failing: bool = False
     error: BaseException | None = None
     held: list[SubRuns] = field(default_factory=list[SubRuns])
 
     def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
-        """The call with its tool, arguments and effects, or its failure."""
+        """Returns the call with its tool, arguments and effects, or its failure."""
         return prepare(call, self.settings.tools, self.settings.secrets, self.context.run_id)
 
     @property
@@ -207,33 +233,34 @@ class BatchState:
     @property
     def is_being_cancelled(self) -> bool:
         # Whoever cancels every task (as asyncio.run does) reaches a call's task before the batch's can react.
-        return self.ending or self.owner.cancelling() > self.cancellations
+        return self.is_failing or self.owner.cancelling() > self.cancellations
 
     def stop_of(self, error: AgentStop, call_id: str) -> StopRequested:
-        """The fact that a tool, an interceptor or the approver ended the run."""
+        """Returns the fact that a tool, an interceptor or the approver ended the run."""
         hide = self.settings.secrets.hide_text
         return StopRequested("stopped", hide(str(error)), call_id, None if error.answer is None else hide(error.answer))
 
-    async def halt(self, stop: StopRequested) -> None:
-        """From here on no call is started; those that are under way go on."""
+    async def stop_starting(self, stop: StopRequested) -> None:
+        """Starts no further call. Calls under way go on."""
         if self.stop is None:
             self.stop = stop
             await self.emit(stop)
 
-    def abort(self, error: BaseException) -> None:
-        """Ends the batch with this error; the first one counts."""
+    def fail(self, error: BaseException) -> None:
+        """Ends the batch with this error. The first error counts."""
         if isinstance(error, asyncio.CancelledError) and self.is_being_cancelled:
             return
         if self.error is None:
             self.error = error
-        self.ending = True
-        self.end()
+        self.is_failing = True
+        self.finish()
 
-    def rest(self) -> None:
-        """Ends the batch when the run is to pause, or a call is held, and nothing is under way."""
+    def end_if_idle(self) -> None:
+        """Ends the batch if the run is to pause, or a call is held, and no call is under way."""
         if (self.context.pause.is_requested or self.held) and not self.under_way:
-            self.end()
+            self.finish()
 
-    def end(self) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
+    def finish(self) -> None:
+        """Ends the batch. Nothing happens if it has ended."""
+        if not self.end.done():
+            self.end.set_result(None)

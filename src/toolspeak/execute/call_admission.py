@@ -1,4 +1,4 @@
-"""The first phase of a batch: in call order, each call is admitted, refused, or found to wait for an answer."""
+"""The first phase of a batch: in call order, each call is admitted, gets its result unrun, or waits for an answer."""
 
 from __future__ import annotations
 
@@ -45,12 +45,16 @@ _ENDED = "not started: the run was ended by a decision"
 
 
 class _TooLateError(Exception):
-    """The run's time was over while a call was being admitted."""
+    """The run's time ended while a call was being admitted."""
 
 
 class CallAdmission:
-    """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far; `stop`
-    is set once the run is to end. `has_pending`: a call waits for an answer."""
+    """Admits the calls of one batch. Make a new one for each batch.
+
+    - `waited`: the seconds that the approver took so far.
+    - `stop`: why the run ends, None unless it does.
+    - `has_pending`: whether a call waits for an answer.
+    """
 
     def __init__(
         self, batch: BatchState, evaluator: PolicyEvaluator, approver: Approver | BatchApprover | None
@@ -75,9 +79,12 @@ class CallAdmission:
         self.has_pending = False
 
     async def admit_all(self, finished: Mapping[str, ToolResult], max_calls: int | None) -> None:
-        """Admits, resolves or holds every call. Those that are `finished` already (by call id) or malformed do not
-        count towards `max_calls`."""
-        batch, pipeline, deadline = self._batch, self._batch.settings.pipeline, self._batch.deadline
+        """Admits or resolves each call, or lets it wait for an answer.
+
+        `finished` holds the results that are recorded already, by call id. Their calls, and malformed ones, do not
+        count towards `max_calls`.
+        """
+        batch, deadline, early = self._batch, self._batch.deadline, self._batch.early
         counted, looks_back = 0, len(batch.calls) > 1 and self._evaluator.looks_back
         for call in batch.calls:
             written = call.written
@@ -86,30 +93,33 @@ class CallAdmission:
                 continue
             counted += type(written) is ToolCall
             if self._skip_reason:
-                self._resolve(call, failure(written, "skipped", self._skip_reason))
+                self._keep_from_running(call, failure(written, "skipped", self._skip_reason))
             elif type(written) is not ToolCall:
                 assert isinstance(written, MalformedCall), "a call is either"
                 await self._refuse_malformed(call, written)
             elif max_calls is not None and counted > max_calls:
-                self._resolve(call, failure(written, "skipped", "the run's limit on calls is reached"))
+                self._keep_from_running(call, failure(written, "skipped", "the run's limit on calls is reached"))
             elif deadline.passed():
-                self._resolve(call, failure(written, "skipped", deadline.before_start()))
+                self._keep_from_running(call, failure(written, "skipped", deadline.before_start()))
             else:
                 try:
-                    prepared = await self._intercepted(call, written) if pipeline else self._prepared(written)
+                    if batch.settings.interceptors:
+                        prepared = await self._intercepted(call, written)
+                    else:
+                        prepared = (None if early is None else early.prepared(written)) or batch.prepare(written)
                     if type(prepared) is ToolResult:
-                        self._resolve(call, prepared)
-                    elif prepared is not None and written.id in batch.in_doubt.calls:
+                        self._keep_from_running(call, prepared)
+                    elif prepared is not None and written.id in batch.doubtful_calls.decisions:
                         await self._recover(call, prepared)
                     elif prepared is not None:
                         question = self._judge(call, prepared)
                         if question is not None:
                             call.ask(prepared, await self._in_time(self._builder.with_preview(question, prepared)))
                 except _TooLateError:
-                    self._resolve(call, failure(written, "skipped", deadline.before_start()))
+                    self._keep_from_running(call, failure(written, "skipped", deadline.before_start()))
                 except AgentStop as stop:
                     self._stop_run(stop, written)
-                    self._resolve(call, stopped_result(written, stop))
+                    self._keep_from_running(call, stopped_result(written, stop))
             if call.prepared is None:
                 self._consider(call)
                 continue
@@ -118,73 +128,75 @@ class CallAdmission:
             if call.request is not None:
                 self.has_pending = True
 
-    def _prepared(self, call: ToolCall) -> PreparedCall | ToolResult:
-        """The call made ready; what was made ready while the model wrote is so still, if its effects are the same."""
-        early = self._batch.early
-        return (None if early is None else early.prepared(call)) or self._batch.prepare(call)
-
     async def _intercepted(self, call: Call, written: ToolCall) -> PreparedCall | ToolResult | None:
-        """The call as `before` lets it pass, or its result; None where it is resolved by what refused it."""
+        """Passes the call through every `before`. Returns the call made ready, or its result, or None if an interceptor
+        refused it: then it is resolved."""
         batch, notes = self._batch, self._batch.notes
-        chain = chain_of(written, batch.settings.pipeline, batch.context, notes)
+        chain = chain_of(written, batch.settings.interceptors, batch.context, notes)
         try:
             verdict = await self._in_time(chain.before(written))
         except HookError as error:
-            return self._resolve(call, hook_failure(written, error, notes), error.name)
+            return self._keep_from_running(call, hook_failure(written, error, notes), error.name)
         if isinstance(verdict, Block):
-            return self._resolve(call, failure(written, "blocked", verdict.reason), notes.last)
+            return self._keep_from_running(call, failure(written, "blocked", verdict.reason), notes.last)
         if isinstance(verdict, Answer):
             return result_of(written, verdict.value, batch.settings.secrets)
         prepared = batch.prepare(verdict)
         if isinstance(prepared, ToolResult):
-            chain = chain_of(verdict, batch.settings.pipeline, batch.context, notes)
+            chain = chain_of(verdict, batch.settings.interceptors, batch.context, notes)
             return await self._in_time(chain.after(verdict, prepared))
         return replace(prepared, changed=True) if verdict is not written and verdict != written else prepared
 
     async def _refuse_malformed(self, call: Call, written: MalformedCall) -> None:
-        """The result of what is no call: interceptors see it as one without arguments."""
+        """Resolves a malformed call. Interceptors see it as a call without arguments."""
         batch, result = self._batch, failure(written, "malformed", written.reason)
         stand_in = ToolCall(written.id, written.name or "", {}, extra={**written.extra, "malformed": written.raw})
         try:
-            if batch.settings.pipeline:
-                chain = chain_of(stand_in, batch.settings.pipeline, batch.context, batch.notes)
+            if batch.settings.interceptors:
+                chain = chain_of(stand_in, batch.settings.interceptors, batch.context, batch.notes)
                 result = await self._in_time(chain.after(stand_in, result))
         except _TooLateError:
             pass
         except AgentStop as stop:
             self._stop_run(stop, stand_in)
             result = stopped_result(stand_in, stop)
-        self._resolve(call, result)
+        self._keep_from_running(call, result)
 
     async def _recover(self, call: Call, prepared: PreparedCall) -> None:
-        """What becomes of a call that was started before. Its approval stands: it is not asked for again."""
+        """Decides about a call in doubt. Its approval still holds: nobody is asked for it again."""
         batch, written, tool = self._batch, prepared.call, prepared.tool
         effects = hide_effects(prepared.effects, batch.settings.secrets)
         digest = request_digest(written, tool.now, effects, again=True)
         context = batch.context.run_context(written, prepared.idempotency_key)
-        outcome = await batch.in_doubt.settle(prepared, digest, context)
+        outcome = await batch.doubtful_calls.settle(prepared, digest, context)
         if isinstance(outcome, Happened):
-            self._resolve(call, result_of(written, outcome.value, batch.settings.secrets))
+            self._keep_from_running(call, result_of(written, outcome.value, batch.settings.secrets))
         elif outcome is None and (self._approver is None or has_person(self._approver)):
             request = ApprovalRequest(
                 written, tool.now, effects, "", IN_DOUBT_REASON, digest, state=batch.context.state
             )
             request = await self._in_time(self._builder.with_preview(request, prepared))
-            call.ask(prepared, request, in_doubt=True)
+            call.ask(prepared, request, asks_to_repeat=True)
         elif outcome:
             call.admit(prepared)
         else:
-            self._resolve(call, unknown_outcome(written))
+            self._keep_from_running(call, unknown_outcome(written))
 
     def _judge(self, call: Call, prepared: PreparedCall) -> ApprovalRequest | None:
-        """Admits or refuses a call, or gives the question that has to be asked about it: by an earlier decision, the
-        policy, the rules, the effects, and an approver that answers every question alike."""
-        evaluator, builder = self._evaluator, self._builder
+        """Admits or refuses a call, or returns the question that a person must answer.
+
+        The order: an earlier decision, the policy, the rules, the effects, a standing approver.
+        """
+        evaluator, builder, written = self._evaluator, self._builder, prepared.call
         standing = self._approver if isinstance(self._approver, StandingApprover) else None
-        if not evaluator.is_needed(prepared.call, prepared.effects):
-            answer = None
-        elif standing is not None and evaluator.only_effects_decide(prepared.call):
-            answer = standing.decision  # whatever the question is: making it takes longer than all the rest
+        if (
+            evaluator.policy is None
+            and prepared.call.id not in evaluator.decisions
+            and not prepared.effects.needs_approval
+        ):
+            answer = None  # as for most reads
+        elif standing is not None and evaluator.only_effects_decide(written):
+            answer = standing.decision  # without the question: to make it takes longer than all the rest
         else:
             request = builder.about(prepared, self._earlier)
             answer = builder.decided_before(prepared) or evaluator.answer(request)
@@ -198,7 +210,7 @@ class CallAdmission:
                 elif answer.person:
                     answer = Decision(False, only_a_person(answer))
                 elif refused_repair:
-                    self._resolve(call, failure(prepared.call, "rejected", refused_repair), standing.decision.by)
+                    self._keep_from_running(call, failure(written, "rejected", refused_repair), standing.decision.by)
                     return None
                 else:
                     answer = standing.decision
@@ -211,28 +223,28 @@ class CallAdmission:
         return None
 
     def _apply(self, call: Call, prepared: PreparedCall, decision: Decision) -> None:
-        """What a decision makes of a call."""
+        """Applies a decision to a call."""
         written = prepared.call
         if not decision.approved:
             reason = f": {decision.reason}" if decision.reason else ""
             if decision.ends_run:
                 self.stop = StopRequested("terminated", decision.reason, written.id, by=decision.by)
-            self._resolve(call, failure(written, "rejected", f"the call was rejected{reason}"), decision.by)
+            self._keep_from_running(call, failure(written, "rejected", f"the call was rejected{reason}"), decision.by)
         elif decision.arguments is None or same_json(decision.arguments, written.arguments):
             call.admit(prepared)
         else:
             changed = self._batch.prepare(replace(written, arguments=decision.arguments))
             if isinstance(changed, ToolResult):
-                self._resolve(call, changed)
+                self._keep_from_running(call, changed)
             else:
                 call.admit(replace(changed, changed=True, note=changed_note(changed.call, decision.reason)))
 
-    def _resolve(self, call: Call, result: ToolResult, refused_by: str = "") -> None:
-        """The call does not run. Of one in doubt nobody can say that it did not."""
-        call.resolve(self._batch.in_doubt.report(call.call, result), refused_by)
+    def _keep_from_running(self, call: Call, result: ToolResult, refused_by: str = "") -> None:
+        """Gives the call a result in place of running it. The result of a call in doubt says that it may have run."""
+        call.resolve(self._batch.doubtful_calls.report(call.call, result), refused_by)
 
     def _consider(self, call: Call) -> None:
-        """Whether what became of a call that does not run ends the batch: then the calls behind it are skipped."""
+        """Lets the calls behind be skipped, if the result of a call that does not run ends the batch."""
         result, settings = call.result, self._batch.settings
         if result is None or call.recorded or self._skip_reason:
             return
@@ -251,14 +263,16 @@ class CallAdmission:
 
     @property
     def ends_run(self) -> bool:
-        """Whether a decision has ended the run: then nothing of the batch runs."""
+        """Whether a decision has ended the run. Then no call of the batch runs."""
         return self.stop is not None and self.stop.reason == "terminated"
 
     # --- asking
 
     async def ask_all(self) -> tuple[ApprovalRequest, ...]:
-        """Asks about the calls that are pending, in call order or all at once. The questions that nobody has
-        answered; none once a decision has ended the run."""
+        """Asks about the pending calls, in call order or all at once.
+
+        Returns the questions that nobody answered; none if a decision has ended the run.
+        """
         calls = self._batch.calls
         if not self.ends_run:
             self._skip_reason = ""
@@ -269,10 +283,10 @@ class CallAdmission:
                 if self._skip_reason:
                     result = call.result
                     if result is None:
-                        self._resolve(call, failure(call.call, "skipped", self._skip_reason))
+                        self._keep_from_running(call, failure(call.call, "skipped", self._skip_reason))
                     elif not call.recorded and result.code != "skipped":
                         named = ToolCall(result.call_id, result.name, {})
-                        self._resolve(call, failure(named, "skipped", self._skip_reason))
+                        self._keep_from_running(call, failure(named, "skipped", self._skip_reason))
                     continue
                 if call.phase == "pending":
                     await self._ask(call, together)
@@ -282,15 +296,15 @@ class CallAdmission:
         return () if self.ends_run else self._pending()
 
     def _pending(self) -> tuple[ApprovalRequest, ...]:
-        """The questions of the calls that wait."""
+        """The questions of the pending calls."""
         calls = self._batch.calls
         return tuple(call.request for call in calls if call.phase == "pending" and call.request is not None)
 
     async def _ask(self, call: Call, together: Mapping[str, Decision | Escalate]) -> None:
-        """What an answer makes of a call; it stays pending if there is none."""
+        """Asks about one call and applies the answer. Without an answer the call stays pending."""
         batch, prepared, request = self._batch, call.prepared, call.request
-        assert prepared is not None, "it is pending"
-        assert request is not None, "it is pending"
+        assert prepared is not None, "the call is pending"
+        assert request is not None, "the call is pending"
         written = request.call
         if not together:
             await batch.emit(question_fact(request))
@@ -300,11 +314,11 @@ class CallAdmission:
             answer = together.get(written.id)
             if answer is None:
                 if isinstance(self._approver, BatchApprover):
-                    raise TypeError("an approver of whole batches is not asked about one call")
+                    raise TypeError("a batch approver cannot answer about a single call")
                 answer = await self._timed(ask(self._approver, request))
         except AgentStop as stop:
             self._stop_run(stop, written)
-            self._resolve(call, stopped_result(written, stop))
+            self._keep_from_running(call, stopped_result(written, stop))
             return
         revision: ApprovalRequest | None = request
         if isinstance(answer, Decision) and is_of_a_revision(answer, request):
@@ -317,12 +331,12 @@ class CallAdmission:
         await batch.emit(fact)
         if fact.always is not None:
             self._evaluator.rules.add(fact.always, fact.by)
-        if not call.in_doubt or answer.ends_run:
+        if not call.asks_to_repeat or answer.ends_run:
             self._apply(call, prepared, replace(answer, reason=fact.reason))
         elif answer.approved:
             call.admit(prepared)
         else:
-            self._resolve(call, unknown_outcome(prepared.call))
+            self._keep_from_running(call, unknown_outcome(prepared.call))
 
     async def _ask_together(
         self, approver: BatchApprover, requests: Sequence[ApprovalRequest]
@@ -339,12 +353,15 @@ class CallAdmission:
     # --- before the calls run
 
     async def close(self) -> None:
-        """Nothing is asked any more. Resolves what waits, and all where a decision has ended the run; drops what began
-        early where not all of it is used; records what interceptors leave behind, and that the run is to end."""
+        """Ends the admission.
+
+        Resolves the pending calls, and the admitted ones too if a decision has ended the run. Drops all early starts if
+        one of them is not used. Records what interceptors noted, and that the run ends.
+        """
         batch, early = self._batch, self._batch.early
         for call in batch.calls:
             if call.phase == "pending" or (self.ends_run and call.phase == "admitted"):
-                self._resolve(call, failure(call.call, "skipped", _ENDED))
+                self._keep_from_running(call, failure(call.call, "skipped", _ENDED))
         if early is not None and not early.is_wanted:
             for call in batch.calls:
                 if call.prepared is not None:
@@ -360,18 +377,18 @@ class CallAdmission:
             await batch.emit(fact)
 
     def _prepare_anew(self, call: Call, known: PreparedCall) -> None:
-        """Its function may have begun, and changed the arguments that were made ready for it."""
+        """Makes the call ready again: its function may have begun early, and changed the arguments."""
         call.early = None
         prepared = self._batch.prepare(known.call)
         if isinstance(prepared, ToolResult):
-            self._resolve(call, prepared)
+            self._keep_from_running(call, prepared)
         else:
             call.prepared = replace(known, arguments=prepared.arguments)
 
     # --- time
 
     async def _in_time(self, work: Awaitable[ResultT]) -> ResultT:
-        """Waits no longer than the deadline. Facts are not recorded in here: a half-recorded one would be lost."""
+        """Awaits the work until the deadline. No fact is recorded in here: a half-recorded one would be lost."""
         limit = asyncio.timeout_at(self._batch.deadline.at)
         try:
             async with limit:
@@ -382,7 +399,7 @@ class CallAdmission:
             raise
 
     async def _timed(self, question: Awaitable[ResultT]) -> ResultT:
-        """A person's time does not count: the question is not under the deadline, which moves on instead."""
+        """Awaits an answer outside the deadline, and moves the deadline by the time it took."""
         clock = asyncio.get_running_loop()
         began = clock.time()
         async with self._batch.context.pause.ends():

@@ -14,7 +14,7 @@ from toolspeak.errors import AgentStop, ConfigurationError, ToolFailed
 from toolspeak.execute.approval.approvers import Approver, BatchApprover, Policy
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
-from toolspeak.execute.batch_context import Batch, BatchContext, Deadline, Emit
+from toolspeak.execute.batch_context import BatchContext, BatchResult, Deadline, Emit
 from toolspeak.execute.batch_state import BatchState, Call, ExecutorSettings
 from toolspeak.execute.call_admission import CallAdmission
 from toolspeak.execute.calls.observe import Observation, Observed, Observer
@@ -36,19 +36,27 @@ _NO_RESULTS: Mapping[str, ToolResult] = MappingProxyType({})
 
 
 class Executor:
-    """Runs batches of calls; holds nothing of a batch, so one executor may run several at the same time.
+    """Runs batches of calls. It holds no state of a batch, so one executor may run several at the same time.
 
-    `concurrency` says how many calls run at once. `early_start`: whether calls that only read may start before their
-    turn is over. `max_result_bytes` is what a result may hold of text and JSON (UTF-8 bytes). `tool_timeout` is in
-    seconds, for calls whose tool names none; None is no limit.
+    - `tools`: the tools that calls may name.
+    - `schedule`: the order of the calls of a batch.
+    - `concurrency`: how many calls run at once.
+    - `early_start`: whether calls that only read may start before their turn is over.
+    - `interceptors`: the interceptors of calls.
+    - `max_result_bytes`: the most text and JSON that a result may hold, in UTF-8 bytes.
+    - `tool_timeout`: the time limit in seconds of calls whose tool has none of its own; None is no limit.
+    - `secrets`: the values that calls name by placeholders, and that results hide.
+    - `throw_on_failure`: the first call that fails ends the batch. No further call starts, and ToolFailed is raised
+      once all results are recorded.
+    - `stop_on_block`: the calls behind one that is blocked or rejected are skipped.
+    - `policy`: looks at every call before anybody is asked. A function, or rules of which the first that fits decides.
+    - `rules`: the standing rules.
+    - `observers`: are called with every call as it starts and ends.
+    - `recorder`: records the calls' results, for a replay.
+    - `replayer`: gives recorded results in place of calling functions.
 
-    With `throw_on_failure` the batch ends at the first call that fails: no further one is started, and ToolFailed is
-    raised once all results are recorded. With `stop_on_block` the calls behind one that is blocked or rejected are
-    skipped. `policy` looks at every call before anybody is asked, a function or rules of which the first that fits
-    decides; `rules` are those that are kept. `observers` are told of every call as it happens.
-    `recorder` keeps what comes of the calls, `replayer` says it in their place.
-
-    Raises ConfigurationError for tools that are no Toolset, an unknown schedule and a rule that makes no sense.
+    Raises ConfigurationError for tools that are not a Toolset, an unknown schedule, a size that is not a number, and a
+    rule that contradicts itself.
     """
 
     def __init__(
@@ -58,7 +66,7 @@ class Executor:
         schedule: ScheduleName = "serializable",
         concurrency: Concurrency = Concurrency(),
         early_start: bool = True,
-        call_pipeline: tuple[Interceptor, ...] = (),
+        interceptors: tuple[Interceptor, ...] = (),
         max_result_bytes: int = 16 * 1024,
         tool_timeout: float | None = 120.0,
         secrets: Secrets | None = None,
@@ -72,10 +80,11 @@ class Executor:
     ) -> None:
         check_schedule(schedule)
         if not isinstance(cast("object", max_result_bytes), int) or max_result_bytes < 0:
-            raise ConfigurationError(f"max_result_bytes={max_result_bytes!r}: a number of bytes from 0 up, say 16384")
+            problem = "expected a number of bytes from 0 up, such as 16384"
+            raise ConfigurationError(f"max_result_bytes={max_result_bytes!r}: {problem}")
         if not isinstance(cast("object", tools), Toolset):
             raise ConfigurationError(
-                f"an Executor has a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))"
+                f"Executor needs a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))"
             )
         self.tools = tools
         self.secrets = Secrets() if secrets is None else secrets
@@ -87,7 +96,7 @@ class Executor:
             tools,
             schedule,
             concurrency,
-            in_order(call_pipeline),
+            in_order(interceptors),
             self.secrets,
             tool_timeout,
             ResultCap(max_result_bytes, pages=READ_RESULT in tools),
@@ -98,10 +107,9 @@ class Executor:
         )
 
     def early(self, context: BatchContext) -> EarlyStart | None:
-        """What starts the calls of a turn before it is over, None if interceptors or a policy must see every call
-        first."""
+        """Returns the early start of a turn's calls, None if interceptors or a policy must see every call first."""
         settings = self._settings
-        if not self._early_start or settings.pipeline or self.policy is not None or settings.replayer is not None:
+        if not self._early_start or settings.interceptors or self.policy is not None or settings.replayer is not None:
             return None
         return EarlyStart(
             self.tools,
@@ -121,38 +129,43 @@ class Executor:
         approver: Approver | BatchApprover | None,
         decisions: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
-        in_doubt: CallsInDoubt = NONE_IN_DOUBT,
+        doubtful_calls: CallsInDoubt = NONE_IN_DOUBT,
         deadline: float | None = None,
         max_calls: int | None = None,
         early: EarlyStart | None = None,
         stop: StopRequested | None = None,
-    ) -> Batch:
+    ) -> BatchResult:
         """Runs the calls and returns their results in call order, whatever finished first.
 
-        With no approver, or one that escalates, a call that needs a yes stops the batch before anything runs: the
-        Batch then lists the calls that wait. `decisions` answer them, by call id; a yes is bound to its request
-        (`Decision.digest`), and holds only if the tool and the arguments are still the same. `finished` results (by
-        call id) are returned as they are; what becomes of calls that were started and have none is said in `in_doubt`.
-        `deadline` is in seconds from now: calls that are not finished then are cancelled, calls not started are
-        skipped. What the approver takes does not count; `Batch.waited` is that time. Past `max_calls` calls are
-        skipped; malformed and finished ones do not count. `early` is what this turn's calls were offered to. `stop` is
-        what ended the run in this batch before it was interrupted: no call is started any more.
+        - `emit`: records a fact.
+        - `context`: the run that the batch belongs to.
+        - `approver`: answers about calls that need approval. With None, or one that escalates, the batch stops before
+          any call runs: the BatchResult lists the pending calls.
+        - `decisions`: earlier answers, by call id. An approval is bound to its request (`Decision.digest`): it holds
+          only while the tool and the arguments are the same.
+        - `finished`: results that are recorded already, by call id. They are returned as they are.
+        - `doubtful_calls`: the calls that an earlier process started, without a result.
+        - `deadline`: in seconds from now. Calls not finished then are cancelled, calls not started are skipped. The
+          approver's time (`BatchResult.waited`) does not count.
+        - `max_calls`: further calls are skipped. Malformed and finished calls do not count.
+        - `early`: the early start that this turn's calls were offered to.
+        - `stop`: why the run ended in this batch, before it was interrupted. No call starts any more.
 
-        Calls whose id is missing or was used before in the batch get one of their own, in their results and facts
-        too; the id they came with is their `provider_id` then.
+        A call whose id is missing, or was used before in the batch, gets an id of its own, in its result and facts too;
+        the id it came with is its `provider_id`.
 
-        What interceptors set is recorded: by `before` ahead of the calls, by `around` and `after` behind them, in call
-        order.
+        The metadata that interceptors set is recorded: of `before` ahead of the calls, of `around` and `after` behind
+        them, in call order.
 
-        A tool's failure is a result. A synchronous tool cannot be stopped at its timeout: while it goes on, calls
-        that conflict with it are skipped (except in the schedule "parallel").
+        A tool's failure is a result. A synchronous tool cannot be stopped at its timeout: while it goes on, calls that
+        conflict with it are skipped (except in the schedule "parallel").
 
-        Raises AgentStop, with the batch, if a tool, an interceptor or the approver did or a decision ended the run, and
-        ToolFailed (`throw_on_failure`). Raises BatchPaused once the calls under way have their results, if `pause` of
-        the context was asked for; the others are left for the next `run`. Raises BatchHeld when calls wait for runs
-        that their functions started: the next `run` enters these functions again. Raises what `emit` or the approver
-        raises: a fact that cannot be recorded stops the batch, and the call it was about does not run. Cancelling
-        cancels the async tools and waits for them, orphans the synchronous ones, and records nothing for either.
+        Raises AgentStop, with the batch's result, if a tool, an interceptor or the approver did, or a decision ended
+        the run. Raises ToolFailed (`throw_on_failure`). Raises BatchPaused if the context's `pause` was requested, once
+        the calls under way have their results; the others are left for the next `run`. Raises BatchHeld if calls wait
+        for runs that their functions started; the next `run` calls these functions again. Raises what `emit` or the
+        approver raises: a fact that cannot be recorded stops the batch, and its call does not run. Cancelling cancels
+        the async tools and waits for them, orphans the synchronous ones, and records no result of either.
         """
         owner, loop, scope = asyncio.current_task(), asyncio.get_running_loop(), context.scope
         assert owner is not None, "batches run in tasks"
@@ -165,8 +178,8 @@ class Executor:
             context,
             emit,
             [Call(call) for call in unique(calls)],
-            Deadline.after(deadline),
-            in_doubt,
+            Deadline(None if deadline is None else loop.time() + deadline),
+            doubtful_calls,
             early,
             stop,
             HookNotes(no_extra() if context.state is None else context.state.metadata),
@@ -181,7 +194,7 @@ class Executor:
             if admission.has_pending:
                 pending = await admission.ask_all()
                 if pending:
-                    return Batch((), pending, admission.waited)
+                    return BatchResult((), pending, admission.waited)
             await admission.close()
             await Scheduler(batch).run()
         finally:
@@ -192,11 +205,11 @@ class Executor:
         ran: list[ToolCall | MalformedCall] = []
         times: list[tuple[float, float]] = []
         for call in batch.calls:
-            assert call.result is not None, "no call is left"
+            assert call.result is not None, "every call has a result"
             results.append(call.result)
             ran.append(call.call)
             times.append((call.started or call.completed, call.completed))
-        done = Batch(
+        done = BatchResult(
             tuple(results), (), admission.waited, orphaned, context.run_id, tuple(ran), tuple(times), scope.details
         )
         stop = admission.stop or batch.stop
@@ -206,7 +219,7 @@ class Executor:
         return done
 
 
-def _stopped(stop: StopRequested, batch: Batch) -> AgentStop | ToolFailed:
+def _stopped(stop: StopRequested, batch: BatchResult) -> AgentStop | ToolFailed:
     if stop.reason == "tool_failure":
         error = ToolFailed(f"the call {stop.call_id} failed: {stop.message}")
         error.execution = next((each for each in batch.executions if each.result.call_id == stop.call_id), None)

@@ -132,13 +132,13 @@ class HookError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InterceptorChain(Generic[ValueT, OutcomeT]):
-    """One value on its way through the interceptors of a level, the outermost first in `pipeline`.
+    """One value on its way through the interceptors of a level, the outermost first in `interceptors`.
 
     `check` raises ConfigurationError for a value that `before` must not give back, `own` for an outcome that is none;
     it may change it. `contain` turns an error into the outcome of what it happened to, or raises it.
     """
 
-    pipeline: Sequence[Any]
+    interceptors: Sequence[Any]
     level: Level
     context: Callable[[str], HookContext]
     check: Callable[[object], ValueT]
@@ -147,7 +147,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
 
     async def before(self, value: ValueT) -> ValueT | Block | Answer:
         """The value to go on with, or what takes its place. Raises HookError."""
-        for interceptor in self.pipeline:
+        for interceptor in self.interceptors:
             try:
                 verdict = cast("object", await interceptor.before(value, self._for(interceptor)))
                 if isinstance(verdict, Block | Answer):
@@ -165,13 +165,13 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
 
     async def surround(self, value: ValueT, innermost: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
         """The outcome with every `around` around `innermost`."""
-        for interceptor in reversed(self.pipeline):
+        for interceptor in reversed(self.interceptors):
             innermost = self._wrapped(interceptor, value, innermost)
         return await innermost()
 
     async def after(self, value: ValueT, outcome: OutcomeT) -> OutcomeT:
         """The outcome through every `after`."""
-        for interceptor in reversed(self.pipeline):
+        for interceptor in reversed(self.interceptors):
             try:
                 outcome = self.own(await interceptor.after(value, outcome, self._for(interceptor)))
             except AgentStop:
@@ -235,9 +235,9 @@ def applied(
     return facts
 
 
-def in_order(pipeline: Sequence[Any]) -> tuple[Any, ...]:
+def in_order(interceptors: Sequence[Any]) -> tuple[Any, ...]:
     """The interceptors, the outermost first: by priority, equals as they were given."""
-    return tuple(sorted(pipeline, key=lambda interceptor: -interceptor.priority)) if pipeline else ()
+    return tuple(sorted(interceptors, key=lambda interceptor: -interceptor.priority)) if interceptors else ()
 
 
 class Interceptor(Protocol):
@@ -270,7 +270,7 @@ class Interceptor(Protocol):
 
 
 def chain_of(
-    call: ToolCall, pipeline: Sequence[Interceptor], context: BatchContext, notes: HookNotes
+    call: ToolCall, interceptors: Sequence[Interceptor], context: BatchContext, notes: HookNotes
 ) -> InterceptorChain[ToolCall, ToolResult]:
     """The call's way through the interceptors; what they leave behind is in `notes`."""
 
@@ -299,7 +299,7 @@ def chain_of(
     def contain(error: HookError) -> ToolResult:
         return hook_failure(call, error, notes)
 
-    return InterceptorChain(pipeline, "call", seen_by, check, own, contain)
+    return InterceptorChain(interceptors, "call", seen_by, check, own, contain)
 
 
 def hook_failure(call: ToolCall, error: HookError, notes: HookNotes) -> ToolResult:

@@ -20,7 +20,6 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.execute.approval.approvers import approval_reason
 from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.prepare import PreparedCall, prepare
 from toolspeak.execute.calls.secrets import Secrets
@@ -36,11 +35,15 @@ _MISSING = object()
 
 @quick(frozen=False)
 class Invocation:
-    """One call of a tool's function. `seconds` is its time limit, None for none.
+    """One call of a tool's function.
 
-    `sub_runs` are the runs that the function starts, of a tool that knows its run. `is_over` is what
-    `RunContext.cancelled` tells, if the tool asks for it; `ended` tells whether a synchronous function has ended, and
-    if nobody waits for it any more `on_end` is called in the loop then.
+    - `prepared`: the call.
+    - `seconds`: its time limit, None without one.
+    - `context`, `secrets`: the run, and the secrets that its progress hides.
+    - `is_over`: set once nobody waits for the function any more (`RunContext.cancelled`).
+    - `ended`: set once a synchronous function has ended.
+    - `on_end`: is called in the event loop when an orphaned function ends.
+    - `sub_runs`: the runs that the function starts, of a tool that takes a RunContext.
     """
 
     prepared: PreparedCall
@@ -53,10 +56,10 @@ class Invocation:
     sub_runs: SubRuns | None = None
 
     async def run(self, timers: Timers) -> tuple[ThreadOutcome, bool]:
-        """What the function returned or raised, and whether it was told to stop because its time was over.
+        """Calls the function. Returns what it returned or raised, and whether its time was over.
 
-        An async function is cancelled then, and has ended when this returns; a synchronous one is orphaned in its
-        thread. Raises CancelledError alone.
+        At the end of its time an async function is cancelled, and has ended when this returns; a synchronous one is
+        orphaned in its thread. Raises no exception but CancelledError.
         """
         tool, arguments, entered = self.prepared.tool, self.prepared.arguments, None
         if tool.injected:
@@ -89,13 +92,13 @@ class Invocation:
         function, ended = self.prepared.tool.function, Flag()
         self.ended = ended
 
-        def entered() -> Any:
+        def call() -> Any:
             try:
                 return function(**arguments)
             finally:
                 ended.set()
 
-        outcome = await in_thread(entered, self._orphan_ended)
+        outcome = await in_thread(call, self._orphan_ended)
         return ThreadOutcome(await outcome.value) if isawaitable(outcome.value) else outcome
 
     def _orphan_ended(self) -> None:
@@ -131,7 +134,7 @@ class Invocation:
 
 
 def seconds_of(prepared: PreparedCall, default: float | None) -> float | None:
-    """How long the call may take: what its tool says, else the default; None is no limit."""
+    """The time limit of the call in seconds: its tool's, else the default; None is no limit."""
     tool = prepared.tool
     seconds = None if tool.timeout is None else tool.seconds(prepared.arguments)
     return default if seconds is None else seconds
@@ -139,7 +142,7 @@ def seconds_of(prepared: PreparedCall, default: float | None) -> float | None:
 
 @dataclass(slots=True, eq=False)
 class EarlyCall:
-    """A call whose function was entered before the turn was over."""
+    """A call whose function was called before the turn was over."""
 
     prepared: PreparedCall
     invocation: Invocation
@@ -148,7 +151,7 @@ class EarlyCall:
     is_taken: bool = False
 
     async def outcome(self) -> tuple[ThreadOutcome, bool]:
-        """What came of it, as `Invocation.run` has it; cancelling this cancels the call."""
+        """Returns what `Invocation.run` returned. Cancelling this cancels the call."""
         outcome = await self.task
         if self.memory is not None:
             self.memory.merge()
@@ -156,10 +159,10 @@ class EarlyCall:
 
 
 class EarlyStart:
-    """The calls of one turn, offered in their order as soon as each is complete; make it anew for each turn.
+    """Starts the calls of one turn that may begin before it is over. Make a new one for each turn.
 
-    A call begins if it is read-only, stays on this machine, needs no yes, and conflicts with no call before it.
-    `drop` must be awaited in the end: it cancels what no batch has taken.
+    A call begins if it is read-only, stays on this machine, needs no approval, and conflicts with no call before it.
+    `drop` must be awaited in the end: it cancels the calls that no batch takes.
     """
 
     def __init__(
@@ -186,11 +189,11 @@ class EarlyStart:
         self._batch = None if concurrency.batch is None else Limiter(concurrency.batch)
 
     def offer(self, call: ToolCall) -> None:
-        """The next complete call of the turn; it begins at once, or not at all before the turn is over."""
+        """Takes the next complete call of the turn. It begins now, or not before the turn is over."""
         try:
             prepared = prepare(call, self._tools, self._secrets, self._context.run_id)
         except ToolDefinitionError:
-            return  # who runs the batch is told
+            return  # the batch raises it
         if type(prepared) is not PreparedCall:
             return
         tool, effects, context = prepared.tool, prepared.effects, self._context
@@ -218,33 +221,29 @@ class EarlyStart:
         self._calls[call.id] = EarlyCall(prepared, invocation, self._memory, task)
 
     def prepared(self, call: ToolCall) -> PreparedCall | None:
-        """What was made ready of this very call, if its effects are still the same."""
-        early = self._of(call)
-        if early is None:
+        """The call as `offer` made it ready, if it is the same call and its effects are still the same."""
+        early = self._calls.get(call.id)
+        if early is None or (early.prepared.call is not call and early.prepared.call != call):
             return None
         known = early.prepared
         effects = known.tool.effects_of(known.arguments)
         return known if effects is known.effects or effects == known.effects else None
 
     def take(self, prepared: PreparedCall) -> EarlyCall | None:
-        """What has begun of this very call, for a batch that goes on with it."""
-        early = self._of(prepared.call)
-        if early is None or (early.prepared is not prepared and early.prepared.effects != prepared.effects):
+        """The early call of a call that `prepared` returned, None if it has not begun. The batch goes on with it."""
+        early = self._calls.get(prepared.call.id)
+        if early is None or early.prepared is not prepared:
             return None
         early.is_taken = True
         return early
 
-    def _of(self, call: ToolCall) -> EarlyCall | None:
-        early = self._calls.get(call.id)
-        return None if early is None or (early.prepared.call is not call and early.prepared.call != call) else early
-
     @property
     def is_wanted(self) -> bool:
-        """Whether all that has begun was taken. If not, nothing of it may be used: the calls share a memory."""
+        """Whether the batch took every early call. If not it must use none of them: they share a memory."""
         return all(early.is_taken for early in self._calls.values())
 
     async def drop(self) -> None:
-        """Cancels what is still going on, waits for its tasks, and forgets what they brought."""
+        """Cancels the early calls that still run, waits for their tasks, and drops their outcomes."""
         if self._timers is not self._context.scope.timers:
             self._timers.close()
         if not self._calls:
@@ -254,14 +253,14 @@ class EarlyStart:
         running = [task for task in tasks if not task.done()]
         for task in running:
             task.cancel()
-        if running:  # mostly none is: to wait for nothing costs a turn of the event loop
+        if running:  # mostly none: an empty wait costs a turn of the event loop
             await asyncio.wait(running)
         for task in tasks:
             if not task.cancelled():
                 task.exception()
 
     def _may_start(self, call: ToolCall, effects: Effects) -> bool:
-        if not effects.declared or not effects.read_only or effects.external or approval_reason(effects):
+        if effects.needs_approval:
             return False
         scope = self._context.scope
         match self._schedule:
@@ -278,7 +277,7 @@ class EarlyStart:
 
 
 class _MemoryCopy:
-    """A copy of the run's memory for the calls of one turn; `merge` brings over what they have changed in it."""
+    """A copy of the run's memory for the early calls of a turn. `merge` copies their changes back."""
 
     def __init__(self, memory: dict[str, Any]) -> None:
         self._memory = memory

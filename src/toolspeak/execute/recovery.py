@@ -1,7 +1,8 @@
-"""Calls that were started before their run was interrupted, and have no result: what becomes of each.
+"""Recovery: calls that were started before their run was interrupted, and have no result.
 
-The tool's `verify` is asked what happened, if it has one. Else a call that only reads, or may run twice, runs again
-under the same idempotency key. For the others a person is asked, or the model is told that the outcome is unknown.
+If the tool has a `verify` function, it says what happened. Otherwise a call that only reads, or may run twice, runs
+again with the same idempotency key. For any other call a person decides, or the model reads that its outcome is
+unknown.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ from toolspeak.tools.verify import Happened
 
 _LOG = logging.getLogger("toolspeak.execute")
 
-InDoubt: TypeAlias = Literal["ask", "report", "repeat"]
-"""What is done with a call in doubt that must not simply run again: ask the person (the run pauses if it has no
-approver; a standing "all" or "none" is no person: report), report the unknown outcome to the model, or run it again."""
+InDoubtPolicy: TypeAlias = Literal["ask", "report", "repeat"]
+"""What becomes of a call in doubt that must not simply run again.
+
+- "ask": a person decides; the run pauses if it has no approver. A standing "all" or "none" is no person: "report".
+- "report": the model reads that the outcome is unknown.
+- "repeat": the call runs again.
+"""
 
 _VERIFY_SECONDS = 60.0
 _NOT_RUN = frozenset({"skipped", "unknown_tool", "invalid_arguments", "rejected", "blocked"})
@@ -39,35 +44,39 @@ _REPORT = (
     " what it would have changed before you repeat it."
 )
 IN_DOUBT_REASON = "was started before the run was interrupted, and may have taken effect: a yes runs it again"
+_BY_POLICY: Mapping[InDoubtPolicy, bool | None] = {"ask": None, "report": False, "repeat": True}
 
 
-_BY_POLICY: Mapping[InDoubt, bool | None] = {"ask": None, "report": False, "repeat": True}
-
-
-def _none() -> dict[str, Decision | None]:
+def _no_decisions() -> dict[str, Decision | None]:
     return {}
 
 
 @quick()
 class CallsInDoubt:
-    """The calls of a batch that are in doubt, by id, with what a person decided of each since; and the policy."""
+    """The calls of a batch that are in doubt.
 
-    calls: Mapping[str, Decision | None] = field(default_factory=_none)
-    policy: InDoubt = "ask"
+    - `decisions`: their ids, each with the decision about running it again, None without one.
+    - `in_doubt_policy`: what becomes of a call without a decision.
+    """
 
-    def __contains__(self, call: ToolCall) -> bool:
-        return call.id in self.calls
+    decisions: Mapping[str, Decision | None] = field(default_factory=_no_decisions)
+    in_doubt_policy: InDoubtPolicy = "ask"
 
     def report(self, call: ToolCall | MalformedCall, result: ToolResult) -> ToolResult:
-        """The result of a call that does not run, as the model reads it: of one in doubt nobody can say that it did
-        not run."""
-        if result.code in _NOT_RUN and call.id in self.calls:
+        """Returns the result of a call that does not run, as the model reads it.
+
+        A call in doubt may have run before, so its result never says that it was not run.
+        """
+        if result.code in _NOT_RUN and call.id in self.decisions:
             return failure(call, "unknown_outcome", f"{_REPORT} It was not run again: {result.text}")
         return result
 
     async def settle(self, prepared: PreparedCall, digest: str, context: RunContext[Any]) -> Happened | bool | None:
-        """True if the call runs again, False if its outcome stays unknown, None if a person has to say; or
-        `Happened`. A decision about another question than the one with this digest does not count."""
+        """Decides about a call in doubt: True if it runs again, False if its outcome stays unknown, None if a person
+        must decide, `Happened` if it took effect.
+
+        A decision counts only if it answers the question with this digest.
+        """
         tool, effects = prepared.tool, prepared.effects
         if tool.verify is not None:
             verdict = await _verify(tool, prepared.arguments, context)
@@ -75,32 +84,33 @@ class CallsInDoubt:
                 return verdict if isinstance(verdict, Happened) else True
         elif effects.idempotent or (effects.read_only and not effects.external):
             return True
-        decision = self.calls[prepared.call.id]
+        decision = self.decisions[prepared.call.id]
         if decision is not None and decision.digest in ("", digest):
             return decision.approved
-        return _BY_POLICY[self.policy]
+        return _BY_POLICY[self.in_doubt_policy]
 
 
 NONE_IN_DOUBT = CallsInDoubt()
 
 
-def calls_in_doubt(decided: Mapping[str, ApprovalDecided | None], policy: InDoubt) -> CallsInDoubt:
-    """Those of a run's state, with what was decided of each."""
-    decisions = {call_id: None if fact is None else decision_of(fact) for call_id, fact in decided.items()}
-    return CallsInDoubt(decisions, policy)
+def calls_in_doubt(facts: Mapping[str, ApprovalDecided | None], in_doubt_policy: InDoubtPolicy) -> CallsInDoubt:
+    """Returns the calls in doubt of a run's state, with the recorded decision about each."""
+    decisions = {call_id: None if fact is None else decision_of(fact) for call_id, fact in facts.items()}
+    return CallsInDoubt(decisions, in_doubt_policy)
 
 
 def has_person(approver: Approver | BatchApprover | None) -> bool:
-    """Whether somebody answers who can look at what happened."""
+    """Whether the approver is a person, who can look at what happened."""
     return approver is not None and not isinstance(approver, StandingApprover)
 
 
 def unknown_outcome(call: ToolCall) -> ToolResult:
+    """Returns the failure of a call in doubt whose outcome stays unknown."""
     return failure(call, "unknown_outcome", _REPORT)
 
 
 async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> Happened | bool | None:
-    """What the tool's `verify` says. One that fails, or takes too long, has not said anything."""
+    """Returns what the tool's `verify` says; None if it fails or takes too long."""
     verify = tool.verify
     if verify is None:
         return None

@@ -16,7 +16,7 @@ from toolspeak.execute.batch_context import NotStarted
 from toolspeak.execute.batch_state import BatchState, Call
 from toolspeak.execute.calls.observe import LocalDetails
 from toolspeak.execute.calls.prepare import PreparedCall
-from toolspeak.execute.calls.replay import RecordedResult, ResultRecorder
+from toolspeak.execute.calls.replay import RecordedResult
 from toolspeak.execute.calls.result_limits import describe, finish_result, result_of, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.concurrency.limits import OrphanedCall
@@ -33,18 +33,25 @@ _BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
 
 
 async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolResult], None]) -> None:
-    """All of a scheduled call, in a task of its own; `finish` is told its result once that is recorded: of its
-    function, of an earlier call like it, or the one that admission gave it. What must end the batch is handed to the
-    batch: a task's own exception would be lost."""
-    settings, context = batch.settings, batch.context
-    prepared = call.prepared
+    """Runs a scheduled call to its recorded result, in a task of its own, and hands the result to `finish`.
+
+    The result is that of the call's function, of an earlier call like it (the result cache), or the one that admission
+    gave it. An error that must end the batch is handed to the batch: the exception of a task would be lost.
+    """
+    settings, context, prepared = batch.settings, batch.context, call.prepared
     try:
         result = _from_cache(batch, call, prepared) if batch.uses_cache and prepared is not None else None
         if result is None:
             if prepared is not None:
-                result = batch.in_doubt.report(prepared.call, await _run_prepared(batch, call, prepared))
+                result = await _run_prepared(batch, call, prepared)
+                if batch.doubtful_calls.decisions:
+                    result = batch.doubtful_calls.report(prepared.call, result)
             else:
-                result = _resolved(call, settings.recorder)
+                result = call.result
+                assert result is not None, "admission resolved it"
+                if settings.recorder is not None and result.code in _BY_CHANCE:
+                    of_call = ToolCall(result.call_id, result.name, {})
+                    settings.recorder.keep(of_call, RecordedResult(result, skipped=True))
             result, whole = finish_result(result, settings.secrets, settings.cap, context.memory)
             if whole is not None or call.error is not None:
                 context.scope.details[result.call_id] = LocalDetails(call.error, whole)
@@ -54,33 +61,24 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
         call.move("recording")
         has_failed = result.status == "failure" and result.code != "skipped"
         if settings.throw_on_failure and has_failed and prepared is not None:
-            await batch.halt(StopRequested("tool_failure", result.text, result.call_id))
+            await batch.stop_starting(StopRequested("tool_failure", result.text, result.call_id))
         handle = result.extra.get("handle")
         await batch.emit(ToolFinished(result, None if handle is None else stored_result(context.memory, handle)))
     except NotStarted:
         call.move("postponed")
         call.release()
     except BaseException as error:  # noqa: BLE001 - the batch raises it
-        batch.abort(error)
+        batch.fail(error)
     else:
         finish(call, result)
     finally:
         batch.under_way -= 1
         if batch.held or context.pause.is_requested:
-            batch.rest()
-
-
-def _resolved(call: Call, recorder: ResultRecorder | None) -> ToolResult:
-    """The result that admission gave the call."""
-    result = call.result
-    assert result is not None, "it is resolved"
-    if recorder is not None and result.code in _BY_CHANCE:
-        recorder.keep(ToolCall(result.call_id, result.name, {}), RecordedResult(result, skipped=True))
-    return result
+            batch.end_if_idle()
 
 
 def _from_cache(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult | None:
-    """The result of a read that was made before, unless something in this batch may change it first."""
+    """The result of an earlier read like this one, unless something in this batch may change it first."""
     settings = batch.settings
     if settings.replayer is not None:
         return settings.replayer.recalled(prepared.call)
@@ -93,25 +91,32 @@ def _from_cache(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolRe
 
 
 async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult:
-    """The result of the function, with the interceptors around it; or that the call does not start any more."""
+    """Calls the function, with the interceptors around it, and returns the result; or the failure of a call that may
+    not start any more."""
     settings = batch.settings
     if batch.context.pause.is_requested:
         raise NotStarted
-    skipped = _skipped(batch, call, prepared)
-    if skipped is not None:
+    if settings.replayer is not None:
+        skipped = settings.replayer.skipped(prepared.call)
+        if skipped is not None:
+            return skipped
+    elif reason := _reason_to_skip(batch, call, prepared):
+        skipped = failure(prepared.call, "skipped", reason)
+        if settings.recorder is not None:
+            settings.recorder.keep(prepared.call, RecordedResult(skipped, skipped=True))
         return skipped
     try:
-        if settings.pipeline:
+        if settings.interceptors:
             call.move("entering")
             call.notes = HookNotes(batch.notes.current)
-            chain = chain_of(prepared.call, settings.pipeline, batch.context, call.notes)
+            chain = chain_of(prepared.call, settings.interceptors, batch.context, call.notes)
             result = await chain.around(prepared.call, partial(_call_function, batch, call, prepared))
         else:
             result = await _call_function(batch, call, prepared)
         if prepared.note:
             result = replace(result, content=(TextPart(prepared.note), *result.content))
     except AgentStop as stop:
-        await batch.halt(batch.stop_of(stop, prepared.call.id))
+        await batch.stop_starting(batch.stop_of(stop, prepared.call.id))
         return call.returned or stopped_result(prepared.call, stop)
     except asyncio.CancelledError as error:
         if batch.is_being_cancelled:
@@ -124,30 +129,15 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
     return result
 
 
-def _skipped(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult | None:
-    """The result of a call that is not to start any more."""
-    settings, scope = batch.settings, batch.context.scope
-    if settings.replayer is not None:
-        return settings.replayer.skipped(prepared.call)
-    if batch.is_late:
-        reason = batch.deadline.before_start()
-    elif batch.stop is not None:
-        reason = "not started: the run was told to stop before it"
-    elif scope.orphans.calls:
-        reason = _obstacle(batch, call, prepared)
-    else:
-        reason = ""
-    if not reason:
-        return None
-    result = failure(prepared.call, "skipped", reason)
-    if settings.recorder is not None:
-        settings.recorder.keep(prepared.call, RecordedResult(result, skipped=True))
-    return result
-
-
-def _obstacle(batch: BatchState, call: Call, prepared: PreparedCall) -> str:
-    """Which orphaned calls keep this one from starting, "" if none does."""
+def _reason_to_skip(batch: BatchState, call: Call, prepared: PreparedCall) -> str:
+    """Why the call may not start any more, "" if it may: the run's time, a stop, or orphaned calls in its way."""
     scope, tool = batch.context.scope, prepared.tool
+    if batch.is_late:
+        return batch.deadline.before_start()
+    if batch.stop is not None:
+        return "not started: the run was told to stop before it"
+    if not scope.orphans.calls:
+        return ""
     if batch.settings.schedule != "parallel":
         running = scope.orphans.conflicting_tool(prepared.effects)
         if running:
@@ -171,9 +161,18 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
     call.move("starting")
     call.returned = None
     try:
-        await batch.emit(_started(call, prepared, batch))
+        fact = ToolStarted(
+            prepared.call.id,
+            prepared.tool.spec.name,
+            prepared.idempotency_key,
+            call.waited_for,
+            hide_effects(prepared.effects, settings.secrets),
+            call.early is not None,
+            prepared.call if prepared.changed else None,
+        )
+        await batch.emit(fact)
     except BaseException as error:
-        batch.abort(error)
+        batch.fail(error)
         raise
     call.move("running")
     call.started = call.started or time()
@@ -185,39 +184,31 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
         try:
             recorded = settings.replayer.play(prepared.call)
         except ReplayDiverged as error:
-            batch.abort(error)  # whatever an interceptor makes of it
+            batch.fail(error)  # whatever an interceptor makes of it
             raise
         for used in recorded.spent:
             await batch.emit(used)
         if recorded.stop is not None:
-            await batch.halt(batch.stop_of(recorded.stop, prepared.call.id))
+            await batch.stop_starting(batch.stop_of(recorded.stop, prepared.call.id))
         result = recorded.result
     else:
         result, stop = await _invoke(batch, call, prepared)
         if settings.recorder is not None:
             settings.recorder.keep(prepared.call, RecordedResult(result, stop))
         if stop is not None:
-            await batch.halt(batch.stop_of(stop, prepared.call.id))
+            await batch.stop_starting(batch.stop_of(stop, prepared.call.id))
     call.move("returned")
     call.returned = result
     return result
 
 
-def _started(call: Call, prepared: PreparedCall, batch: BatchState) -> ToolStarted:
-    return ToolStarted(
-        prepared.call.id,
-        prepared.tool.spec.name,
-        prepared.idempotency_key,
-        call.waited_for,
-        hide_effects(prepared.effects, batch.settings.secrets),
-        call.early is not None,
-        prepared.call if prepared.changed else None,
-    )
-
-
 async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tuple[ToolResult, AgentStop | None]:
-    """What the function returned or raised, as a result, and whether it ends the run."""
-    settings, early, stop = batch.settings, call.early, None
+    """Enters the function, or awaits the early call; returns its result, and the AgentStop if it ends the run.
+
+    Raises CallHeld if a run that the function started waits, and what the function raised if that is no Exception, such
+    as KeyboardInterrupt.
+    """
+    settings, early, written = batch.settings, call.early, prepared.call
     if early is None:
         seconds = seconds_of(prepared, settings.tool_timeout)
         invocation = Invocation(prepared, seconds, batch.context, settings.secrets)
@@ -230,14 +221,39 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
         if batch.is_being_cancelled:
             raise
         _forget_cancellations()
-        return _interrupted(batch, call, prepared.call, error), None
-    if isinstance(outcome.error, AgentStop):
-        stop = outcome.error
-    elif invocation.sub_runs is not None and invocation.sub_runs.resting and not timed_out:
-        problem, stop = await _of_sub_runs(batch, call, prepared, invocation.sub_runs)
+        return _interrupted(batch, call, written, error), None
+    sub_runs = invocation.sub_runs
+    if sub_runs is not None and sub_runs.resting and not timed_out and not isinstance(outcome.error, AgentStop):
+        problem, stop = await _of_sub_runs(batch, call, prepared, sub_runs)
         if problem:
             outcome = ThreadOutcome(error=ToolError(problem))
-    return _result(batch, call, prepared, invocation, outcome, timed_out), stop
+    else:
+        stop = None
+    match outcome.error:
+        case None:
+            # Also when it timed out, or while the batch is being cancelled: what took effect is recorded if it can be.
+            result = result_of(written, outcome.value, settings.secrets)
+        case AgentStop() as stop:
+            result = stopped_result(written, stop)
+        case _ if timed_out:
+            reason = f"{prepared.tool.name} did not finish within {invocation.seconds:g} seconds"
+            if _orphan(batch, call, prepared, invocation):
+                result = failure(written, "timeout", f"{reason}; it may still be running")
+                result = replace(result, extra={"still_running": True})
+            else:
+                result = failure(written, "timeout", reason)
+        case Exception() as raised:
+            error = without_our_frames(raised)
+            level = logging.DEBUG if isinstance(error, ToolError) else logging.WARNING
+            place = f"the tool {written.name} raised in the call {written.id}"
+            log_crash(_LOG, place, error, settings.secrets.hide_text, level)
+            call.error = error
+            result = failure(written, "exception", settings.secrets.hide_text(describe(error)))
+        case asyncio.CancelledError() as cancelled:
+            result = _interrupted(batch, call, written, cancelled)
+        case other:
+            raise other
+    return result, stop
 
 
 async def _of_sub_runs(
@@ -261,41 +277,6 @@ async def _of_sub_runs(
         batch.held.append(runs)
         raise CallHeld
     return "", None
-
-
-def _result(
-    batch: BatchState,
-    call: Call,
-    prepared: PreparedCall,
-    invocation: Invocation,
-    outcome: ThreadOutcome,
-    timed_out: bool,
-) -> ToolResult:
-    """What became of the function, as a result. Raises KeyboardInterrupt and the like."""
-    written, secrets = prepared.call, batch.settings.secrets
-    match outcome.error:
-        case None:
-            # Even if it was told to stop, or the batch is being cancelled: what was done is recorded if it can be.
-            return result_of(written, outcome.value, secrets)
-        case AgentStop() as stop:
-            return stopped_result(written, stop)
-        case _ if timed_out:
-            reason = f"{prepared.tool.name} did not finish within {invocation.seconds:g} seconds"
-            if not _orphan(batch, call, prepared, invocation):
-                return failure(written, "timeout", reason)
-            result = failure(written, "timeout", f"{reason}; it may still be running")
-            return replace(result, extra={"still_running": True})
-        case Exception() as raised:
-            error = without_our_frames(raised)
-            level = logging.DEBUG if isinstance(error, ToolError) else logging.WARNING
-            place = f"the tool {written.name} raised in the call {written.id}"
-            log_crash(_LOG, place, error, secrets.hide_text, level)
-            call.error = error
-            return failure(written, "exception", secrets.hide_text(describe(error)))
-        case asyncio.CancelledError() as cancelled:
-            return _interrupted(batch, call, written, cancelled)
-        case other:
-            raise other
 
 
 def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: Invocation) -> bool:

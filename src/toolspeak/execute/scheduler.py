@@ -1,4 +1,4 @@
-"""The second phase of a batch: the admitted calls run as soon as their schedule and the limits let them."""
+"""The second phase of a batch: each admitted call runs as soon as its schedule and the limits allow it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolspeak.execute.sub_runs import BatchHeld
 
 
 class Scheduler:
-    """Runs the calls of one batch that admission is done with; make a new one for each, in the task that runs it."""
+    """Runs the admitted calls of one batch. Make a new one for each batch, in the task that runs it."""
 
     def __init__(self, batch: BatchState) -> None:
         settings, scope = batch.settings, batch.context.scope
@@ -41,13 +41,13 @@ class Scheduler:
         else:
             self._ready = deque(batch.calls)
         batch.cancellations = batch.owner.cancelling()
-        batch.uses_cache = settings.replayer is not None or (  # what a recording has from memory is not looked up here
+        batch.uses_cache = settings.replayer is not None or (  # a recording has its own cached results
             bool(scope.result_cache)
             and (settings.schedule != "parallel" or all(prepared.effects.read_only for _, prepared in running))
         )
 
     def _chain(self, running: list[tuple[Call, PreparedCall]]) -> None:
-        """Sets what each call waits for, and who waits for it."""
+        """Sets for each call which calls it waits for, and which wait for it."""
         waits: tuple[int, ...] = ()
         names: tuple[str, ...] = ()
         planned = plan([prepared.effects for _, prepared in running], self._batch.settings.schedule)
@@ -64,31 +64,38 @@ class Scheduler:
     async def run(self) -> None:
         """Runs all calls to their results.
 
-        Raises BatchPaused when the run was asked to pause and calls were left, BatchHeld when calls wait for runs that
-        their functions started. Raises what `emit` raised, and a tool's KeyboardInterrupt or SystemExit, after the
-        other calls have been cancelled and awaited; what was not recorded by then has no result.
+        Raises BatchPaused if the run was asked to pause and some calls were not started. Raises BatchHeld if calls wait
+        for runs that their functions started. Raises what `emit` raised, and a tool's KeyboardInterrupt or SystemExit,
+        once the other calls are cancelled and have ended; a call whose result was not recorded by then has none.
         """
         batch, pause = self._batch, self._batch.context.pause
         at = batch.deadline.at
         timer = None if at is None else self._loop.call_at(at, self._expire)
-        pause.add_callback(rest := batch.rest)
+        pause.add_callback(end_if_idle := batch.end_if_idle)
         try:
             self._start_ready()
-            rest()
+            end_if_idle()
             if self._open_calls:
-                await batch.over
+                await batch.end
         finally:
-            pause.remove_callback(rest)
+            pause.remove_callback(end_if_idle)
             if timer is not None:
                 timer.cancel()
             try:
                 if self._open_calls:
                     await self._stop()
             finally:
-                self._close()
+                if batch.timers is not batch.context.scope.timers:
+                    batch.timers.close()
+                done: list[tuple[ToolCall, Effects, ToolResult | None]] = []
+                for call, prepared in self._running:
+                    if call.limiters:
+                        call.release()
+                    done.append((prepared.call, prepared.effects, call.result))
+                batch.context.scope.result_cache.learn(done, ordered=batch.settings.schedule != "parallel")
         if batch.error is not None:
             raise batch.error
-        if batch.settings.pipeline:
+        if batch.settings.interceptors:
             notes = (call.notes for call in batch.calls if call.phase == "done")
             for fact in applied(notes, batch.notes.current, "call", batch.settings.secrets.hide_text):
                 await batch.emit(fact)
@@ -100,13 +107,13 @@ class Scheduler:
         if self._starting:
             return
         self._starting = True
-        while self._ready and not self._batch.ending and not self._batch.context.pause.is_requested:
+        while self._ready and not self._batch.is_failing and not self._batch.context.pause.is_requested:
             self._start(self._ready.popleft())
         self._starting = False
 
     def _start(self, call: Call) -> None:
         batch = self._batch
-        if batch.ending or batch.context.pause.is_requested or call.task is not None or call.phase == "done":
+        if batch.is_failing or batch.context.pause.is_requested or call.task is not None or call.phase == "done":
             return
         if call.prepared is None:
             if call.recorded:
@@ -122,7 +129,8 @@ class Scheduler:
         call.task = self._loop.create_task(run_call(batch, call, self._finish), context=self._vars.copy())
 
     def _acquire_slots(self, call: Call, prepared: PreparedCall) -> bool:
-        """Acquires the slots the call needs, all or none; without them it is started again when there may be some."""
+        """Acquires all slots that the call needs, or none. Without them `_start` is called again when one may be
+        free."""
         tool = prepared.tool
         limiters = self._limiters.get(tool.spec.name)
         if limiters is None:
@@ -142,7 +150,7 @@ class Scheduler:
 
     def _finish(self, call: Call, result: ToolResult) -> None:
         call.move("done")
-        # The task has nothing left to do: a batch of thousands must not keep them all.
+        # The task is at its end: a batch of thousands must not keep a task for each call.
         call.result, call.task = result, None
         call.completed = time()
         observation = self._batch.observation
@@ -157,13 +165,13 @@ class Scheduler:
                 self._ready.append(follower)
         self._open_calls -= 1
         if not self._open_calls:
-            self._batch.end()
+            self._batch.finish()
         if self._ready:
             self._start_ready()
 
     def _expire(self) -> None:
-        """Interrupts the calls that are under way, never one whose fact is being recorded."""
-        # A timer may fire a tick before the clock says so.
+        """Interrupts the calls under way, except one whose fact is being recorded."""
+        # Set, for a timer may fire a tick before the clock reaches its time.
         self._batch.expired = True
         for call in self._batch.calls:
             if call.task is not None and call.phase in INTERRUPTIBLE:
@@ -172,9 +180,9 @@ class Scheduler:
                 self._start(call)
 
     async def _stop(self) -> None:
-        """Cancels what is still under way and waits for it; results that are being recorded get their time."""
+        """Cancels the calls under way and waits for them. A result that is being recorded is not cancelled."""
         batch = self._batch
-        batch.ending = True
+        batch.is_failing = True
         tasks: list[asyncio.Task[None]] = []
         for call in batch.calls:
             if call.task is not None and not call.task.done():
@@ -186,22 +194,10 @@ class Scheduler:
             try:
                 await asyncio.wait(tasks)
             except asyncio.CancelledError as error:
-                # Asked again: then recording is not waited for either.
+                # Cancelled once more: then recording is cancelled too.
                 cancelled = error
                 for task in tasks:
                     task.cancel()
             tasks = [task for task in tasks if not task.done()]
         if cancelled is not None and batch.error is None:
             raise cancelled
-
-    def _close(self) -> None:
-        """Gives everything back; nothing of the batch runs any more."""
-        batch, scope = self._batch, self._batch.context.scope
-        if batch.timers is not scope.timers:
-            batch.timers.close()
-        done: list[tuple[ToolCall, Effects, ToolResult | None]] = []
-        for call, prepared in self._running:
-            if call.limiters:
-                call.release()
-            done.append((prepared.call, prepared.effects, call.result))
-        scope.result_cache.learn(done, ordered=batch.settings.schedule != "parallel")

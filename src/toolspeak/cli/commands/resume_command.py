@@ -18,7 +18,7 @@ from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
-from toolspeak.execute import InDoubt
+from toolspeak.execute import InDoubtPolicy
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.rules import is_held
 from toolspeak.ui import printable
@@ -51,7 +51,7 @@ def resume_command(
     every: bool,
     watch: bool,
     approve: Approve | None,
-    in_doubt: InDoubt,
+    in_doubt: InDoubtPolicy,
     journal: str | None,
     thoughts: bool,
     as_json: bool,
@@ -75,7 +75,7 @@ class _How:
     """What is said for every run that is resumed."""
 
     approve: Approve | None
-    in_doubt: InDoubt
+    in_doubt: InDoubtPolicy
     as_json: bool
     thoughts: bool
 

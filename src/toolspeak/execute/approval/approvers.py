@@ -217,7 +217,7 @@ def _checked(answer: object, request: ApprovalRequest) -> Answer:
 def approval_reason(effects: Effects) -> str:
     """Why a call with these effects waits for a yes: it writes, leaves the machine, or does not say; "" if it
     does not wait."""
-    if effects.declared and not effects.writes and not effects.external:
+    if not effects.needs_approval:
         return ""
     if not effects.declared:
         return "does not declare what it touches"

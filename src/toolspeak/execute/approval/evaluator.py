@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
-from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute.approval.approval_validation import check_decision
@@ -48,10 +47,6 @@ class PolicyEvaluator:
     def looks_back(self) -> bool:
         """Whether a policy or a rule may want to know the calls before."""
         return self.policy is not None or len(self.rules) > 0
-
-    def is_needed(self, call: ToolCall, effects: Effects) -> bool:
-        """Whether anything has to be decided about the call: of most reads nothing has."""
-        return self.policy is not None or call.id in self.decisions or bool(approval_reason(effects))
 
     def only_effects_decide(self, call: ToolCall) -> bool:
         """Whether no policy, rule, decision or repair has a part in what is decided about the call."""
