@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import tomllib
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "toolspeak"
 author = "The toolspeak authors"
 release = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 project_copyright = author
 
-extensions = ["myst_parser"]
-nitpicky = True
+extensions = ["myst_parser", "public_names"]
+
+# Signatures name types by their last word, one parameter a line where they are long.
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
+add_module_names = False
 
 # The levels of headings that links may name, as GitHub names them too.
 myst_heading_anchors = 4
@@ -30,3 +43,23 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
 }
+
+# Files of the project that are pages here too.
+INCLUDED = {"CHANGELOG.md": "reference/changelog.md", "examples/README.md": "guides/examples.md"}
+
+
+def mend_links(_app: Sphinx, path: Path, _page: str, content: list[str]) -> None:
+    """Leads the relative links of an included file to the same places from its page."""
+    file = (ROOT / "docs" / path).resolve()
+    page = ROOT / "docs" / INCLUDED[str(file.relative_to(ROOT))]
+
+    def link(match: re.Match[str]) -> str:
+        target = os.path.relpath(file.parent / match[1], ROOT)
+        target = f"docs/{INCLUDED[target]}" if target in INCLUDED else target
+        return f"]({os.path.relpath(ROOT / target, page.parent)}{match[2] or ''})"
+
+    content[0] = re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, content[0])
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("include-read", mend_links)

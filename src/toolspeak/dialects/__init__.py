@@ -1,9 +1,11 @@
 """How models write tool calls in text: sans-IO parsers, renderers and instructions, usable on their own.
 
-parser = get_dialect("cogency-json").parser(tools)
-for chunk in chunks:
-    for delta in parser.feed(chunk): ...
-for delta in parser.close("stop"): ...
+    parser = get_dialect("cogency-json").parser(tools)
+    for chunk in chunks:
+        for delta in parser.feed(chunk): ...
+    for delta in parser.close("stop"): ...
+
+A delta is a piece of text, of reasoning or of a call (`toolspeak.data.deltas`).
 """
 
 # pyright: reportUnsupportedDunderAll=false

@@ -1,0 +1,176 @@
+"""Two directives of the reference: the public names of a package, and the help of every command.
+
+Docstrings are Markdown here and reStructuredText to autodoc: `restructured` turns the one into the other.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from types import ModuleType
+from typing import Any
+
+import click
+import msgspec
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.errors import PycodeError
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import ExtensionMetadata, stringify_annotation
+
+from toolspeak.cli.main import cli
+
+PACKAGES = (
+    "agent",
+    "tools",
+    "tools.builtin",
+    "execute",
+    "dialects",
+    "providers",
+    "journal",
+    "mcp",
+    "testing",
+    "ui",
+    "errors",
+)
+"""The public packages, where a name that several of them have is described in the first."""
+
+
+def names_of(package: str) -> list[str]:
+    """The public names of a package; of errors.py, which has no `__all__`, its exceptions."""
+    module = importlib.import_module(package)
+    listed = getattr(module, "__all__", None)
+    return sorted(listed or (name for name, each in vars(module).items() if own_class(each, module)))
+
+
+def own_class(each: Any, module: ModuleType) -> bool:
+    return inspect.isclass(each) and each.__module__ == module.__name__
+
+
+def homes() -> dict[str, str]:
+    """Where each public name is described."""
+    places: dict[str, str] = {}
+    for package in (*(f"toolspeak.{name}" for name in PACKAGES), "toolspeak"):
+        for name in names_of(package):
+            places.setdefault(name, package)
+    return places
+
+
+def entry(package: str, name: str) -> list[str]:
+    """The directive that describes a public name."""
+    value, place = getattr(importlib.import_module(package), name), f"{package}.{name}"
+    if inspect.isclass(value):
+        kind = "exception" if issubclass(value, BaseException) else "class"
+        return [f".. auto{kind}:: {place}", "   :members:", ""]
+    if inspect.isroutine(value):
+        return [f".. autofunction:: {place}", ""]
+    shown = [f"   :type: {type(value).__name__}"]
+    if isinstance(value, str):
+        shown = [f"   :value: {value!r}"]
+    elif not isinstance(value, (tuple, dict)) and type(value).__module__ in ("typing", "types", "collections.abc"):
+        shown = [f"   :value: {short_types(stringify_annotation(value))}"]
+    description = [f"   {line}" for line in restructured(description_of(name))]
+    return [f".. py:data:: {place}", *shown, "", *description, ""]
+
+
+def short_types(text: str) -> str:
+    """Types by the last word of their names."""
+    return re.sub(r"~?(?:\w+\.)+(\w+)", r"\1", text)
+
+
+def description_of(name: str) -> list[str]:
+    """The text under the assignment of a name, in whichever module assigns it."""
+    for module in [module for module in sys.modules if module.startswith("toolspeak")]:
+        try:
+            texts = ModuleAnalyzer.for_module(module).find_attr_docs()
+        except PycodeError:
+            continue
+        if ("", name) in texts:
+            return texts["", name]
+    return []
+
+
+def restructured(lines: list[str]) -> list[str]:
+    """A docstring in reStructuredText: code in double backticks, no other mark-up, indented blocks as they stand."""
+    result: list[str] = []
+    for block in re.split(r"\n\s*\n", "\n".join(lines)):
+        if block.startswith("    ") or "──" in block:
+            result += ["::", "", *(f"    {line}" for line in block.splitlines()), ""]
+            continue
+        parts = re.split(r"`([^`]+)`", block)
+        parts[::2] = [re.sub(r"([*|\\]|_(?!\w))", r"\\\1", text) for text in parts[::2]]
+        # The mark behind it ends a code span that a letter follows, as in "`Rule`s".
+        parts[1::2] = [f"``{code}``\\ " for code in parts[1::2]]
+        result += [*re.sub(r"(?<!\A)^(?=- )", "\n", "".join(parts), flags=re.MULTILINE).splitlines(), ""]
+    return result
+
+
+class PublicNames(SphinxDirective):
+    """`.. public-names:: PACKAGE`: describes each public name of a package, or links to where it is described."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        package = self.arguments[0]
+        places, names = homes(), names_of(package)
+        introduction = importlib.import_module(package).__doc__ or ""
+        lines = [f".. py:module:: {package}", "", *restructured(introduction.splitlines()), ""]
+        elsewhere = [name for name in names if places[name] != package]
+        lines += [f"- :py:obj:`{name} <{places[name]}.{name}>`" for name in elsewhere]
+        for name in names:
+            if places[name] == package:
+                lines += ["", *entry(package, name)]
+        return self.parse_text_to_nodes(StringList(lines, package))
+
+
+class CommandHelp(SphinxDirective):
+    """`.. command-help::`: what each command prints for `--help`."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = self.described(cli, "toolspeak", None)
+        return self.parse_text_to_nodes(StringList(lines, "toolspeak"), allow_section_headings=True)
+
+    def described(self, command: click.Command, name: str, parent: click.Context | None) -> list[str]:
+        context = click.Context(command, parent, name, terminal_width=100, max_content_width=100)
+        text = [f"   {line}".rstrip() for line in command.get_help(context).splitlines()]
+        title = f"``{context.command_path}``"
+        lines = [title, "-" * len(title), "", ".. code-block:: text", "", *text, ""]
+        if isinstance(command, click.Group):
+            for each in command.list_commands(context):
+                inner = command.get_command(context, each)
+                lines += self.described(inner, each, context) if inner else []
+        return lines
+
+
+def process_docstring(_app: Sphinx, _what: str, _name: str, _value: object, _options: object, lines: list[str]) -> None:
+    lines[:] = restructured(lines)
+
+
+def process_signature(
+    _app: Sphinx, what: str, _name: str, value: Any, _options: object, signature: str | None, result: str | None
+) -> tuple[str | None, str | None]:
+    """Signatures of classes that are made at run time: types by their last word, the values of defaults."""
+    if what != "class" or signature is None:
+        return signature, result
+    if signature == "(*args, **kwargs)":
+        return "", result
+    signature = re.sub(r"~(?:\w+\.)+(\w+)", r"\1", signature)
+    # A struct holds an unhashable or shared default as a factory, in the order of its fields.
+    for field in msgspec.structs.fields(value) if issubclass(value, msgspec.Struct) else ():
+        if field.default_factory is not msgspec.NODEFAULT:
+            shown = repr(field.default_factory())
+            signature = signature.replace("<factory>", "…" if shown.startswith("<") else shown, 1)
+    return signature, result
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    app.setup_extension("sphinx.ext.autodoc")
+    app.add_directive("public-names", PublicNames)
+    app.add_directive("command-help", CommandHelp)
+    app.connect("autodoc-process-docstring", process_docstring)
+    app.connect("autodoc-process-signature", process_signature)
+    return {"version": "1", "parallel_read_safe": True}
