@@ -1,0 +1,52 @@
+"""The pages' examples run as they are written, and print what the pages show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from page_examples import check_page, program_of
+
+DOCS = Path(__file__).parents[1] / "docs"
+TUTORIAL = ["index", "first-agent", "tools", "approvals", "resume", "dialects", "tests"]
+ONE_PROGRAM = ["guides/approvals.md", "guides/interceptors.md"]
+"""Pages whose Python blocks are one program, which asserts what it says."""
+ELSEWHERE = {
+    "guides/adding-a-dialect.md": "test_guide.py",
+    "guides/declaring-effects.md": "test_readme.py",
+    "guides/testing.md": "testing/test_scripted_requests.py",
+    "reference/gateway.md": "clients/client_examples.py",
+    "reference/models.md": "test_guide.py",
+}
+"""Pages with a test of their own."""
+NOT_RUN = {
+    "design.md": "signatures",
+    "guides/mcp.md": "needs the servers of a file that is not there; examples/mcp_tools.py runs the same",
+}
+
+
+def test_the_tutorial_does_what_it_shows(tmp_path: Path):
+    commands = [check_page(DOCS / "tutorial" / f"{name}.md", tmp_path) for name in TUTORIAL]
+    assert all(commands), "each part of the tutorial runs something"
+
+
+@pytest.mark.parametrize("name", ONE_PROGRAM)
+def test_a_guide_runs_as_one_program(name: str, tmp_path: Path):
+    source = program_of(DOCS / name)
+    assert "assert" in source
+    subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_every_page_with_a_program_is_run():
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if program_of(path)}
+    run = {f"tutorial/{name}.md" for name in TUTORIAL} | set(ONE_PROGRAM) | ELSEWHERE.keys() | NOT_RUN.keys()
+    assert pages - run == set()
+    for page, test in ELSEWHERE.items():
+        assert Path(page).stem in (Path(__file__).parent / test).read_text("utf-8"), test
+
+
+def test_every_part_of_the_tutorial_is_run():
+    assert {path.stem for path in (DOCS / "tutorial").glob("*.md")} == set(TUTORIAL)
