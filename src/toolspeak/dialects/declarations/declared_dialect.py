@@ -13,8 +13,8 @@ from toolspeak.dialects.base import DialectInfo, Listing, Parser
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
+from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.parser.open_block import BlockFormat
 from toolspeak.dialects.prompt import Prompt, choice_text, joined
 from toolspeak.dialects.prompts.marker_escaping import result_text
 from toolspeak.dialects.prompts.rendering import AssistantTurns, append_message, calls_to_write, join_block, render_all

@@ -24,8 +24,8 @@ from toolspeak.dialects.base import Dialect, DialectInfo, Parser
 from toolspeak.dialects.detection.detection_index import TURNS, Reader, Same, known_readers
 from toolspeak.dialects.detection.wrapped_dialect import WrappedDialect
 from toolspeak.dialects.models.hermes import HERMES
+from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.parser.open_block import BlockFormat
 from toolspeak.dialects.parser.prefill import OpenedParser
 from toolspeak.dialects.parser.quotes import Kind
 from toolspeak.dialects.parser.reasoning import ThinkingParser

@@ -18,8 +18,8 @@ from toolspeak.dialects.declarations.element_dialect import Layout, call_node, w
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.parser.open_block import BlockFormat
 from toolspeak.dialects.prompts.marker_escaping import result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.element_tags import ElementSyntax
@@ -128,7 +128,9 @@ class MuseParser(BlockParser):
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
         if text.startswith(_EOM, position):  # the message's end ends its block
-            self._finish_unclosed(self._expect_block(), out)
+            block = self._block
+            assert block is not None, "a block state without a block is our bug"
+            self._finish_unclosed(block, out)
             return position
         return self._hold(text, position) if begins(text, position, _EOM) else super()._closing(text, position, out)
 

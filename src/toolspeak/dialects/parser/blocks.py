@@ -10,11 +10,10 @@ import re
 from typing import Literal
 
 from toolspeak.data.deltas import Delta, ForgedResults, TextAside, TextDelta
-from toolspeak.dialects.parser.echoed_calls import Echo
-from toolspeak.dialects.parser.open_block import BlockFormat, OpenBlock
+from toolspeak.dialects.parser.block_state import BlockFormat, Echo, OpenBlock
 from toolspeak.dialects.parser.running_text import TextParser
 from toolspeak.dialects.readers.body import CUT, ResultsBody
-from toolspeak.dialects.text.end_marker import EndMarker, begins, stands
+from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.markers import Found, without_frames
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
@@ -81,7 +80,8 @@ class BlockParser(TextParser):
         return len(text)
 
     def _body(self, text: str, position: int, out: list[Delta]) -> int:
-        block = self._expect_block()
+        block = self._block
+        assert block is not None, "a block state without a block is our bug"
         body = block.body
         if body.undecided:
             reader = body.choose(text, position)
@@ -117,8 +117,10 @@ class BlockParser(TextParser):
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
         """After a complete body: white space, a code fence, then the end marker and nothing else."""
-        block = self._expect_block()
-        end = self._expect_end(block)
+        block = self._block
+        assert block is not None, "a block state without a block is our bug"
+        end = block.end
+        assert end is not None, "waiting for an end marker that does not exist is our bug"
         if text[position].isspace():
             space = _SPACE.match(text, position)
             stop = space.end() if space else position
@@ -168,7 +170,7 @@ class BlockParser(TextParser):
 
     def _holds_another(self, block: OpenBlock) -> bool:
         """Whether what is held behind a complete body may only be another block's start."""
-        ending = self._expect_end(block).viable(self._held, 0)
+        ending = block.end is not None and block.end.viable(self._held, 0)
         return not ending and self._follows(block, self._held, 0) == "undecided"
 
     def _finish_unclosed(self, block: OpenBlock, out: list[Delta]) -> None:
@@ -177,7 +179,8 @@ class BlockParser(TextParser):
 
     def _skip(self, text: str, position: int, out: list[Delta]) -> int:
         """After a problem: to the block's end marker, wherever it stands."""
-        block = self._expect_block()
+        block = self._block
+        assert block is not None, "a block state without a block is our bug"
         end, at = block.end, position
         if end is None:
             return self._skip_call(block, text, position, out)
@@ -260,14 +263,6 @@ class BlockParser(TextParser):
         verdict = self._table.decide(self._held, False)
         return isinstance(verdict, Found) and verdict.marker.kind in ("reasoning", "results")
 
-    def _expect_block(self) -> OpenBlock:
-        assert self._block is not None, "a block state without a block is our bug"
-        return self._block
-
-    def _expect_end(self, block: OpenBlock) -> EndMarker:
-        assert block.end is not None, "waiting for an end marker that does not exist is our bug"
-        return block.end
-
     def _fail(self, block: OpenBlock, problem: Problem, offset: int) -> None:
         block.problem, block.offset = problem, offset
         self._state = self._skip
@@ -284,12 +279,13 @@ class BlockParser(TextParser):
             out.append(ForgedResults(block.body.raw.value()))
             self._hidden = None  # what the model is told of these goes before
             return
-        first, count = self._calls, block.count
+        first, count = self._calls, len(block.body.calls) + broken  # one index for what could not be read
         malformed = block.settle(first, out)
         if self._block_format.text_aside and not broken and count > len(malformed):
             self._text_kind = TextAside
         self._calls = stop = first + count
-        self._batch.add(range(stop - 1 if broken else first, stop), malformed, block.all_notes, out, broken=broken)
+        notes = tuple(dict.fromkeys((*block.notes, *block.body.notes))) if block.body.notes else block.notes
+        self._batch.add(range(stop - 1 if broken else first, stop), malformed, notes, out, broken=broken)
         if self._raws is not None:
             self._raws.append(None if broken else block.body.raw.value())
             out += self._asides
@@ -297,7 +293,8 @@ class BlockParser(TextParser):
         block.body.release()
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
-        block = self._expect_block()
+        block = self._block
+        assert block is not None, "a block state without a block is our bug"
         if normal and block.problem is None and not block.body.done:
             ending = block.end is not None and block.end.viable(self._held, 0)
             if not self._held or ending or block.body.may_end(self._held):

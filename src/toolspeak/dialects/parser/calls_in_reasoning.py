@@ -17,7 +17,7 @@ from toolspeak.data.deltas import (
     TextDelta,
 )
 from toolspeak.data.messages import FinishReason
-from toolspeak.dialects.parser.open_block import BlockFormat
+from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.text.markers import Found
 from toolspeak.dialects.text.pending_text import join_pieces, unlimited
 

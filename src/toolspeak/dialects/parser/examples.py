@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from toolspeak.data.deltas import Delta, TextDelta
-from toolspeak.dialects.parser.open_block import BlockFormat, OpenBlock
+from toolspeak.dialects.parser.block_state import BlockFormat, OpenBlock
 from toolspeak.dialects.parser.quotes import MOST_TOLD, QUOTATION, Kind, Quote, goes_on, lead_of
 from toolspeak.dialects.parser.stray_markers import StrayParser
 from toolspeak.dialects.text.markdown import Markdown, run_end
@@ -22,7 +22,7 @@ _SPACE = re.compile(r"\s*")
 class ExampleParser(StrayParser):
     """The states behind a block that may be an example."""
 
-    # As in `ThinkingParser`: of the class until they are set.
+    # As in `BlockState`: of the class until they are set.
     _block: OpenBlock | None = None
     _quote: Quote | None = None
     _shown: Quote | None = None  # an example that may have been meant as a call

@@ -6,9 +6,7 @@ only when the turn is over, so its text is held back until something else stands
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
-from typing import Literal
 
 from toolspeak.data.deltas import (
     Delta,
@@ -16,68 +14,23 @@ from toolspeak.data.deltas import (
     TextAside,
     TextDelta,
 )
-from toolspeak.dialects.parser.attempts import end_of
+from toolspeak.dialects.parser.block_state import MOST_UNREAD, BlockFormat, BlockState
 from toolspeak.dialects.parser.calls_in_reasoning import Draft
-from toolspeak.dialects.parser.echoed_calls import Echo
-from toolspeak.dialects.parser.open_block import BlockFormat
 from toolspeak.dialects.parser.quotes import goes_on, is_mention
-from toolspeak.dialects.parser.turn_parser import TurnParser
 from toolspeak.dialects.text.markdown import Markdown
-from toolspeak.dialects.text.markers import NO_REASONING, Found
+from toolspeak.dialects.text.markers import Found
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
-from toolspeak.dialects.turn_rules import Section
-
-MOST_UNREAD, LONGEST_UNREAD = 128, 64
-"""Pieces of text that are kept to be read when somebody asks, and characters of one."""
-
-MOST_UNCUT = 1 << 13
-"""Characters of text that are kept besides those of `end_of`."""
 
 
-class ThinkingParser(TurnParser):
+class ThinkingParser(BlockState):
     """The states inside reasoning. A call in there runs only if reasoning has no end and the call ends the turn
     (`BlockFormat.thoughts_hide`: not even then); if it is all that the turn holds, it is malformed, so that the model
     is told."""
 
-    # Of the class until they are set, as in few turns: an object of over thirty attributes is slow.
-    shown_chars: int = 0  # of the text that was held back until it was no call: examples, drafts
-    _thought_chars: int = 0
-    _uncut: int = 0  # characters that were read since `_seen` was cut
-    _depth: int = 0  # of the reasoning that is open
-    _restated: bool = False  # the model may yet write the marker that the prompt ended with
-    _said: bool = False  # whether the turn has any text, up to the last reasoning
+    # As in `BlockState`: of the class until they are set.
+    _draft: Draft[ThinkingParser] | None = None  # the calls in reasoning that are being read
     _hidden: Draft[ThinkingParser] | None = None  # the last draft that stayed one
     _spoken: int = 0  # of the start markers that reasoning spoke of, those whose end it has not named
-
-    def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
-        super().__init__(format.batch)
-        self._draft: Draft[ThinkingParser] | None = None
-        # Of the blocks that ended, in a draft's reader; None for a broken one.
-        self._raws: list[str | None] | None = None
-        self._ending: Literal["", "cut", "normal"] = ""  # nothing follows what is held
-        self._markdown: Markdown | None = None  # made when it is asked
-        self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
-        self._silent: bool = True  # whether there is no text since the block or the reasoning before it
-        self._text_kind: type[TextDelta | TextAside] = TextDelta
-        self._format = format
-        self._table, self._candidate = format.table, format.table.candidate
-        self._marks = markup = format.table.markup
-        self._thought = markup.thought
-        self._thought_ends = markup.thought_ends  # the prompt may have opened any of them
-        if self._thought is NO_REASONING:
-            starts_in = "text"  # a dialect without reasoning has nowhere else to start
-        self._text_state = self._state = self._text  # made once, as each chunk is compared with it
-        if starts_in == "reasoning":
-            self._state = self._label if self._thought.label else self._reasoning
-            self._depth, self._restated = 1, True
-        # The text or the reasoning so far, behind whatever was neither: what tells where a marker stands.
-        self._seen: list[str] = []  # of it, what `_markdown` has read
-        self._unread: list[str] = []  # and what it has not read yet: most of it nobody asks about
-        # What the end of reasoning would end that was not seen to begin: all of the turn, or nothing behind reasoning.
-        self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
-
-    @abstractmethod
-    def _text(self, text: str, position: int, out: list[Delta]) -> int: ...
 
     @abstractmethod
     def _open(self, found: Found, at: int) -> int: ...
@@ -95,50 +48,6 @@ class ThinkingParser(TurnParser):
     @abstractmethod
     def broken_at(self) -> int | None:
         """Where in the turn the open block cannot be read any more, or may be an example; None if neither."""
-
-    def keep_reasoning(self) -> None:
-        super().keep_reasoning()
-        self._may_end = ""
-
-    @property
-    def _has_text(self) -> bool:
-        return self._said or not self._silent
-
-    def _read_up(self) -> Markdown:
-        """Where the text so far has got to."""
-        here = self._markdown
-        if here is None:
-            here = self._markdown = Markdown()
-        if self._unread:
-            text = "".join(self._unread)
-            here.add(text)
-            self._unread.clear()
-            self._seen.append(text)
-            self._uncut += len(text)
-            if len(self._seen) > MOST_UNREAD or self._uncut > MOST_UNCUT:
-                self._cut_seen()
-        return here
-
-    @property
-    def _tail(self) -> str:
-        """The end of the text so far, without reading it."""
-        return (self._markdown.tail if self._markdown else "") + "".join(self._unread)
-
-    def _read_on(self, here: Markdown | None, text: str, start: int, stop: int) -> Markdown:
-        """Where text[stop] stands; `here` says so of text[start], or what was read before, if it is None."""
-        here = here or self._read_up()
-        if here is self._markdown and (stop > start or not here.is_new):  # a new one nothing but more text changes
-            here = here.copy()
-        if stop > start:
-            here.add(text[start:stop])
-        return here
-
-    def _begin_section(self) -> None:
-        """What follows does not go on from the text so far."""
-        self._markdown = None
-        if self._unread or self._seen:
-            self._unread.clear()
-            self._seen.clear()
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = looked = position
@@ -265,42 +174,6 @@ class ThinkingParser(TurnParser):
         """Of who reads what a marker opens."""
         return self._format
 
-    def _emit(
-        self,
-        kind: type[TextDelta | ReasoningDelta],
-        text: str,
-        start: int,
-        stop: int,
-        out: list[Delta],
-        read_as: str | None = None,
-    ) -> int:
-        """Lets text[start:stop] leave; `_markdown` reads `read_as` in its place."""
-        if stop > start:
-            piece = text[start:stop]
-            self._unread.append(piece if read_as is None else read_as)
-            if len(self._unread) > MOST_UNREAD or len(piece) > LONGEST_UNREAD:
-                self._read_up()
-            if kind is TextDelta:
-                if self._silent and not piece.isspace():
-                    self._speak()
-                out.append(self._text_kind(piece))
-            else:
-                self._thought_chars += len(piece)
-                out.append(kind(piece))
-        return stop
-
-    def _speak(self) -> re.Pattern[str]:
-        """The turn has text from here on, since reasoning ended; what finds candidates in it."""
-        self._silent = False
-        self._table = self._format.table.behind(text=True)
-        self._candidate = self._table.candidate
-        return self._candidate
-
-    def _markup(self, text: str, start: int, stop: int, out: list[Delta]) -> None:
-        """Reasoning's own markup, which is text where reasoning stays in the text."""
-        if self._reasoning_kind is TextDelta:
-            self._emit(TextDelta, text, start, stop, out)
-
     def _begin_draft(self, found: Found, at: int) -> None:
         """Calls may begin here, at this place in the turn."""
         if self._draft is not None:
@@ -341,17 +214,6 @@ class ThinkingParser(TurnParser):
             self._hide(self._draft, self._draft.text, out)
         if self._reasoning_kind is ReasoningDelta:
             self._forget_seen()
-
-    def _cut_seen(self) -> list[str]:
-        """Makes one piece of what was read, so that a copy takes no longer however many pieces came."""
-        self._uncut = 0
-        self._seen = [end_of(self._seen)] if self._seen else []
-        return self._seen
-
-    def _forget_seen(self) -> None:
-        """No call of the text stands in what was read so far."""
-        self._read_up()
-        self._seen.clear()
 
     def _end_thoughts(self, out: list[Delta], normal: bool) -> None:
         """The turn is over, wherever it was."""

@@ -17,10 +17,10 @@ from toolspeak.dialects.parser.attempts import (
     unmarked,
     unmarked_problem,
 )
+from toolspeak.dialects.parser.block_state import LONGEST_UNREAD, MOST_UNREAD
 from toolspeak.dialects.parser.damaged_calls import nearly_called
 from toolspeak.dialects.parser.examples import ExampleParser
 from toolspeak.dialects.parser.quotes import Kind, is_mention, not_run, spoken
-from toolspeak.dialects.parser.reasoning import LONGEST_UNREAD, MOST_UNREAD
 from toolspeak.dialects.text.candidates import WITHIN
 from toolspeak.dialects.text.markdown import Markdown, run_end
 from toolspeak.dialects.text.markers import Found, Verdict, without_frames

@@ -9,8 +9,8 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.parser.open_block import BlockFormat
 from toolspeak.dialects.protocols.cogency import (
     BATCH,
     EARLIER,
