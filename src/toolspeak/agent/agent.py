@@ -12,12 +12,11 @@ from typing import Any, Self, Unpack, cast
 from toolspeak.agent.cassettes.cassette import Cassette
 from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.drivers.base import Driver
-from toolspeak.agent.drivers.choose import checked_choice, choose_driver
+from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.options import Approval, DialectSettings, Execution, RunOptions
 from toolspeak.agent.recorder import Watched
-from toolspeak.agent.result import RunResult, result_of
-from toolspeak.agent.resume import Resumption, SubRunStart, opening_of
+from toolspeak.agent.result import Resumption, RunResult, SubRunStart, opening_of, result_of, stored_run
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import Window, paired, without_secrets
@@ -25,7 +24,6 @@ from toolspeak.agent.state.output import choose_output, with_output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.sessions import Place
 from toolspeak.agent.storage.suspend import suspend_run
-from toolspeak.agent.stored_run import stored_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     check_approval,
@@ -36,6 +34,7 @@ from toolspeak.agent.validation import (
     check_options,
     check_priced,
     check_settings,
+    checked_choice,
     secrets_of,
     toolset_of,
 )
@@ -149,7 +148,7 @@ class Agent:
         self.toolset = with_output(own, answer_type)
         if answer_type is not None:
             instructions = "\n\n".join(part for part in (instructions, answer_type.instructions) if part)
-        pipelines = by_level(interceptors)
+        by_levels = by_level(interceptors)
         rules: StandingRules | None = approval.rules if executor is None else getattr(executor, "rules", None)
         self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replayer is not None:
@@ -170,7 +169,7 @@ class Agent:
                 schedule=schedule,
                 concurrency=execution.concurrency,
                 early_start=execution.early_start,
-                interceptors=pipelines["call"],
+                interceptors=by_levels["call"],
                 max_result_bytes=execution.max_result_bytes,
                 tool_timeout=execution.tool_timeout,
                 secrets=self.secrets,
@@ -183,7 +182,7 @@ class Agent:
             )
         else:
             choices = {
-                "interceptors": pipelines["call"],
+                "interceptors": by_levels["call"],
                 "policy": approval.policy,
                 "rules": approval.rules is not None,
                 "recorder": None if recording is None else recording.recorder,
@@ -203,8 +202,8 @@ class Agent:
             kin_approver=kin_approver,
             instructions=self.secrets.hide_text(instructions),
             agent=name,
-            pipelines=pipelines,
-            in_doubt=approval.in_doubt,
+            interceptors=by_levels,
+            in_doubt_policy=approval.in_doubt,
             output=answer_type,
             window=Window(window) if isinstance(window, int) else window,
             prices={**PRICES, **prices} if prices else PRICES,
@@ -329,7 +328,7 @@ class Agent:
             parent_run_id=run.state.parent_run_id,
         )
         opening = opening_of(run.state, decided, self.secrets, self.rules, self._settings.recording)
-        return Run(settings, run.run_id, opening, run.state, run.memory, trail=run.trail)
+        return Run(settings, run.run_id, opening, run.state, run.memory, run_records=run.run_records)
 
     async def suspend(self, run_id: str) -> bool:
         """Asks for a run of the agent's journal to be suspended, whichever process is at work on it: it hears of it

@@ -151,34 +151,34 @@ def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any
     return {level: in_order([each for each in interceptors if each.level == level]) for level in levels}
 
 
-class Staged(Protocol):
-    """What makes the contexts of the run whose values they are."""
+class InterceptorRunner:
+    """Calls a run's interceptors of model requests, steps and the run. It returns what is to be recorded, and records
+    nothing itself.
 
-    def hook(self, notes: HookNotes, name: str) -> HookContext: ...
-
-
-class Stage:
-    """Takes values of the levels above calls through their interceptors; records nothing itself."""
+    - `interceptors`: those of each level, the outermost first.
+    - `hook_context`: makes the context of the interceptor of this name.
+    """
 
     def __init__(
         self,
-        pipelines: Mapping[Level, tuple[Any, ...]],
+        interceptors: Mapping[Level, tuple[Any, ...]],
         secrets: Secrets,
-        run: Staged,
+        hook_context: Callable[[HookNotes, str], HookContext],
     ) -> None:
-        self._pipelines = pipelines
+        self._interceptors = interceptors
         self._secrets = secrets
-        self._run = run
-        self.levels = frozenset(level for level, pipeline in pipelines.items() if pipeline)
+        self._hook_context = hook_context
+        self.levels = frozenset(level for level, of_level in interceptors.items() if of_level)
         """Those that have interceptors."""
 
     async def before(
         self, level: Level, value: ValueT, metadata: Mapping[str, JSON] = no_extra()
     ) -> tuple[ValueT | Answer | None, list[Event]]:
-        """The value to go on with, what answers it, or None when the run is to end; and what to record."""
+        """Returns the value to go on with, an Answer in its place, or None if the run is to end; and the events to
+        record."""
         notes = HookNotes(metadata)
         try:
-            verdict = await self._passage(level, notes, value).before(value)
+            verdict = await self._chain(level, notes, value).before(value)
         except (HookError, AgentStop) as error:
             return None, self._facts(level, notes, metadata, error)
         if isinstance(verdict, Block):
@@ -194,11 +194,12 @@ class Stage:
         metadata: Callable[[], Mapping[str, JSON]],
         is_over: Callable[[OutcomeT], bool] = lambda _: True,
     ) -> tuple[OutcomeT | None, list[Event]]:
-        """The outcome, None when the run is to end; and what to record. `after` is for what `is_over`."""
+        """Returns the outcome of `inner`, None if the run is to end; and the events to record. `after` sees an outcome
+        only if it `is_over`."""
         notes = HookNotes(metadata())
-        passage: InterceptorChain[Any, Any] = self._passage(level, notes, value)
+        chain: InterceptorChain[Any, Any] = self._chain(level, notes, value)
         try:
-            outcome = await passage.surround(value, inner)
+            outcome = await chain.surround(value, inner)
             if is_over(outcome):
                 changes = [
                     fact
@@ -206,15 +207,15 @@ class Stage:
                     if isinstance(fact, MetadataSet)
                 ]
                 notes.current = {**metadata(), **{key: fact.values[key] for fact in changes for key in fact.values}}
-                outcome = await passage.after(value, outcome)
+                outcome = await chain.after(value, outcome)
         except (HookError, AgentStop) as error:
             return None, self._facts(level, notes, metadata(), error)
         return outcome, self._facts(level, notes, metadata())
 
-    def _passage(self, level: Level, notes: HookNotes, value: object) -> InterceptorChain[Any, Any]:
+    def _chain(self, level: Level, notes: HookNotes, value: object) -> InterceptorChain[Any, Any]:
         def seen_by(name: str) -> HookContext:
             notes.last = name
-            return self._run.hook(notes, name)
+            return self._hook_context(notes, name)
 
         def check(verdict: object) -> object:
             if type(verdict) is not type(value):
@@ -231,7 +232,7 @@ class Stage:
         def contain(error: HookError) -> object:
             raise error
 
-        return InterceptorChain(self._pipelines[level], level, seen_by, check, own, contain)
+        return InterceptorChain(self._interceptors[level], level, seen_by, check, own, contain)
 
     def _facts(
         self, level: Level, notes: HookNotes, metadata: Mapping[str, JSON], error: HookError | AgentStop | None = None
@@ -268,14 +269,16 @@ def turn_of(value: object) -> ParsedTurn:
     return ParsedTurn(text, "", message, (), (), (), (), "stop", Usage(0, 0), None)
 
 
-class RunFrame:
-    """Entered before the first step; `end` hands in how the run ends and gives back what is made of it.
+class RunInterception:
+    """The `around` and `after` of a run's interceptors, from before the first step (`enter`) to the run's end (`end`).
 
-    The loop yields its states to whoever reads them, so `around` goes on in a task of its own.
+    `Run.states` yields between steps, so `around` goes on in a task of its own.
     """
 
-    def __init__(self, stage: Stage, start: RunStart, metadata: Callable[[], Mapping[str, JSON]]) -> None:
-        self._stage = stage
+    def __init__(
+        self, interceptors: InterceptorRunner, start: RunStart, metadata: Callable[[], Mapping[str, JSON]]
+    ) -> None:
+        self._interceptors = interceptors
         self._start = start
         self._metadata = metadata
         self._entered = asyncio.Event()
@@ -284,8 +287,8 @@ class RunFrame:
         self._task: asyncio.Task[tuple[Finish | None, list[Event]]] | None = None
 
     async def enter(self) -> bool:
-        """Returns once all of them have proceeded, or one has not and thereby ended the run: then False."""
-        around = self._stage.around("run", self._start, self._inner, self._metadata, lambda _: not self._pauses)
+        """Waits until all interceptors have proceeded: True. False if one has not, which ends the run."""
+        around = self._interceptors.around("run", self._start, self._inner, self._metadata, lambda _: not self._pauses)
         self._task = asyncio.create_task(around)
         entered = asyncio.create_task(self._entered.wait())
         try:
@@ -295,7 +298,8 @@ class RunFrame:
         return not self._task.done()
 
     async def end(self, finish: Finish) -> tuple[Finish | None, list[Event]]:
-        """How the run ends, None if a stop says so; and what to record."""
+        """Returns how the run ends, as the interceptors changed it, None if one of them stopped the run; and the events
+        to record."""
         if self._task is None:
             return finish, []
         if not self._finish.done():
@@ -304,7 +308,7 @@ class RunFrame:
         return await self._task
 
     async def leave(self) -> None:
-        """Cancels what is still going on."""
+        """Cancels interceptors that still run."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -12,7 +12,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.memory import Memory
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.state.steps import StepEnded, Trail
+from toolspeak.agent.state.steps import RunRecords, StepEnded
 from toolspeak.data.deltas import Delta, ToolProgress
 from toolspeak.data.events import Event, ModelAnswered, ModelAsked, ModelTextReceived, Record, SubRunUsed, ToolFinished
 from toolspeak.data.messages import Message
@@ -42,7 +42,7 @@ class Recorder:
     """Records one run's events, one after the other, whichever of its tasks they come from.
 
     `current` is the run's state, None before its first record; `before` are the messages of the runs it follows,
-    `trail` its records until now, `lease` what the run is held by. `watcher` gets every record, `observers` every
+    `run_records` its records until now, `lease` what the run is held by. `watcher` gets every record, `observers` every
     record and step.
     """
 
@@ -52,7 +52,7 @@ class Recorder:
         run_id: str,
         state: RunState | None = None,
         before: Sequence[Message] = (),
-        trail: Trail | None = None,
+        run_records: RunRecords | None = None,
     ) -> None:
         self.current = state
         self.lease: Lease | None = None
@@ -61,7 +61,7 @@ class Recorder:
         self._run_id = run_id
         self._before = before
         self.observers = settings.observers
-        self.trail = Trail(before=before) if trail is None else trail
+        self.run_records = RunRecords(before=before) if run_records is None else run_records
         self._lock = asyncio.Lock()
 
     @property
@@ -96,7 +96,7 @@ class Recorder:
             await settings.journal.append(record, self.lease)
             self.current = apply(state, record, self._before)
             if type(event) is not ModelTextReceived:
-                self.trail.records.append(record)
+                self.run_records.records.append(record)
             if self.watcher is not None:  # before the next one is recorded: a watcher sees the journal's order
                 self.watcher.put(record)
                 await self.watcher.drain()
@@ -115,7 +115,7 @@ class Recorder:
         kind = type(record.event)
         if (kind is ToolFinished or kind is ModelAnswered) and not state.pending.calls:
             run = Observed(record.run_id, record.step, record.agent, record.parent_run_id)
-            tell(self.observers, StepEnded(self.trail.steps[-1], run))
+            tell(self.observers, StepEnded(self.run_records.steps[-1], run))
 
     async def record_all(self, events: Iterable[Event]) -> None:
         """Records each, in order."""
@@ -137,7 +137,7 @@ class BatchRecorder:
         self._settings = settings
         self._recorder = recorder
         self._values = values
-        self._hooked = any(settings.pipelines.values())
+        self._hooked = any(settings.interceptors.values())
         self._memory: Memory | None = None
 
     def emit(self, event: Event) -> Awaitable[None]:
@@ -188,7 +188,7 @@ class RunContexts:
         self._run_id = run_id
         self._recorder = recorder
         self.memory = memory
-        self.scope = RunScope(timers=Timers(), details=recorder.trail.details)
+        self.scope = RunScope(timers=Timers(), details=recorder.run_records.details)
         self.pause = Pause()
         self.show: Callable[[ToolProgress], object] | None = None
 

@@ -1,20 +1,37 @@
-"""How a run ended, or where it waits."""
+"""How a run ended or where it waits; that as text; and how it goes on from there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
+from toolspeak.agent.cassettes.recording import Recording
+from toolspeak.agent.child_runs import decided_by_parent
 from toolspeak.agent.run import Run
 from toolspeak.agent.state.fold import WRAP_UP, fold
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.state.steps import RunStep, Trail
-from toolspeak.agent.storage.paused import dump_run
-from toolspeak.data.events import PAUSED, ApprovalRequested, RunStatus
+from toolspeak.agent.state.steps import RunRecords, RunStep
+from toolspeak.agent.storage.load import LoadedRun, load_whole
+from toolspeak.data.codec import dumps, loads
+from toolspeak.data.events import (
+    PAUSED,
+    UNFINISHED,
+    ApprovalRequested,
+    Event,
+    Record,
+    RunResumed,
+    RunStarted,
+    RunStatus,
+)
 from toolspeak.data.messages import Message, Usage
-from toolspeak.data.values import quick
-from toolspeak.execute import ToolExecution, Wait, hints, waits
+from toolspeak.data.values import changed, quick
+from toolspeak.errors import FormatError, RunConflict, RunError
+from toolspeak.execute import Decision, Secrets, StandingRules, ToolExecution, Wait, hints, waits
+from toolspeak.execute.approval.approvers import decision_facts
 from toolspeak.journal.base import Journal
+from toolspeak.journal.memory_journal import MemoryJournal
+from toolspeak.tools.returned_values import Unserialisable, jsonable
 
 
 @quick()
@@ -36,7 +53,7 @@ class RunResult:
     state: RunState
     memory: dict[str, Any]
     journal: Journal
-    trail: Trail
+    run_records: RunRecords
     output: Any = None
 
     @property
@@ -48,7 +65,7 @@ class RunResult:
     @property
     def steps(self) -> tuple[RunStep, ...]:
         """The run's steps: each model turn with what it read, what it wrote, and its calls with their results."""
-        return self.trail.steps
+        return self.run_records.steps
 
     @property
     def failed(self) -> tuple[ToolExecution, ...]:
@@ -90,7 +107,7 @@ class RunResult:
             records += of_sub_run
             if of_sub_run:
                 waiting += fold(of_sub_run).pending.sub_runs
-        return dump_run(records, self.memory)
+        return _dump_run(records, self.memory)
 
     def __str__(self) -> str:
         return self.answer or (f"({self.status}: {self.error})" if self.error else "")
@@ -98,10 +115,12 @@ class RunResult:
 
 def result_of(run: Run, state: RunState) -> RunResult:
     """The result of a run that has ended or waits."""
-    return result_from(run.run_id, state, run.memory, run.journal, run.trail)
+    return result_from(run.run_id, state, run.memory, run.journal, run.run_records)
 
 
-def result_from(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal, trail: Trail) -> RunResult:
+def result_from(
+    run_id: str, state: RunState, memory: dict[str, Any], journal: Journal, run_records: RunRecords
+) -> RunResult:
     """The result of a run that stands at this state."""
     open_requests = state.approvals.undecided if state.status in PAUSED else {}
     return RunResult(
@@ -114,7 +133,7 @@ def result_from(run_id: str, state: RunState, memory: dict[str, Any], journal: J
         state=state,
         memory=memory,
         journal=journal,
-        trail=trail,
+        run_records=run_records,
     )
 
 
@@ -142,3 +161,131 @@ def why_unanswered(state: RunState) -> str:
         allowed = getattr(state.limits, state.limit)
         return WRAP_UP[state.limit].format(allowed=allowed, used=allowed) + " The model gave no answer after that."
     return _REASONS.get(state.reason, state.reason.replace("_", " "))
+
+
+def _dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:
+    """The run's records, a JSON object a line, and last its tools' memory, as far as that is JSON."""
+    stored: dict[str, Any] = {}
+    for key, value in memory.items():
+        try:
+            stored[key] = jsonable(value)
+        except Unserialisable:
+            continue  # an open connection, say: whoever goes on makes it anew
+    return "".join(dumps(record) + "\n" for record in records) + json.dumps({"memory": stored}) + "\n"
+
+
+def _load_run(text: str) -> tuple[list[Record], dict[str, Any]]:
+    """The records and the memory that `_dump_run` wrote. Raises FormatError for anything else."""
+    if not isinstance(cast("object", text), str):
+        raise FormatError(f"expected the text that `RunResult.dumps` gives, not {type(text).__name__}")
+    *lines, last = [line for line in text.splitlines() if line.strip()] or [""]
+    records = [loads(line) for line in lines]
+    if not records or not all(isinstance(record, Record) for record in records):
+        raise FormatError("expected the records of a run, a JSON object a line, and its memory last")
+    try:
+        stored: object = json.loads(last)
+    except ValueError as error:
+        raise FormatError(f"the last line is not JSON: {error}; is the text whole?") from error
+    memory = cast("dict[str, Any]", stored).get("memory") if isinstance(stored, dict) else None
+    if not isinstance(memory, dict):
+        raise FormatError("the last line is not the run's memory; is the text whole?")
+    return records, cast("dict[str, Any]", memory)
+
+
+async def stored_run(text: str, journal: Journal | None) -> RunResult:
+    """The run of the text, which goes on in the journal if that has it: so nobody goes on with it twice, nor behind the
+    back of its session. Raises RunConflict, RunError and FormatError as `Agent.loads` says."""
+    records, memory = _load_run(text)
+    run_id = records[0].run_id
+    own = [record for record in records if record.run_id == run_id]
+    if journal is not None and await journal.run(run_id) is not None:
+        loaded = await load_whole(journal, run_id)
+        if len(loaded.records) != len(own):
+            raise RunConflict(
+                f"run {run_id} has gone on since it was stored: it has {len(loaded.records)} records by now, and had "
+                f"{len(own)} then. What it waits for now: agent.resume({run_id!r})"
+            )
+        return result_from(run_id, loaded.known, memory, journal, RunRecords(loaded.records, loaded.before))
+    started = own[0].event
+    if isinstance(started, RunStarted) and started.session_id is not None:
+        raise RunError(
+            f"run {run_id} belongs to session {started.session_id}, and goes on where that is kept: give the agent its "
+            "journal, Agent(journal=…)"
+        )
+    alone = MemoryJournal()
+    for record in records:
+        await alone.append(record)
+    state = fold(own)
+    return result_from(run_id, state, memory, alone, RunRecords(own))
+
+
+@quick()
+class Resumption:
+    """A run to be resumed from the journal alone, with what was decided about its calls."""
+
+    journal: Journal
+    run_id: str
+    decisions: Mapping[str, Decision]
+    secrets: Secrets
+    rules: StandingRules
+    recording: Recording | None = None
+
+    async def load(self) -> LoadedRun:
+        """Where it stands.
+
+        Called while the run is held, so nobody else goes on with it.
+
+        Raises RunError for a run that is not known or has ended, and for a decision about a call that does not wait.
+        """
+        loaded = await load_whole(self.journal, self.run_id)
+        state, memory = loaded.known, cast("dict[str, Any]", self.secrets.reveal(loaded.memory))
+        if state.status not in UNFINISHED:
+            raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
+        opening = opening_of(state, self.decisions, self.secrets, self.rules, self.recording)
+        return changed(loaded, memory=memory, opening=opening)
+
+
+@quick()
+class SubRunStart:
+    """A run that a call's function starts: found as it is by now if the function was entered before, else new.
+
+    `started` is how it begins. What was decided about it was decided in its parent.
+    """
+
+    resumption: Resumption
+    started: RunStarted
+
+    async def load(self) -> LoadedRun:
+        """As `Resumption.load`; of a run that has ended nothing is recorded."""
+        resumption = self.resumption
+        if await resumption.journal.run(resumption.run_id) is None:
+            return LoadedRun(None, (), (), {}, [self.started])
+        loaded = await load_whole(resumption.journal, resumption.run_id)
+        state = loaded.known
+        loaded = changed(loaded, memory=cast("dict[str, Any]", resumption.secrets.reveal(loaded.memory)))
+        if state.status not in UNFINISHED:
+            return loaded
+        opening = opening_of(
+            state, decided_by_parent(state), resumption.secrets, resumption.rules, resumption.recording
+        )
+        return changed(loaded, opening=opening)
+
+
+def opening_of(
+    state: RunState,
+    decisions: Mapping[str, Decision],
+    secrets: Secrets,
+    rules: StandingRules,
+    recording: Recording | None = None,
+) -> Sequence[Event]:
+    """What is recorded first when a run goes on; rules that come with decisions are kept, and a cassette is told.
+    Raises RunError for a decision about a call that does not wait, or waits as another."""
+    waiting = state.approvals.undecided if state.status in PAUSED else {}
+    facts = decision_facts(decisions, waiting, secrets)
+    own = {call.id for call in state.pending.calls}  # questions of runs that tools started are those runs' matter
+    for fact in facts:
+        if fact.call_id in own and fact.always is not None:
+            rules.add(fact.always, fact.by)
+    if recording is not None:
+        recording.resumed(state, [fact for fact in facts if fact.call_id in own])
+    return [*facts, RunResumed()]

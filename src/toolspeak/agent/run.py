@@ -9,26 +9,18 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.child_runs import UsageRollUp, ask_for_sub_runs, at_rest
-from toolspeak.agent.interceptors import RunFrame, RunStart, Stage, Step, StepEnd, answering
+from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
 from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.state import FINAL, RunState
-from toolspeak.agent.state.steps import Trail
+from toolspeak.agent.state.steps import RunRecords
 from toolspeak.agent.storage.lease_keeper import LeaseKeeper
 from toolspeak.agent.storage.load import LoadedRun
 from toolspeak.agent.turns import TurnLeft, Turns, seconds_left, time_is_over
 from toolspeak.agent.validation import check_priced
-from toolspeak.data.events import (
-    PAUSED,
-    AnswerRejected,
-    Event,
-    RunFinished,
-    RunPaused,
-    RunStarted,
-    UserMessageQueued,
-)
+from toolspeak.data.events import PAUSED, AnswerRejected, Event, RunFinished, RunPaused, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
 from toolspeak.execute import NONE_IN_DOUBT, Answer, ApprovalRequest, BatchPaused, ToolExecution
@@ -38,16 +30,18 @@ from toolspeak.execute.sub_runs import ENTERED, BatchHeld
 from toolspeak.journal.base import Journal
 
 Load: TypeAlias = Callable[[], Awaitable[LoadedRun]]
-"""Reads where a run stands, once it is held."""
+"""Reads where a run stands, while this process holds its lease."""
 
 
 class Run:
     """One run, from its first record to its last. Drive it with `finish`, `states` or `stream`, once.
 
-    `opening` is recorded first: a new run's `RunStarted`, or what was decided while it waited. `memory` is
-    what the tools keep between calls (which files were read, say). `before` are the messages of the runs it follows.
-    `load` finds out where the run stands, in place of `state`, `opening` and `before`. `trail` are its records
-    until now.
+    - `opening`: recorded first: a new run's `RunStarted`, or the decisions made while the run waited.
+    - `state`: where the run stands; None for a new run.
+    - `memory`: what the tools keep between calls (which files were read, say).
+    - `before`: the messages of the runs that this one follows.
+    - `load`: reads where the run stands, in place of `state`, `opening` and `before`.
+    - `run_records`: the run's records until now.
     """
 
     def __init__(
@@ -59,10 +53,10 @@ class Run:
         memory: dict[str, Any] | None = None,
         before: Sequence[Message] = (),
         load: Load | None = None,
-        trail: Trail | None = None,
+        run_records: RunRecords | None = None,
     ) -> None:
         self._settings = settings
-        self._recorder = recorder = Recorder(settings, run_id, state, before, trail)
+        self._recorder = recorder = Recorder(settings, run_id, state, before, run_records)
         self.record = recorder.record
         self._opening = opening
         self._load = load
@@ -71,12 +65,12 @@ class Run:
         self.run_id = run_id
         self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
         self._pause = contexts.pause
-        self._stage = Stage(settings.pipelines, settings.secrets, contexts)
-        self._turns = Turns(settings, self._stage, recorder, contexts.batch)
-        self._frame: RunFrame | None = None
+        self._interceptors = InterceptorRunner(settings.interceptors, settings.secrets, contexts.hook)
+        self._turns = Turns(settings, self._interceptors, recorder, contexts.batch)
+        self._run_interception: RunInterception | None = None
         self._lease = LeaseKeeper(settings.journal, run_id, contexts.pause.ask)
         self._usage = UsageRollUp(run_id, recorder, settings.journal)
-        self._call = ENTERED.get()  # whose function started this run, or goes on with it
+        self._call = ENTERED.get()  # the call whose function drives this run, if one does
         self._pending: tuple[ApprovalRequest, ...] = ()
         self._facts = BatchRecorder(settings, recorder, contexts.memory)
 
@@ -87,13 +81,13 @@ class Run:
 
     @property
     def state(self) -> RunState:
-        """Where the run stands. Raises RunError before it has started."""
+        """The run's state. Raises RunError before its first record."""
         return self._recorder.state
 
     @property
-    def trail(self) -> Trail:
+    def run_records(self) -> RunRecords:
         """The run's records until now, and its steps."""
-        return self._recorder.trail
+        return self._recorder.run_records
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -101,7 +95,7 @@ class Run:
         return self._contexts.memory
 
     def say(self, text: str) -> None:
-        """Queues a user message; the model reads it at the next step. Raises RunError once the run has ended or
+        """Queues a user message, which the model reads at the next step. Raises RunError for a run that has ended or
         paused."""
         state = self._recorder.current
         if state is not None and state.status != "running" and self._driven:
@@ -109,13 +103,15 @@ class Run:
         self._inbox.append(without_secrets(Message.user(text), self._settings.secrets))
 
     def suspend(self) -> None:
-        """Asks the run to stop where nothing is under way, in its event loop's thread: no new turn or call is begun,
-        the turn or the calls that are under way come to their end and are recorded. Its status is `suspended` then,
-        unless it has ended or waits for approval, and `Agent.resume` goes on with it."""
+        """Asks the run to stop before its next turn or call. Call it in the thread of the run's event loop.
+
+        The turn and the calls that are under way come to their end and are recorded. The run's status is `suspended`
+        then, unless it has ended or waits for approval. `Agent.resume` goes on with it.
+        """
         self._pause.ask()
 
     async def finish(self) -> RunState:
-        """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
+        """Runs to the end, or until the run pauses. Raises ProviderError when the model API fails."""
         self._claim()
         return await self._drive()
 
@@ -129,7 +125,7 @@ class Run:
         return self._outcome()
 
     async def states(self) -> AsyncGenerator[RunState]:
-        """The state after each step and at the end. Leaving the loop early stops the run where it is."""
+        """Yields the state after each step and at the end. Leaving the loop early stops the run where it is."""
         self._claim()
         try:
             await self._begin()
@@ -146,16 +142,44 @@ class Run:
         self._driven = True
 
     async def _begin(self) -> None:
-        self._recorder.lease = await self._lease.acquire()
-        self._usage.begin(self._settings.parent_run_id)
-        if self._call is not None and self._settings.parent_run_id == self._call.run_id:
+        """Takes the lease, reads where the run stands, records how it begins, and enters the run's interceptors."""
+        recorder, settings = self._recorder, self._settings
+        recorder.lease = await self._lease.acquire()
+        self._usage.begin(settings.parent_run_id)
+        if self._call is not None and settings.parent_run_id == self._call.run_id:
             self._call.begin(self.run_id)
-        await self._open()
+        if self._load is not None:
+            loaded = await self._load()
+            recorder.current, self._opening = loaded.state, loaded.opening
+            recorder.run_records.prepend(loaded.records, loaded.before)
+            self.memory.update(loaded.memory)
+        state = recorder.current
+        if state is not None:
+            check_priced(state.limits, settings.driver.name, settings.prices)
+        self._usage.skip(state)
+        start, facts, intercepted = RunStart(()), list[Event](), "run" in self._interceptors.levels
+        for event in self._opening:
+            if isinstance(event, RunStarted):
+                start = RunStart(event.messages)
+                if intercepted:
+                    verdict, facts = await self._interceptors.before("run", start)
+                    if isinstance(verdict, RunStart):
+                        start = verdict
+                    elif verdict is not None:
+                        facts = [*facts, answering(verdict.value)]
+                    event = replace(event, messages=start.messages)
+            await self.record(event)
+        self._opening = ()
+        await recorder.record_all(facts)
+        if intercepted and self.state.stop is None and self.state.status not in FINAL:
+            self._run_interception = RunInterception(self._interceptors, start, lambda: recorder.state.metadata)
+            if not await self._run_interception.enter():
+                await self._end(Finish("no_answer", "", ""))
         if self._call is not None and self.state.parent_run_id == self._call.run_id:
             self._call.begin(self.run_id)
 
     async def _leave(self) -> None:
-        """Gives back what the run has while it is driven, however it ended."""
+        """Releases what the run holds while it is driven, however it ended."""
         self._usage.end()
         if self._contexts.scope.timers is not None:
             self._contexts.scope.timers.close()
@@ -166,19 +190,19 @@ class Run:
             if self._call is not None:
                 self._call.rest(at_rest(self._recorder.current, self._settings, self.run_id, self._call, self._pending))
             await self._usage.report(self._recorder.current, self._settings.agent)
-            if self._frame is not None:
-                await self._frame.leave()
+            if self._run_interception is not None:
+                await self._run_interception.leave()
             await self._turns.close()
 
     @property
     def is_sub_run(self) -> bool:
-        """Whether it was started by the call whose function is running here."""
+        """Whether the call whose function drives this run started it."""
         call, state = self._call, self._recorder.current
         return call is not None and state is not None and state.parent_run_id == call.run_id
 
     async def _advance(self) -> bool:
-        """Goes on until there is a step more; False once the run has come to its end, or to rest."""
-        recorder = self._recorder
+        """Goes on to the end of the next step. False once the run has ended or pauses."""
+        recorder, output = self._recorder, self._settings.output
         state = recorder.state
         while state.status not in FINAL:
             if self._inbox:
@@ -189,10 +213,15 @@ class Run:
                 await self._suspend()
                 break
             match action:
-                case AskModel() if self._out_of_answers():
+                case AskModel() if (
+                    # Calls of the answering tool with wrong arguments count as rejected answers too.
+                    output is not None and state.turn.rejected_answers > output.retries and state.limit is None
+                ):
                     await self._end(Finish("no_answer", "", "invalid_output"))
+                case AskModel() | RunTools() if "step" in self._interceptors.levels:
+                    await self._intercepted_step(action)
                 case AskModel() | RunTools():
-                    await (self._step(action) if "step" in self._stage.levels else self._take_step(action))
+                    await self._step(action)
                 case Compact(plan):
                     await self._turns.compact(plan)
                     state = recorder.state
@@ -206,51 +235,21 @@ class Run:
                 return True
             if state.status == "suspended":
                 break
-        if self._frame is not None and self.state.status in PAUSED:
-            await self._recorder.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
+        if self._run_interception is not None and self.state.status in PAUSED:
+            _, facts = await self._run_interception.end(Finish(self.state.status, "", ""))
+            await recorder.record_all(facts)
         return False
 
     def _outcome(self) -> RunState:
-        """The state at the end. Raises ProviderError if the model API ended the run."""
+        """The state at the end. Raises ProviderError if a failure of the model API ended the run."""
         if self._turns.error is not None and self.state.status == "failed":
             raise self._turns.error
         if self.is_sub_run and self.state.status == "failed" and self.state.error:
-            raise ProviderError(self.state.error)  # of a run that was found as it had ended
+            raise ProviderError(self.state.error)  # the run had ended before its call was entered again
         return self.state
 
-    async def _open(self) -> None:
-        """Records how the run begins, and enters what surrounds it."""
-        if self._load is not None:
-            loaded = await self._load()
-            self._recorder.current, self._opening = loaded.state, loaded.opening
-            self._recorder.trail.goes_on(loaded.records, loaded.before)
-            self.memory.update(loaded.memory)
-        state = self._recorder.current
-        if state is not None:
-            check_priced(state.limits, self._settings.driver.name, self._settings.prices)
-        self._usage.skip(state)
-        start, facts = RunStart(()), list[Event]()
-        for event in self._opening:
-            if isinstance(event, RunStarted):
-                start = RunStart(event.messages)
-                if "run" in self._stage.levels:
-                    verdict, facts = await self._stage.before("run", start)
-                    if isinstance(verdict, RunStart):
-                        start = verdict
-                    elif verdict is not None:
-                        facts = [*facts, answering(verdict.value)]
-                    event = replace(event, messages=start.messages)
-            await self.record(event)
-        self._opening = ()
-        await self._recorder.record_all(facts)
-        if "run" in self._stage.levels and self.state.stop is None and self.state.status not in FINAL:
-            recorder = self._recorder
-            self._frame = RunFrame(self._stage, start, lambda: recorder.state.metadata)
-            if not await self._frame.enter():
-                await self._end(Finish("no_answer", "", ""))
-
     async def _accept(self, finish: Finish) -> None:
-        """Ends the run, unless its answer is not of the type asked for: then the model answers again."""
+        """Ends the run. An answer that is not of the agent's output type goes back to the model first."""
         output, state = self._settings.output, self.state
         problem = None
         if output is not None and finish.status == "answered":
@@ -262,18 +261,10 @@ class Run:
             finish = replace(finish, status="no_answer", reason="invalid_output")
         await self._end(finish)
 
-    def _out_of_answers(self) -> bool:
-        """Whether the tool that answers was called with wrong arguments once more than may be."""
-        output = self._settings.output
-        if output is None:
-            return False
-        state = self.state
-        return state.turn.rejected_answers > output.retries and state.limit is None
-
     async def _end(self, finish: Finish) -> None:
-        frame, self._frame = self._frame, None
-        if frame is not None:
-            ended, facts = await frame.end(finish)
+        interception, self._run_interception = self._run_interception, None
+        if interception is not None:
+            ended, facts = await interception.end(finish)
             await self._recorder.record_all(facts)
             finish = ended or cast("Finish", decide(self.state))
         await self.record(RunFinished(finish.status, finish.answer, finish.reason))
@@ -282,11 +273,11 @@ class Run:
         while self._inbox:
             await self.record(UserMessageQueued(self._inbox.pop(0)))
 
-    async def _step(self, action: AskModel | RunTools) -> None:
-        """A step with what surrounds it."""
+    async def _intercepted_step(self, action: AskModel | RunTools) -> None:
+        """`_step` inside the interceptors of steps."""
         step: Step | None = Step(self.state.step + isinstance(action, AskModel))
         if isinstance(action, AskModel):
-            verdict, facts = await self._stage.before("step", step, self.state.metadata)
+            verdict, facts = await self._interceptors.before("step", step, self.state.metadata)
             if isinstance(verdict, Answer):
                 facts = [*facts, answering(verdict.value)]
             await self._recorder.record_all(facts)
@@ -294,18 +285,18 @@ class Run:
                 return
 
         async def inner() -> StepEnd:
-            await self._take_step(action)
+            await self._step(action)
             return StepEnd(self.state)
 
-        end, facts = await self._stage.around(
+        end, facts = await self._interceptors.around(
             "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status not in PAUSED
         )
         await self._recorder.record_all(facts)
         for text in () if end is None else end.say:
             await self.record(UserMessageQueued(without_secrets(Message.user(text), self._settings.secrets)))
 
-    async def _take_step(self, action: AskModel | RunTools) -> None:
-        """One turn and its batch; what remains of them when the run goes on after a pause."""
+    async def _step(self, action: AskModel | RunTools) -> None:
+        """One turn and its batch, or what is left of them when the run goes on after a pause."""
         if isinstance(action, AskModel):
             ended = await self._turns.ask(action, self._run_within)
             if ended is not None:
@@ -324,7 +315,8 @@ class Run:
         await self._run_tools(action)
 
     async def _run_within(self, calls: Sequence[ToolCall]) -> tuple[ToolExecution, ...]:
-        """Runs calls that a driver makes within its turn, as a step. Raises TurnLeft if the run rests or ends there."""
+        """Runs calls that a driver makes within its turn, as a step of the run. Raises TurnLeft if the run pauses or
+        ends there."""
         if not calls:
             return ()
         await self._turns.begin_within(calls)
@@ -334,7 +326,7 @@ class Run:
         state = self.state
         if state.status != "running" or state.pending.calls or state.stop is not None or state.limit is not None:
             raise TurnLeft
-        executions = self.trail.steps[-1].executions
+        executions = self.run_records.steps[-1].executions
         await self._turns.go_on_within()
         return executions
 
@@ -343,7 +335,7 @@ class Run:
         await self.record(RunPaused("suspended"))
 
     def stream(self) -> AsyncGenerator[Watched]:
-        """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
+        """Yields deltas as they come, and records once they are durable. Leaving the loop early cancels the run."""
         channel: Channel[Watched] = Channel()
 
         async def work() -> None:
@@ -357,8 +349,8 @@ class Run:
         return channel.read(work)
 
     def events(self) -> AsyncGenerator[RunEvent]:
-        """All that happens in the run, and in those that its tools start, as observers are told of it. Leaving the loop
-        early cancels the run."""
+        """Yields what observers get, of the run and of the runs that its tools start. Leaving the loop early cancels
+        the run."""
         channel: Channel[RunEvent] = Channel(lossless=True)
         self._recorder.observers += (channel.offer,)
 
@@ -369,7 +361,8 @@ class Run:
         return channel.read(work)
 
     async def _run_tools(self, action: RunTools) -> None:
-        """Runs a batch; what is left of it again once questions of runs that its calls started were answered."""
+        """Runs a batch. Where calls wait for runs that they started, asks what those wait for, and runs the rest of the
+        batch again once that is decided."""
         settings, loop = self._settings, asyncio.get_running_loop()
         while True:
             state = self._recorder.state
@@ -385,7 +378,7 @@ class Run:
                     decisions={one.call_id: decision_of(one) for one in decisions} if decisions else {},
                     finished={one.call_id: one for one in pending.results} if pending.results else {},
                     doubtful_calls=(
-                        calls_in_doubt(pending.in_doubt, settings.in_doubt) if pending.started else NONE_IN_DOUBT
+                        calls_in_doubt(pending.doubtful_calls, settings.in_doubt) if pending.started else NONE_IN_DOUBT
                     ),
                     deadline=seconds,
                     max_calls=action.max_calls,
@@ -405,7 +398,7 @@ class Run:
                 action = following
                 continue
             except (AgentStop, ToolFailed) as stop:
-                batch = stop.batch  # that the run is to end is recorded
+                batch = stop.batch  # the executor has recorded that the run is to end
             break
         if self._recorder.state.pending.calls and not batch.pending:
             await self._facts.complete(batch)

@@ -21,19 +21,20 @@ from toolspeak.tools import Toolset
 
 @quick()
 class RunSettings:
-    """See `Agent` and `RunOptions`; `asks` tells of which tools somebody may be asked whether a call runs; `keeps`: the
-    journal is the agent's own; `kin_approver` answers for runs that tools start; `pipelines` are the interceptors of
-    each level, the outermost first."""
+    """See `Agent` and `RunOptions` for the fields without a docstring."""
 
     driver: Driver
     toolset: Toolset
     executor: BatchExecutor
     journal: Journal
     keeps: bool
+    """Whether the journal is the caller's (`Agent(journal=…)`), so that the run outlives this process."""
     asks: Callable[[ToolSpec], bool]
+    """Whether somebody may be asked before a call of this tool runs."""
     secrets: Secrets = Secrets()
     approver: Approver | BatchApprover | None = None
     kin_approver: Approver | BatchApprover | None = None
+    """Answers the questions of runs that this run's tools start."""
     instructions: str = ""
     agent: str = "agent"
     deps: Any = None
@@ -43,7 +44,8 @@ class RunSettings:
     in_doubt: InDoubtPolicy = "ask"
     window: Window | None = None
     output: AnswerType | None = None
-    pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
+    interceptors: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
+    """Those of each level, the outermost first."""
     prices: Mapping[str, Price] = field(default_factory=lambda: PRICES)
     recording: Recording | None = None
     observers: tuple[Observer, ...] = ()

@@ -12,7 +12,7 @@ from toolspeak.agent.cassettes.recording import TurnCutOff
 from toolspeak.agent.checkpoint import TurnCheckpoint
 from toolspeak.agent.drivers.base import Conversation, DriverContext, ToolRunner, TurnRequest
 from toolspeak.agent.drivers.text import text_digest
-from toolspeak.agent.interceptors import Stage, turn_of
+from toolspeak.agent.interceptors import InterceptorRunner, turn_of
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
@@ -21,12 +21,7 @@ from toolspeak.agent.state.history import Plan, characters, hide_call, without_s
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
-from toolspeak.data.events import (
-    LimitReached,
-    ModelAnswered,
-    ModelAsked,
-    ModelFailed,
-)
+from toolspeak.data.events import LimitReached, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.data.prices import cost
 from toolspeak.data.values import changed
@@ -45,26 +40,24 @@ class TurnLeft(Exception):
 class Turns:
     """Asks for the run's turns, one after the other, in one conversation with the driver.
 
-    Two buffers hold a turn while it comes: the `TurnCheckpoint` what the provider sent, until it is recorded, and a
-    `TurnCollector` what was read of that. They differ where calls are text, and wherever a driver mends. Calls that
-    start early are read off the collector (`take_early` hands them over).
-
-    `error` is the failure of the model's API that ended the run.
+    Two buffers hold a turn while it comes. The `TurnCheckpoint` holds what the provider sent and no record has yet. A
+    `TurnCollector` holds what the driver read of it: a call in text is text in the one and a call in the other. Calls
+    that start early come from the collector (`take_early` hands them over).
     """
 
     def __init__(
         self,
         settings: RunSettings,
-        stage: Stage,
+        interceptors: InterceptorRunner,
         recorder: Recorder,
         batch_context: Callable[[RunState], BatchContext],
     ) -> None:
         self._settings = settings
-        self._stage = stage
-        self._run = recorder
+        self._interceptors = interceptors
+        self._recorder = recorder
         self._batch_context = batch_context
         self._prompt = self._prompt_digest = ""
-        self._estimate: Estimate | None = None  # where the provider does not say what a turn took
+        self._counted_messages = self._counted_characters = 0  # of the history, for `_estimate`
         self._conversation: Conversation | None = None
         self._context: DriverContext | None = None
         self._checkpoint = TurnCheckpoint(settings.secrets, recorder.record)
@@ -74,36 +67,41 @@ class Turns:
         self._starting: asyncio.Handle | None = None
         self._last_asked: ModelAsked | None = None
         self.error: ProviderError | None = None
+        """The failure of the model's API that ended the run."""
 
     async def ask(self, action: AskModel, run_tools: ToolRunner) -> Finish | None:
-        """Asks for a turn and records it. Returns how the run ends if the turn did not come and none may follow.
+        """Asks for a turn and records it. Returns how the run ends if the turn did not come and no other may follow.
 
         `run_tools` is for drivers that run tools within their turn. It raises TurnLeft where they cannot go on.
         """
-        run, settings, choice = self._run, self._settings, action.choice
+        recorder, settings, driver, choice = self._recorder, self._settings, self._settings.driver, action.choice
         if action.reached is not None:
-            await run.record(action.reached)
+            await recorder.record(action.reached)
         if self._context is None:
-            self._context = DriverContext(self._checkpoint.add_raw, run.tell, run_tools)
+            self._context = DriverContext(self._checkpoint.add_raw, recorder.tell, run_tools)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
-        before = run.state
+        before = recorder.state
         request = TurnRequest(
             before.history, self._specs, settings.instructions, choice, output, settings.asks, state=before
         )
         ready, own_messages = None, False
-        intercepted = "model" in self._stage.levels
+        intercepted = "model" in self._interceptors.levels
         if intercepted:
             sent = replace(request, messages=(*before.history, *before.queued))
-            verdict, facts = await self._stage.before("model", sent, before.metadata)
-            await run.record_all(facts)
+            verdict, facts = await self._interceptors.before("model", sent, before.metadata)
+            await recorder.record_all(facts)
             if verdict is None:
                 return None
             ready = turn_of(verdict.value) if isinstance(verdict, Answer) else None
             request = sent if isinstance(verdict, Answer) else verdict
             own_messages = request.messages is not sent.messages
-        self._last_asked = self._model_asked(request)
-        await run.record(self._last_asked)
-        state = run.state
+        prompt = driver.prompt(request)
+        if prompt is not self._prompt:
+            self._prompt, self._prompt_digest = prompt, text_digest(prompt)
+        digest = settings.toolset.digest if request.tools is self._specs else tools_digest(request.tools)
+        self._last_asked = ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
+        await recorder.record(self._last_asked)
+        state = recorder.state
         if not own_messages and request.messages is not state.history:
             request = replace(request, messages=state.history)
         wrapping_up = state.limit is not None
@@ -114,7 +112,18 @@ class Turns:
                 turn = await self._read_turn(request)
             else:
                 async with scope or nullcontext():
-                    turn = ready or await self._intercepted_turn(request, own_messages)
+                    if ready is not None:
+                        turn = ready
+                    elif not intercepted:
+                        turn = await self._read_turn(request)
+                    else:
+                        turn, facts = await self._interceptors.around(
+                            "model",
+                            request,
+                            lambda: self._read_turn(request, own_messages),
+                            lambda: recorder.state.metadata,
+                        )
+                        await recorder.record_all(facts)
         except TurnLeft:
             return None
         except (TimeoutError, TurnCutOff) as error:
@@ -124,48 +133,39 @@ class Turns:
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:
-                return Finish("no_answer", "", run.state.limit or "seconds")
-            await run.record(time_is_over(run.state, settings.clock))
+                return Finish("no_answer", "", recorder.state.limit or "seconds")
+            await recorder.record(time_is_over(recorder.state, settings.clock))
             return None
         except ProviderError as error:
             self.error = error
-            await run.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
+            await recorder.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
             return None
         if turn is None:
             return None
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:
-            if self._estimate is None:
-                self._estimate = Estimate()
-            usage = self._estimate.of(run.state.history, self._prompt, turn)
+            usage = self._estimate(turn)
         # A turn that an interceptor gave in the model's place costs nothing.
-        price = cost(usage, settings.driver.name, settings.prices) if ready is None else 0.0
-        await run.record(answered(turn, usage, estimated, price, settings.secrets, wrapping_up=choice.mode == "none"))
+        price = cost(usage, driver.name, settings.prices) if ready is None else 0.0
+        await recorder.record(
+            answer_event(turn, usage, estimated, price, settings.secrets, wrapping_up=choice.mode == "none")
+        )
         return None
 
-    def _model_asked(self, request: TurnRequest) -> ModelAsked:
-        driver = self._settings.driver
-        prompt = driver.prompt(request)
-        if prompt is not self._prompt:
-            self._prompt, self._prompt_digest = prompt, text_digest(prompt)
-        tools = self._settings.toolset
-        digest = tools.digest if request.tools is self._specs else tools_digest(request.tools)
-        return ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
-
-    async def _intercepted_turn(self, request: TurnRequest, own_messages: bool) -> ParsedTurn | None:
-        """The turn with its interceptors, if it has any; None when the run is to end."""
-        if "model" not in self._stage.levels:
-            return await self._read_turn(request)
-        turn, facts = await self._stage.around(
-            "model", request, lambda: self._read_turn(request, own_messages), lambda: self._run.state.metadata
-        )
-        await self._run.record_all(facts)
-        return turn
+    def _estimate(self, turn: ParsedTurn) -> Usage:
+        """The tokens of a turn of which the provider does not say them: one for each four characters, the usual rule of
+        thumb for English text and code."""
+        history = self._recorder.state.history
+        for i in range(self._counted_messages, len(history)):
+            self._counted_characters += characters(history[i])
+        self._counted_messages = len(history)
+        input_tokens = (len(self._prompt) + self._counted_characters) // 4
+        return Usage(input_tokens, (characters(turn.message) + len(turn.reasoning)) // 4)
 
     async def _read_turn(self, request: TurnRequest, own_messages: bool = False) -> ParsedTurn:
-        """Reads a turn of the model. `own_messages`: they are for this turn alone, and get a conversation of their
-        own."""
-        settings, checkpoint, watcher = self._settings, self._checkpoint, self._run.watcher
+        """Reads a turn of the model. `own_messages`: the request's messages are for this turn alone, so the turn gets a
+        conversation of its own."""
+        settings, checkpoint, watcher = self._settings, self._checkpoint, self._recorder.watcher
         conversation = None if own_messages else self._conversation
         if conversation is None:
             assert self._context is not None, "`ask` makes it"
@@ -191,7 +191,7 @@ class Turns:
                     if starts_early and type(delta) is CallCompleted and self._starting is None:
                         # As soon as the event loop goes round: most turns with an API's own calls are over by then.
                         loop = asyncio.get_running_loop()
-                        self._starting = loop.call_soon(self._start_early, collector, self._run.state)
+                        self._starting = loop.call_soon(self._start_early, collector, self._recorder.state)
                     if watcher is not None:
                         if redactor is not None:
                             for piece in redactor.feed(delta):
@@ -205,26 +205,29 @@ class Turns:
                 if own_messages:
                     await conversation.aclose()
         except (Exception, asyncio.CancelledError):
-            self._stop_starting()
+            if self._starting is not None:
+                self._starting.cancel()
+                self._starting = None
             await checkpoint.save_rest()
             raise
         await checkpoint.discard()
         return collector.turn()
 
     def _call_id(self, index: int) -> str:
-        state = self._run.state
+        """The id of a call of the turn that is asked for. Turns count on from those of the history (`turns_in`)."""
+        state = self._recorder.state
         return f"call_{state.turns_before + state.step}_{index}"
 
     async def go_on_within(self) -> None:
         """Records that the driver's turn goes on behind the calls it made."""
         if self._last_asked is not None:
-            await self._run.record(self._last_asked)
+            await self._recorder.record(self._last_asked)
 
     async def begin_within(self, calls: Sequence[ToolCall]) -> None:
         """Records calls that a driver makes within its turn, as a turn of their own."""
         named = tuple(changed(call, id=self._call_id(index)) for index, call in enumerate(calls))
         hidden = tuple(hide_call(call, self._settings.secrets) for call in named)
-        await self._run.record(ModelAnswered(Message("assistant", hidden), "tool_calls", Usage(0, 0), cost=0.0))
+        await self._recorder.record(ModelAnswered(Message("assistant", hidden), "tool_calls", Usage(0, 0), cost=0.0))
 
     def _start_early(self, collector: TurnCollector, before: RunState) -> None:
         """Starts the complete calls of a turn that goes on, those that may start before its end."""
@@ -239,15 +242,11 @@ class Turns:
                 if type(call) is ToolCall:
                     self._early.offer(hide_call(call, settings.secrets))
 
-    def _stop_starting(self) -> None:
-        """From here on no call of the turn starts early."""
+    def take_early(self) -> EarlyStart | None:
+        """The calls of the turn that started early, for the batch that goes on with them. No more start early."""
         if self._starting is not None:
             self._starting.cancel()
             self._starting = None
-
-    def take_early(self) -> EarlyStart | None:
-        """The calls of the turn that started early, for the batch that goes on with them."""
-        self._stop_starting()
         early, self._early = self._early, None
         return early
 
@@ -259,11 +258,11 @@ class Turns:
 
     async def compact(self, plan: Plan) -> None:
         """Makes the history shorter for the model."""
-        settings, state = self._settings, self._run.state
+        settings, state = self._settings, self._recorder.state
         request = TurnRequest(state.history, self._specs, settings.instructions, asks=settings.asks)
-        await self._run.record(await compact(plan, settings, request, seconds_left(state, settings.clock)))
+        await self._recorder.record(await compact(plan, settings, request, seconds_left(state, settings.clock)))
         await self._end_conversation()  # its messages are no longer those of the run
-        self._estimate = None
+        self._counted_messages = self._counted_characters = 0
 
     async def _end_conversation(self) -> None:
         conversation, self._conversation = self._conversation, None
@@ -278,7 +277,7 @@ class Turns:
         self._context = None
 
 
-def answered(
+def answer_event(
     turn: ParsedTurn, usage: Usage, estimated: bool, cost: float | None, secrets: Secrets, *, wrapping_up: bool
 ) -> ModelAnswered:
     """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
@@ -300,27 +299,13 @@ def answered(
     )
 
 
-class Estimate:
-    """Estimates the tokens of a run's turns, whose history only grows."""
-
-    def __init__(self) -> None:
-        self._counted = self._characters = 0
-
-    def of(self, history: Sequence[Message], prompt: str, turn: ParsedTurn) -> Usage:
-        """Tokens at four characters each: the usual rule of thumb for English text and code."""
-        for i in range(self._counted, len(history)):
-            self._characters += characters(history[i])
-        self._counted = len(history)
-        return Usage((len(prompt) + self._characters) // 4, (characters(turn.message) + len(turn.reasoning)) // 4)
-
-
 def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:
-    """Until the run's time is over; None without a limit. `clock` gives Unix seconds."""
+    """Seconds until the run's time limit; None without a limit. `clock` gives Unix seconds."""
     limit = state.limits.seconds
     return None if limit is None else max(0.0, state.started + limit - clock())
 
 
 def time_is_over(state: RunState, clock: Callable[[], float]) -> LimitReached:
-    """That the run's time is over, whatever the clock says."""
+    """The event of a run whose time is over, even if the clock disagrees by a moment."""
     allowed = state.limits.seconds or 0.0
     return LimitReached("seconds", max(allowed, clock() - state.started), allowed)

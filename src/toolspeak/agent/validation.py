@@ -10,9 +10,9 @@ from typing import Any, cast, get_args
 from toolspeak.agent.options import Approval, Execution
 from toolspeak.agent.state.history import Window
 from toolspeak.data.events import Limits
-from toolspeak.data.messages import Message
+from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import Price, price_of
-from toolspeak.errors import ConfigurationError, suggest
+from toolspeak.errors import ConfigurationError, UnknownTool, suggest
 from toolspeak.execute import BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.returned_values import Unserialisable, jsonable
@@ -172,6 +172,24 @@ def _listed(value: object, name: str) -> Sequence[object]:
     if not isinstance(value, Sequence):
         raise ConfigurationError(f"{name} is a list, not {_quoted(value)}; write {name}=[it]")
     return cast("Sequence[object]", value)
+
+
+def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
+    """The tool choice that is meant. Raises UnknownTool for a name that no tool has, ConfigurationError without any
+    tool."""
+    if type(choice) is not str and not isinstance(cast("object", choice), ToolChoice):
+        raise ConfigurationError(
+            f"tool_choice is 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}"
+        )
+    tool_choice = ToolChoice.of(choice) if isinstance(choice, str) else choice
+    if tool_choice.mode in ("auto", "none"):
+        return tool_choice
+    names = [spec.name for spec in tools.specs]
+    if tool_choice.mode == "specific" and tool_choice.name not in names:
+        raise UnknownTool(f"tool_choice: there is no tool {suggest(tool_choice.name or '', names)}")
+    if tool_choice.mode == "required" and not names:
+        raise ConfigurationError("tool_choice='required' needs a tool")
+    return tool_choice
 
 
 def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, answers: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from functools import lru_cache
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from toolspeak import dialects
 from toolspeak.agent.drivers.base import Driver
@@ -14,13 +14,11 @@ from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
 from toolspeak.agent.drivers.text import TextDriver
-from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import ConfigurationError, UnknownDialect, UnknownTool, suggest
+from toolspeak.errors import ConfigurationError, UnknownDialect, suggest
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
-from toolspeak.tools import Toolset
 
 _SECTIONS = get_args(Section)
 DEFAULT_DIALECT = "cogency-json"
@@ -113,21 +111,3 @@ def _named(name: str, model: str) -> Dialect:
         if not driver:
             raise
         raise UnknownDialect(f"There is no dialect {name!r}. Did you mean {driver[0]!r}?") from None
-
-
-def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
-    """The tool choice that is meant. Raises UnknownTool for a name that no tool has, ConfigurationError without any
-    tool."""
-    if type(choice) is not str and not isinstance(cast("object", choice), ToolChoice):
-        raise ConfigurationError(
-            f"tool_choice is 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}"
-        )
-    tool_choice = ToolChoice.of(choice) if isinstance(choice, str) else choice
-    if tool_choice.mode in ("auto", "none"):
-        return tool_choice
-    names = [spec.name for spec in tools.specs]
-    if tool_choice.mode == "specific" and tool_choice.name not in names:
-        raise UnknownTool(f"tool_choice: there is no tool {suggest(tool_choice.name or '', names)}")
-    if tool_choice.mode == "required" and not names:
-        raise ConfigurationError("tool_choice='required' needs a tool")
-    return tool_choice

@@ -160,7 +160,7 @@ class PendingCalls:
     """Whether one of the calls polls: then the step does not count as a repetition."""
 
     @property
-    def in_doubt(self) -> dict[str, ApprovalDecided | None]:
+    def doubtful_calls(self) -> dict[str, ApprovalDecided | None]:
         """The calls that were started and have no result, with what was decided of each since.
 
         Such calls are left by a process that died, or that was stopped: while a batch runs, they are on their way.

@@ -49,18 +49,18 @@ class StepEnded:
     run: Observed
 
 
-class Trail:
+class RunRecords:
     """The records of one run, as far as they are known here, the first first; `before` are the messages of the runs it
     follows, `details` what of its calls is in no record, by call id."""
 
     def __init__(self, records: Sequence[Record] = (), before: Sequence[Message] = ()) -> None:
         self.records: list[Record] = []
         """But for the text of turns while they were written, of which the turn has all."""
-        self.goes_on(records, before)
+        self.prepend(records, before)
         self._reading: _Reading | None = None  # most runs end without anybody asking for their steps
         self.details: dict[str, LocalDetails] = {}
 
-    def goes_on(self, records: Sequence[Record], before: Sequence[Message]) -> None:
+    def prepend(self, records: Sequence[Record], before: Sequence[Message]) -> None:
         """These records, behind these messages, come before all others."""
         if records:
             self.records[:0] = [record for record in records if type(record.event) is not ModelTextReceived]
@@ -75,7 +75,7 @@ class Trail:
 
 
 class _Reading:
-    """Makes steps of the records of a run, as they become more; `before` and `details` as in `Trail`."""
+    """Makes steps of the records of a run, as they become more; `before` and `details` as in `RunRecords`."""
 
     def __init__(self, before: Sequence[Message], details: Mapping[str, LocalDetails]) -> None:
         self._before = before

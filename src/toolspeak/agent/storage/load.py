@@ -87,8 +87,8 @@ def closed(state: RunState) -> Log[Message]:
         return history
     # Only the last batch can be open: what came before it was waited for.
     results = {result.call_id: result for result in state.pending.results}
-    in_doubt = state.pending.in_doubt
+    doubtful = state.pending.doubtful_calls
     for call in state.pending.calls:
         if call.id not in results:
-            results[call.id] = unstarted_result(call, started=call.id in in_doubt)
+            results[call.id] = unstarted_result(call, started=call.id in doubtful)
     return history.append(Message("tool", tuple(results[call.id] for call in state.pending.calls)))

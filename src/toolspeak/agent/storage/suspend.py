@@ -64,7 +64,7 @@ async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False) ->
                 await close_run(journal, sub_run, doubtful=doubtful)
         finished = {result.call_id for result in state.pending.results}
         for call in [call for call in state.pending.calls if call.id not in finished]:
-            result = unstarted_result(call, started=doubtful or call.id in state.pending.in_doubt)
+            result = unstarted_result(call, started=doubtful or call.id in state.pending.doubtful_calls)
             state = await _append(journal, lease, state, ToolFinished(result), info.agent)
         await _append(journal, lease, state, RunFinished("no_answer", "", "closed"), info.agent)
 
