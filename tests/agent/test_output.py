@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
 from typing import Any, Literal
@@ -12,8 +12,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolspeak import Agent, Output, tool
+from toolspeak.agent import Finish, RunInterceptor, RunStart
 from toolspeak.data.events import AnswerRejected
 from toolspeak.errors import ConfigurationError
+from toolspeak.execute import HookContext
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -159,14 +161,23 @@ def test_a_rejected_answer_is_a_fact_and_a_resumed_run_counts_it():
     ("output", "message"),
     [
         (Output(Town, mode="native"), "needs an API"),
-        (Output(Town, mode="loud"), r"Output\(mode=…\): one of auto"),
-        (Output(Town, retries=-1), "a number from 0 up"),
+        (Output(Town, mode="loud"), r"Output\(mode='loud'\): expected one of auto"),
+        (Output(Town, retries=-1), r"Output\(retries=-1\): expected a number from 0 up"),
         (object(), "has no JSON Schema"),
     ],
 )
 def test_what_cannot_be_is_refused(output, message):
     with pytest.raises(ConfigurationError, match=message):
         Agent(ScriptedProvider([]), output=output)
+
+
+def test_an_answer_of_another_type_from_an_interceptor_is_the_callers_mistake():
+    class Ending(RunInterceptor):
+        async def after(self, start: RunStart, finish: Finish, context: HookContext) -> Finish:
+            return replace(finish, answer="Ulm")
+
+    with pytest.raises(ConfigurationError, match="an interceptor gave the run an answer"):
+        run("prompted", [GOOD], interceptors=[Ending()])
 
 
 def test_a_tool_of_the_answers_name_is_refused():

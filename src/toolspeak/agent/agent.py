@@ -383,7 +383,13 @@ class Agent:
         wanted = self._settings.output
         if wanted is None or result.status != "answered":
             return result
-        return replace(result, output=wanted.parse(result.answer))
+        answer = wanted.check(result.answer)
+        if answer.problems:  # an answer of the model is checked before the run ends
+            problems = "; ".join(answer.problems)
+            raise ConfigurationError(
+                f"an interceptor gave the run an answer that is not of the output type: {problems}"
+            )
+        return replace(result, output=answer.value)
 
     def _run_journal(self, parent_run_id: str | None = None) -> Journal:
         # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow. A sub-run is

@@ -251,12 +251,9 @@ class Run:
     async def _accept(self, finish: Finish) -> None:
         """Ends the run. An answer that is not of the agent's output type goes back to the model first."""
         output, state = self._settings.output, self.state
-        problem = None
-        if output is not None and finish.status == "answered":
-            problem = output.problem(finish.answer)
-        if output is not None and problem is not None:
+        if output is not None and finish.status == "answered" and (problems := output.check(finish.answer).problems):
             if state.turn.rejected_answers < output.retries and state.limit is None and state.stop is None:
-                await self.record(AnswerRejected(self._settings.secrets.hide_text(problem)))
+                await self.record(AnswerRejected(self._settings.secrets.hide_text(output.correction(problems))))
                 return
             finish = replace(finish, status="no_answer", reason="invalid_output")
         await self._end(finish)

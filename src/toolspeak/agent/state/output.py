@@ -1,9 +1,11 @@
-"""An answer of a given type: asked for by schema, by a tool or in words, checked, and asked for again."""
+"""Answers of a given type: asked for by schema, by a tool or in words, and checked."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias, get_args
 
 from toolspeak.agent.drivers.base import Driver
@@ -39,13 +41,22 @@ class Output:
     """Answers of another type that go back to the model before the run ends without one."""
 
 
+@quick()
+class CheckedAnswer:
+    """An answer as the type that was asked for, or what is wrong with it."""
+
+    value: Any = None
+    problems: tuple[str, ...] = ()
+    """Why it is not of the type; empty if it is."""
+
+
 class AnswerType:
-    """Asks for an `Output` in one mode, and checks the answers. Raises ConfigurationError for a type that has no JSON
+    """Asks for an `Output` in one mode, and checks the answers. Raises ConfigurationError for a type without a JSON
     Schema."""
 
     def __init__(self, type_: Any, mode: Literal["native", "tool", "prompted"], retries: int) -> None:
         if type(retries) is not int or retries < 0:
-            raise ConfigurationError("Output(retries=…): a number from 0 up")
+            raise ConfigurationError(f"Output(retries={retries!r}): expected a number from 0 up")
         self.mode = mode
         self.retries = retries
         self._adapter: typed.TypeAdapter[Any]
@@ -54,9 +65,9 @@ class AnswerType:
             schema = self._adapter.json_schema()
         except Exception as error:
             raise ConfigurationError(
-                f"output: {type_!r} has no JSON Schema ({error}); name a type of pydantic's"
+                f"output: {type_!r} has no JSON Schema ({error}); use a type that pydantic supports"
             ) from error
-        # The answer of an API is an object: any other type is put into one.
+        # An API's schema is that of an object: any other type becomes a field of one.
         self._wrapped = schema.get("type") != "object" or "properties" not in schema
         self._type = type_
         self._plain = schema
@@ -65,7 +76,7 @@ class AnswerType:
 
     @property
     def schema(self) -> OutputSchema:
-        """What an API is told."""
+        """The schema as an API takes it."""
         if not self._wrapped:
             return OutputSchema(self._name, self._plain)
         definitions: JSON = {"$defs": self._plain["$defs"]} if "$defs" in self._plain else {}
@@ -76,7 +87,7 @@ class AnswerType:
 
     @property
     def instructions(self) -> str:
-        """What the model is told in words."""
+        """The words that ask the model for such an answer; empty where the API is sent the schema."""
         if self.mode == "prompted":
             return schema_asked(self._plain)
         return _BY_TOOL if self.mode == "tool" else ""
@@ -85,59 +96,58 @@ class AnswerType:
         """The tool whose argument is the answer; calling it ends the run."""
 
         def final_answer(answer: Any, call: ToolCall) -> None:
-            # As the model wrote it: a value's own JSON may have other names, and less in it, than it is read from.
+            # As the model wrote it: the JSON of a value may have other and fewer fields than the value is read from.
             raise AgentStop(FINAL_TOOL, answer=json.dumps(call.arguments["answer"]))
 
         final_answer.__annotations__["answer"] = self._type
         return tool(final_answer, description="Gives the final answer and ends the task.", read_only=True)
 
-    def parse(self, answer: str) -> Any:
-        """The value of an answer. Raises ConfigurationError with what is wrong, for the model."""
-        problems: list[str] = []
+    def check(self, answer: str) -> CheckedAnswer:
+        """Reads an answer as the type."""
+        problems: tuple[str, ...] = ()
         for candidate in json_values(answer):
             for value in self._readings(candidate):
                 try:
-                    return self._adapter.validate_json(json.dumps(value))
+                    return CheckedAnswer(self._adapter.validate_json(json.dumps(value)))
                 except typed.ValidationError as error:
                     problems = problems or _problems(error)
-        # Of an object with a mistake in it no text is made because the type may be one too.
+        # Plain text is an answer too where the type is a string, a word of an enumeration or a date. A JSON object with
+        # a mistake in it is not read as such a text, unless the type is just a string.
         if self._plain.get("type") == "string" or only_object(answer) is None:
-            try:  # a plain text is an answer where the type is one: a string, a word of an enumeration, a date
-                return self._adapter.validate_json(json.dumps(answer.strip()), strict=True)
-            except typed.ValidationError:
-                problems = problems or ["it holds no JSON"]
+            with suppress(typed.ValidationError):
+                return CheckedAnswer(self._adapter.validate_json(json.dumps(answer.strip()), strict=True))
+        return CheckedAnswer(None, problems or ("it holds no JSON",))
+
+    def correction(self, problems: Sequence[str]) -> str:
+        """Asks the model to correct an answer that has these problems."""
         how = f"call {FINAL_TOOL}" if self.mode == "tool" else "write the corrected JSON alone"
-        raise ConfigurationError(f"Your answer is not what was asked for: {'; '.join(problems)}. Please {how}.")
+        return f"Your answer does not match the requested type: {'; '.join(problems)}. Please {how}."
 
     def _readings(self, value: JSON) -> list[JSON]:
         if self._wrapped and isinstance(value, dict) and [*value] == ["value"]:
             return [value["value"], value]
         return [value]
 
-    def problem(self, answer: str) -> str | None:
-        """What is wrong with an answer, for the model; None if nothing is."""
-        try:
-            self.parse(answer)
-        except ConfigurationError as error:
-            return str(error)
-        return None
 
-
-def _problems(error: typed.ValidationError) -> list[str]:
+def _problems(error: typed.ValidationError) -> tuple[str, ...]:
     errors = error.errors(include_url=False, include_context=False)
     problems = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in errors[:_MAX_PROBLEMS]]
-    return [*problems, f"and {len(errors) - _MAX_PROBLEMS} more"] if len(errors) > _MAX_PROBLEMS else problems
+    more = [f"and {len(errors) - _MAX_PROBLEMS} more"] if len(errors) > _MAX_PROBLEMS else []
+    return (*problems, *more)
 
 
 def choose_output(output: Any, driver: Driver, *, tools: bool) -> AnswerType | None:
-    """The answer that an agent asks for, None without an `Output` or a type. `auto` is native where the API takes the
-    type's schema, beside calls if there are `tools`; a tool where it does not, and has calls; and words where calls are
-    text. Raises ConfigurationError."""
+    """The answer that an agent asks for; None without an `Output` or a type.
+
+    The mode "auto" is native where the API takes the type's schema (and takes it beside calls, if there are `tools`),
+    prompted where calls are text, and else a tool. Raises ConfigurationError for a mode that does not exist or that
+    the API lacks.
+    """
     if output is None:
         return None
     output = output if isinstance(output, Output) else Output(output)
     if output.mode not in _MODES:
-        raise ConfigurationError(f"Output(mode=…): one of {', '.join(_MODES)}, not {output.mode!r}")
+        raise ConfigurationError(f"Output(mode={output.mode!r}): expected one of {', '.join(_MODES)}")
     can = driver.provider.capabilities if isinstance(driver, NativeDriver) else None
     if output.mode == "native" and (can is None or not can.output):
         raise ConfigurationError("Output(mode='native') needs an API that takes a schema beside its own tool calls")
@@ -153,11 +163,11 @@ def choose_output(output: Any, driver: Driver, *, tools: bool) -> AnswerType | N
 
 
 def with_output(tools: Toolset, output: AnswerType | None) -> Toolset:
-    """The tools, and the one that answers if there is to be one."""
+    """The tools, with the one that answers if the mode is "tool". Raises ConfigurationError if its name is taken."""
     if output is None or output.mode != "tool":
         return tools
     if tools.get(FINAL_TOOL) is not None:
         raise ConfigurationError(
-            f"Output(mode='tool') adds a tool {FINAL_TOOL!r}, and there is one of that name: rename it"
+            f"Output(mode='tool') adds a tool {FINAL_TOOL!r}, but you have a tool of that name: rename it"
         )
     return Toolset([*tools, output.tool()])
