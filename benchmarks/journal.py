@@ -32,7 +32,7 @@ import time
 from pathlib import Path
 
 from toolspeak.agent.state.fold import apply
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import ModelAnswered, ModelAsked, Record, RunStarted, ToolFinished, ToolStarted
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
 from toolspeak.journal import SqliteJournal

@@ -11,7 +11,7 @@ from sweeps import fewer
 from toolspeak import Agent, ConfigurationError, Limits, ProviderError, Session, Window, tool
 from toolspeak.agent import fold
 from toolspeak.agent.state.history import characters, compacted, plan_compaction, task_after, to_summarise, tokens_of
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import HistoryCompacted, ModelAsked
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
 from toolspeak.journal import MemoryJournal

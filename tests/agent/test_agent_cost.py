@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, ConfigurationError, Execution, Limits, MemoryJournal, RunContext, tool
 from toolspeak.agent import fold
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import LimitReached, ModelAnswered, SubRunUsed
 from toolspeak.data.messages import Usage
 from toolspeak.data.prices import PRICES, Price, cost, price_of, read_prices

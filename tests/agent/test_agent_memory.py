@@ -123,7 +123,7 @@ def test_what_is_no_json_is_refused_with_the_key_and_the_tool_and_the_result_is_
 
     journal = WatchedJournal()
     agent = an_agent([calling("cogency-json", ("connect", {}), tools=Toolset([connect]))], [connect], journal=journal)
-    with pytest.raises(ToolDefinitionError, match=r"connect keeps something in RunContext.memory\['pool'\].*deps"):
+    with pytest.raises(ToolDefinitionError, match=r"connect stored a value in RunContext.memory\['pool'\].*deps"):
         asyncio.run(agent.run("go"))
     (finished,) = journal.all(ToolFinished)
     assert finished.result.text == "connected"

@@ -8,7 +8,7 @@ from agent_helpers import OpenProvider, WatchedJournal, loop_clock, run_jumping
 
 from toolspeak import Agent, Effects, Execution, JournalError, Limits, ProviderError, tool
 from toolspeak.agent import fold
-from toolspeak.agent.checkpoint import EVERY, SIZE
+from toolspeak.agent.recorder import EVERY, SIZE
 from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
 from toolspeak.providers import Capabilities

@@ -8,7 +8,7 @@ from agent_helpers import WatchedJournal, calling, texts
 
 from toolspeak import Agent, Approval, ConfigurationError, Effects, Happened, RunContext, RunError, Session, tool
 from toolspeak.agent.storage.exports import export_session, import_session
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.agent.storage.sessions import fork_session
 from toolspeak.data.events import ApprovalRequested, RunResumed, RunStarted, ToolFinished, ToolStarted
 from toolspeak.errors import FormatError, RunBusy, RunConflict

@@ -13,8 +13,7 @@ from agent_helpers import WatchedJournal
 from toolspeak import Agent, Decision, Effects, RunContext, RunError, Session, tool
 from toolspeak.agent import fold
 from toolspeak.agent.storage.exports import export_session, import_session
-from toolspeak.agent.storage.load import load_state
-from toolspeak.agent.storage.suspend import close_run
+from toolspeak.agent.storage.runs import close_run, load_state
 from toolspeak.data.events import CallSuspended, SubRunUsed
 from toolspeak.errors import SubRunPaused
 from toolspeak.execute import ApprovalRequest, Escalate

@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 
 from toolspeak import Agent, Effects, Happened, Limits, RunContext, SqliteJournal, tool
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.providers.scripted import ScriptedProvider

@@ -10,7 +10,7 @@ import pytest
 from loop_turns import turns_of_the_loop
 
 from toolspeak import Agent, Approval, Message, ToolCall, get_dialect, tool
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import Record, RunFinished, RunResumed, UserMessageQueued
 from toolspeak.errors import JournalError, RunConflict
 from toolspeak.journal import SqliteJournal, open_journal

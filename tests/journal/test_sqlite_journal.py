@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import Record, RunFinished, RunResumed
 from toolspeak.errors import ConfigurationError, JournalError, RunBusy, RunError
 from toolspeak.journal import SqliteJournal

@@ -22,8 +22,8 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import Window, paired, without_secrets
 from toolspeak.agent.state.output import choose_output, with_output
 from toolspeak.agent.state.state import RunState
+from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import Place
-from toolspeak.agent.storage.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     check_approval,

@@ -1,9 +1,11 @@
-"""Recording what happens in a run: durable first, then true, then visible."""
+"""Recording what happens in a run: first durable, then part of the state, then visible."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -13,11 +15,11 @@ from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.memory import Memory
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunRecords, StepEnded
-from toolspeak.data.deltas import Delta, ToolProgress
+from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, ToolProgress
 from toolspeak.data.events import Event, ModelAnswered, ModelAsked, ModelTextReceived, Record, SubRunUsed, ToolFinished
 from toolspeak.data.messages import Message
-from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError
-from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Timers
+from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolspeakError
+from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Secrets, Timers
 from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,
     DecisionTaken,
@@ -29,21 +31,25 @@ from toolspeak.execute.calls.observe import (
 from toolspeak.journal.base import Lease
 
 Watched: TypeAlias = Delta | Record
-"""What `Run.stream` yields: the transient pieces of a turn, and every record once it is durable."""
+"""What `Run.stream` yields: the pieces of a turn as they come, and every record once it is durable."""
 
 RunEvent: TypeAlias = (
     Record | StepEnded | ToolEvent | DecisionTaken | DecisionExtractionFailed | DecisionValidationFailed
 )
-"""What observers of an agent are told, and `Run.events` yields: every record once it is durable (model turns, calls,
-approvals, sub-runs, how the run ends), every step once it is over, and what no record holds."""
+"""What an agent's observers get and `Run.events` yields: every record once it is durable (model turns, calls,
+approvals, sub-runs, the end of the run), every step once it is over, and the events that are not recorded."""
+
+EVERY = 0.5
+"""Seconds that a piece of a turn waits for its record at most. A killed process loses no more than that."""
+
+SIZE = 4096
+"""Characters of a turn that wait for their record at most."""
 
 
 class Recorder:
-    """Records one run's events, one after the other, whichever of its tasks they come from.
+    """Records one run's events, one after the other, from any of its tasks.
 
-    `current` is the run's state, None before its first record; `before` are the messages of the runs it follows,
-    `run_records` its records until now, `lease` what the run is held by. `watcher` gets every record, `observers` every
-    record and step.
+    `before` are the messages of the runs that this one follows.
     """
 
     def __init__(
@@ -55,12 +61,15 @@ class Recorder:
         run_records: RunRecords | None = None,
     ) -> None:
         self.current = state
+        """The run's state; None before its first record."""
         self.lease: Lease | None = None
         self.watcher: Channel[Watched] | None = None
+        """Gets every record and delta."""
         self._settings = settings
         self._run_id = run_id
         self._before = before
         self.observers = settings.observers
+        """Get every record and step."""
         self.run_records = RunRecords(before=before) if run_records is None else run_records
         self._lock = asyncio.Lock()
 
@@ -72,7 +81,8 @@ class Recorder:
         return self.current
 
     async def record(self, event: Event) -> None:
-        """Makes an event durable, then true, then visible; not what a sub-run used that outlives the run."""
+        """Appends an event to the journal, applies it to the state, and shows it. Ignores the usage of a sub-run that
+        outlives the run."""
         lock = self._lock
         await lock.acquire()
         try:
@@ -97,7 +107,7 @@ class Recorder:
             self.current = apply(state, record, self._before)
             if type(event) is not ModelTextReceived:
                 self.run_records.records.append(record)
-            if self.watcher is not None:  # before the next one is recorded: a watcher sees the journal's order
+            if self.watcher is not None:  # before the next event is recorded: a watcher sees the journal's order
                 self.watcher.put(record)
                 await self.watcher.drain()
             if self.observers:
@@ -106,11 +116,11 @@ class Recorder:
             lock.release()
 
     def tell(self, event: RunEvent) -> None:
-        """Tells the observers of what is no record."""
+        """Sends the observers an event that is not recorded."""
         tell(self.observers, event)
 
     def _tell(self, record: Record, state: RunState) -> None:
-        """Tells the observers of a record, and of the step that ends with it."""
+        """Sends the observers a record, and the step that ends with it."""
         tell(self.observers, record)
         kind = type(record.event)
         if (kind is ToolFinished or kind is ModelAnswered) and not state.pending.calls:
@@ -123,42 +133,194 @@ class Recorder:
             await self.record(event)
 
     async def add_sub_run(self, used: SubRunUsed) -> None:
-        """Records what a sub-run has used; nothing of one that outlives the run."""
+        """Records what a sub-run has used, unless the run has ended."""
         recording = self._settings.recording
         await self.record(used)
         if recording is not None and self.state.status == "running":
             recording.record_sub_run(used)
 
 
+class TurnCheckpoint:
+    """The text and the reasoning of a turn while it comes, as the provider sent them. It records them now and then
+    (`ModelTextReceived`), so that they are not lost with the process.
+
+    `add_raw` and `add_read` never wait. The reader of the turn awaits `save` when `is_due`, so that no more than `SIZE`
+    characters wait.
+    """
+
+    def __init__(self, secrets: Secrets, record: Callable[[Event], Awaitable[None]]) -> None:
+        self._secrets = secrets
+        self._record = record
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._size = 0  # characters in both
+        self._most = SIZE + secrets.longest
+        self._look_at = 0  # the number of characters at which `_look` has something to do
+        self.is_raw = False
+        """Whether the driver calls `add_raw`. If it does not, the pieces are the deltas that it yields."""
+        self.is_due = False
+        """Whether the reader must await `save`."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Starts a turn."""
+        self._text, self._reasoning, self._size = [], [], 0
+        self.is_raw = False
+
+    def add_raw(self, delta: Delta) -> None:
+        """Adds a piece as the provider sent it, the text of calls included."""
+        self.is_raw = True
+        if type(delta) is TextDelta or type(delta) is ArgumentsDelta:
+            text = delta.text
+            self._text.append(text)
+        elif type(delta) is ReasoningDelta:
+            text = delta.text
+            self._reasoning.append(text)
+        elif type(delta) is CallStarted:  # a call of the API's own; in a dialect a call is text
+            text = f"\n{delta.name} "
+            self._text.append(text)
+        else:
+            return
+        self._size += len(text)
+        if self._size >= self._look_at:
+            self._look()
+
+    def add_read(self, delta: Delta) -> None:
+        """Adds a piece as the driver yielded it, for a driver that does not call `add_raw`."""
+        self.add_raw(delta)
+        self.is_raw = False
+
+    def _look(self) -> None:
+        saving = self._saving
+        if saving is not None and saving.done():
+            if saving.cancelled() or saving.exception() is not None:
+                self.is_due = True  # `save` raises the error to the reader
+                return
+            saving = self._saving = None
+        if self._size < self._most:
+            self._look_at = self._most
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(EVERY, self._on_timer)
+            return
+        self._stop_timer()
+        self.is_due = True
+        if saving is None:  # at once: a driver may yield nothing for long
+            self._begin_saving(self._secrets.longest)
+        else:
+            self._look_at = sys.maxsize  # until the last record is written
+
+    async def save(self) -> None:
+        """Waits until at most `SIZE` characters are not recorded. Raises the error of the last record, if it failed."""
+        self.is_due, self._look_at = False, 0
+        await self._saved()
+        if self._size >= self._most:
+            # The end is held back: it may be a part of a secret.
+            await self._save(self._secrets.longest)
+
+    async def save_rest(self) -> None:
+        """Records the rest of a turn that broke off. An error of the journal is left to the next record."""
+        self._stop_timer()
+        with suppress(ToolspeakError):
+            await self._saved()
+            await self._save(0)
+
+    async def discard(self) -> None:
+        """Drops the rest of a turn that is complete: the turn is recorded as a whole. Raises the error of the last
+        record, if it failed."""
+        # The timer keeps running: most turns end before it fires.
+        self._text, self._reasoning, self._size = [], [], 0
+        self.is_due = False
+        if self._saving is not None:
+            await self._saved()
+
+    async def close(self) -> None:
+        """Waits until nothing is being recorded any more."""
+        self._stop_timer()
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            await asyncio.wait([saving])
+            if not saving.cancelled():
+                saving.exception()  # asyncio would log an error that nobody reads
+
+    def _on_timer(self) -> None:
+        self._timer, self._look_at = None, 0
+        saving = self._saving
+        if saving is not None and not saving.done():
+            # The disk is slow: the next record takes all pieces.
+            self._timer = asyncio.get_running_loop().call_later(EVERY, self._on_timer)
+        elif saving is None or (not saving.cancelled() and saving.exception() is None):
+            self._begin_saving(self._secrets.longest)  # else the next `save` raises the error
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._look_at = None, 0
+
+    def _begin_saving(self, held_back: int) -> None:
+        piece = self._take(held_back)
+        if piece is not None:
+            self._saving = asyncio.ensure_future(self._record(piece))
+            self._saving.add_done_callback(self._on_saved)
+
+    def _on_saved(self, _: asyncio.Task[None]) -> None:
+        self._look_at = 0  # the next piece sees whether it failed
+
+    async def _save(self, held_back: int) -> None:
+        """Records what waits. A timeout interrupts the wait, never the recording."""
+        self._begin_saving(held_back)
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+
+    async def _saved(self) -> None:
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+            self._saving = None
+
+    def _take(self, held_back: int) -> ModelTextReceived | None:
+        # Secrets are hidden before the text is divided, so that no complete secret is cut in two.
+        text, rest = _divided(self._secrets.hide_text("".join(self._text)), held_back)
+        reasoning, later = _divided(self._secrets.hide_text("".join(self._reasoning)), held_back)
+        self._text, self._reasoning, self._size = [rest], [later], len(rest) + len(later)
+        return ModelTextReceived(text, reasoning) if text or reasoning else None
+
+
+def _divided(text: str, held_back: int) -> tuple[str, str]:
+    at = max(0, len(text) - held_back)
+    return text[:at], text[at:]
+
+
 class BatchRecorder:
-    """Records the facts of one run's batches; `values` is the mapping that its tools share."""
+    """Records the events of one run's batches. `values` is the memory that the run's tools share."""
 
     def __init__(self, settings: RunSettings, recorder: Recorder, values: dict[str, Any]) -> None:
         self._settings = settings
         self._recorder = recorder
         self._values = values
-        self._hooked = any(settings.interceptors.values())
+        self._has_interceptors = any(settings.interceptors.values())
         self._memory: Memory | None = None
 
     def emit(self, event: Event) -> Awaitable[None]:
-        """Records a fact, a result with what has changed in the tools' memory."""
+        """Records an event; a result together with the changes of the tools' memory."""
         if type(event) is ToolFinished:
             tool = self._settings.toolset.get(event.result.name)
-            # What may have changed the memory: the tool, or an interceptor.
-            if self._hooked or (tool is not None and "context" in tool.injected.values()):
+            # A tool that takes the context may have changed the memory, or an interceptor.
+            if self._has_interceptors or (tool is not None and "context" in tool.injected.values()):
                 return self._with_memory(event)
         return self._recorder.record(event)
 
     async def complete(self, batch: BatchResult) -> None:
-        """Records the results of a batch that an executor of the user's own has not recorded. Raises ConfigurationError
-        if there is a call without one."""
+        """Records the results that a custom executor has returned and not recorded. Raises ConfigurationError if a call
+        has no result."""
         state = self._recorder.state
         recorded = {result.call_id for result in state.pending.results}
         results = {result.call_id: result for result in batch.results}
         missing = [call.id for call in state.pending.calls if call.id not in recorded | results.keys()]
         if missing:
             executor = type(self._settings.executor).__name__
-            raise ConfigurationError(f"{executor}.run gave no result for {', '.join(missing)}: each call has one")
+            raise ConfigurationError(
+                f"{executor}.run gave no result for {', '.join(missing)}: return one for each call"
+            )
         for call in state.pending.calls:
             if call.id not in recorded:
                 await self.emit(ToolFinished(results[call.id]))
@@ -170,17 +332,16 @@ class BatchRecorder:
         await self._recorder.record(replace(event, memory=changes) if changes else event)
         for key, reason in refused.items():
             raise ToolDefinitionError(
-                f"the tool {event.result.name} keeps something in RunContext.memory[{key!r}] that is no JSON: {reason}."
-                " What a run remembers is recorded with it, so that it survives; keep other things in `deps`"
+                f"the tool {event.result.name} stored a value in RunContext.memory[{key!r}] that is not JSON: {reason}."
+                " The memory is recorded with the run, so it takes only JSON; put other values in `deps`"
             )
 
 
 class RunContexts:
-    """Makes the contexts of a run's batches and interceptors, and has what they share: the tools' `memory`, the
-    `scope` of its batches, its `pause`. `show` is told what tools report of their progress.
+    """Makes the contexts of a run's batches and interceptors, and holds what they share.
 
-    It knows nothing of the `Run`: what a run is made of has no way back to it, so that a run that is over is freed at
-    once, with its messages, and does not wait for the garbage collector.
+    It has no reference to the `Run`, so that a run that is over is freed at once with its messages, and not by the
+    garbage collector.
     """
 
     def __init__(self, settings: RunSettings, run_id: str, recorder: Recorder, memory: dict[str, Any]) -> None:
@@ -191,9 +352,10 @@ class RunContexts:
         self.scope = RunScope(timers=Timers(), details=recorder.run_records.details)
         self.pause = Pause()
         self.show: Callable[[ToolProgress], object] | None = None
+        """Takes what tools report of their progress."""
 
     def batch(self, state: RunState) -> BatchContext:
-        """What the calls of the next batch are told of the run, as it stands or stood."""
+        """The context of a batch, with the run's state before it."""
         settings = self._settings
         return BatchContext(
             run_id=self._run_id,
@@ -210,7 +372,7 @@ class RunContexts:
         )
 
     def hook(self, notes: HookNotes, name: str) -> HookContext:
-        """What the interceptor of this name is told."""
+        """The context of the interceptor of this name."""
         state = self._recorder.current
         step = 0 if state is None else state.step
         return HookContext(self._run_id, step, self._settings.deps, self.memory, state, notes, name)

@@ -12,7 +12,7 @@ from toolspeak.agent.run import Run
 from toolspeak.agent.state.fold import WRAP_UP, fold
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunRecords, RunStep
-from toolspeak.agent.storage.load import LoadedRun, load_whole
+from toolspeak.agent.storage.runs import LoadedRun, load_whole
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import (
     PAUSED,

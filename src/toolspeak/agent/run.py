@@ -16,8 +16,7 @@ from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finis
 from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import RunRecords
-from toolspeak.agent.storage.lease_keeper import LeaseKeeper
-from toolspeak.agent.storage.load import LoadedRun
+from toolspeak.agent.storage.runs import LeaseKeeper, LoadedRun
 from toolspeak.agent.turns import TurnLeft, Turns, seconds_left, time_is_over
 from toolspeak.agent.validation import check_priced
 from toolspeak.data.events import PAUSED, AnswerRejected, Event, RunFinished, RunPaused, RunStarted, UserMessageQueued
@@ -375,7 +374,9 @@ class Run:
                     decisions={one.call_id: decision_of(one) for one in decisions} if decisions else {},
                     finished={one.call_id: one for one in pending.results} if pending.results else {},
                     doubtful_calls=(
-                        calls_in_doubt(pending.doubtful_calls, settings.in_doubt) if pending.started else NONE_IN_DOUBT
+                        calls_in_doubt(pending.doubtful_calls, settings.in_doubt_policy)
+                        if pending.started
+                        else NONE_IN_DOUBT
                     ),
                     deadline=seconds,
                     max_calls=action.max_calls,

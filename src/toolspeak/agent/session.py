@@ -8,6 +8,7 @@ from typing import Unpack, cast
 from toolspeak.agent.agent import Agent, RunResult
 from toolspeak.agent.options import RunOptions
 from toolspeak.agent.run import Run
+from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import (
     WhenOpen,
     fork_session,
@@ -16,7 +17,6 @@ from toolspeak.agent.storage.sessions import (
     place_of,
     session_messages,
 )
-from toolspeak.agent.storage.suspend import suspend_run
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.journal.base import SessionInfo

@@ -41,7 +41,7 @@ class RunSettings:
     principal: str | None = None
     traceparent: str | None = None
     parent_run_id: str | None = None
-    in_doubt: InDoubtPolicy = "ask"
+    in_doubt_policy: InDoubtPolicy = "ask"
     window: Window | None = None
     output: AnswerType | None = None
     interceptors: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])

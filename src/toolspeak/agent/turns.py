@@ -9,11 +9,10 @@ from dataclasses import replace
 from typing import cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
-from toolspeak.agent.checkpoint import TurnCheckpoint
 from toolspeak.agent.drivers.base import Conversation, DriverContext, ToolRunner, TurnRequest
 from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.interceptors import InterceptorRunner, turn_of
-from toolspeak.agent.recorder import Recorder
+from toolspeak.agent.recorder import Recorder, TurnCheckpoint
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish

@@ -368,7 +368,7 @@ class SqliteJournal(SqliteTables):
         made of the files as they were.
 
         A run that had not ended may have done more than is recorded: close it
-        (`toolspeak.agent.storage.suspend.close_run`, `doubtful=True`) and look at what it did. Raises JournalError
+        (`toolspeak.agent.storage.runs.close_run`, `doubtful=True`) and look at what it did. Raises JournalError
         while another process has the file open.
         """
         self.close()

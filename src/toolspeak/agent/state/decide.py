@@ -57,8 +57,17 @@ def decide(state: RunState, window: Window | None = None) -> Action:
     """The next action. Reads no clock: the state's time is that of its last record."""
     if state.error:
         return Finish("failed", "", "model_error")
-    if state.pending.calls:
-        return _batch(state)
+    pending = state.pending
+    if pending.calls:
+        if state.status == "awaiting_approval" and state.approvals.undecided:
+            return AwaitApproval(tuple(state.approvals.undecided))
+        allowed = state.limits.calls
+        if allowed is None:
+            return RunTools(pending.calls)
+        # A batch that goes on has results already: the executor counts the calls without one alone.
+        ran = sum(result.code not in ("skipped", "malformed") for result in pending.results)
+        before = state.totals.calls - sum(isinstance(call, ToolCall) for call in pending.calls)
+        return RunTools(pending.calls, max(0, allowed - before - ran))
     if state.stop is not None:
         return _stopped(state.stop)
     if state.limit is not None and state.wrapped_up:
@@ -81,18 +90,6 @@ def _stopped(stop: StopRequested) -> Finish:
     if stop.reason in ("tool_failure", "interceptor_failure"):
         return Finish("failed", "", stop.reason)
     return Finish("no_answer" if stop.answer is None else "answered", stop.answer or "", stop.reason)
-
-
-def _batch(state: RunState) -> Action:
-    if state.status == "awaiting_approval" and state.approvals.undecided:
-        return AwaitApproval(tuple(state.approvals.undecided))
-    allowed = state.limits.calls
-    if allowed is None:
-        return RunTools(state.pending.calls)
-    # Results that are there already when a batch is taken up again: the executor counts the others alone.
-    ran = sum(result.code not in ("skipped", "malformed") for result in state.pending.results)
-    before = state.totals.calls - sum(isinstance(call, ToolCall) for call in state.pending.calls)
-    return RunTools(state.pending.calls, max(0, allowed - before - ran))
 
 
 def _limit(state: RunState) -> LimitReached | None:

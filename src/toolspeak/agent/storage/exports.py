@@ -6,9 +6,8 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import close_run, load_state
 from toolspeak.agent.storage.sessions import known_session
-from toolspeak.agent.storage.suspend import close_run
 from toolspeak.data.checks import Misfit, integer, kind_of, number, text
 from toolspeak.data.codec import dump, dumps, load, load_text, loads
 from toolspeak.data.events import PAUSED, UNFINISHED, Record

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.storage.load import closed, load_state
-from toolspeak.agent.storage.suspend import close_run
+from toolspeak.agent.storage.runs import close_run, closed, load_state
 from toolspeak.data.events import PAUSED, UNFINISHED
 from toolspeak.data.messages import Message
 from toolspeak.data.values import quick

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from toolspeak.agent.storage.suspend import close_run
+from toolspeak.agent.storage.runs import close_run
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.run_lookup import SHORT
 from toolspeak.cli.signals import run_to_end

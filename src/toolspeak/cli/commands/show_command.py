@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from toolspeak.agent import RunState
-from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.cli.command_options import write_json_line, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.run_lookup import find_run, status_of

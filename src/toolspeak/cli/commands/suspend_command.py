@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from toolspeak.agent.storage.suspend import suspend_run
+from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.run_lookup import SHORT, find_run, status_of
 from toolspeak.cli.signals import run_to_end

@@ -1,0 +1,248 @@
+"""Runs in a journal: the lease of a run that goes on, where a run stands, and suspending or closing one by its id."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from toolspeak.agent.state.fold import apply, fold
+from toolspeak.agent.state.history import unstarted_result
+from toolspeak.agent.state.memory import remembered
+from toolspeak.agent.state.state import Log, RunState
+from toolspeak.data.events import (
+    UNFINISHED,
+    Event,
+    HistoryCompacted,
+    Record,
+    RunFinished,
+    RunPaused,
+    RunStarted,
+    ToolFinished,
+)
+from toolspeak.data.messages import Message
+from toolspeak.data.values import quick
+from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunError
+from toolspeak.journal.base import Journal, Lease
+from toolspeak.journal.owner import new_owner
+from toolspeak.tools.stored_results import keep
+
+LEASE_SECONDS = 30.0
+"""How long a lease lasts without renewal: so long a run whose process died on another machine cannot be taken over."""
+
+RENEW_SECONDS = 3.0
+"""Between two renewals. A renewal also reads whether the run is to be suspended."""
+
+
+class LeaseKeeper:
+    """A run's lease, renewed until it is released.
+
+    - `suspend`: called when another process asks for the run to be suspended.
+    - `seconds`: how long the lease lasts without renewal.
+    """
+
+    def __init__(
+        self, journal: Journal, run_id: str, suspend: Callable[[], None], seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._journal = journal
+        self._run_id = run_id
+        self._suspend = suspend
+        self._seconds = seconds
+        self._lease: Lease | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def acquire(self) -> Lease:
+        """Takes the lease and returns it. Raises RunBusy if another process has it."""
+        lease = self._lease = await self._journal.acquire(self._run_id, new_owner(), self._seconds)
+        # A timer and no task: most runs end before the first renewal.
+        self._timer = asyncio.get_running_loop().call_later(RENEW_SECONDS, self._due, lease)
+        return lease
+
+    async def release(self) -> None:
+        """Releases the lease, if it was taken."""
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return
+        self._stop_timer()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._stop_timer()
+        # An error of the journal was raised before; the lease expires by itself.
+        with suppress(JournalError):
+            await self._journal.release(lease)
+
+    async def __aenter__(self) -> Lease:
+        return await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.release()
+
+    def _due(self, lease: Lease) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._renew(lease))
+
+    async def _renew(self, lease: Lease) -> None:
+        try:
+            if await self._journal.renew(lease, self._seconds):
+                self._suspend()
+        except LeaseLost:
+            return  # the journal refuses the next record
+        except JournalError:
+            pass  # a locked file, for example: a later renewal may succeed
+        self._timer = asyncio.get_running_loop().call_later(RENEW_SECONDS, self._due, lease)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+@quick()
+class LoadedRun:
+    """Where a run stands."""
+
+    state: RunState | None
+    """None for a run without records."""
+    records: Sequence[Record]
+    before: Sequence[Message]
+    """The messages of the runs that it follows."""
+    memory: dict[str, Any]
+    """The tools' memory, with the results that `read_result` pages through."""
+    opening: Sequence[Event] = ()
+    """What is recorded first when the run goes on."""
+
+    @property
+    def known(self) -> RunState:
+        """The state. Only for a run that has records."""
+        assert self.state is not None, "the journal has no such run"
+        return self.state
+
+
+async def load_whole(journal: Journal, run_id: str) -> LoadedRun:
+    """Reads a run from the journal. Raises RunError if the journal does not have it."""
+    records = await journal.read(run_id)
+    state, before = await _load(journal, run_id, own_records=records)
+    memory: dict[str, Any] = remembered(state.memory)
+    for record in records:
+        if isinstance(record.event, ToolFinished) and record.event.whole is not None:
+            keep(memory, record.event.result.call_id, record.event.whole)
+    return LoadedRun(state, records, before, memory)
+
+
+async def load_state(journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False) -> RunState:
+    """The state after the run's first `count` records (None: all), with the messages of the runs that it follows.
+
+    `whole` leaves out compactions, so that the history is complete. Raises RunError if the journal does not have the
+    run, or not as many records of it.
+    """
+    return (await _load(journal, run_id, count, whole=whole))[0]
+
+
+async def _load(
+    journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False, own_records: Sequence[Record] = ()
+) -> tuple[RunState, Log[Message]]:
+    """As `load_state`, with the messages of the runs before. `own_records`: the run's records, if already read."""
+    chain: list[Sequence[Record]] = []
+    next_id: str | None = run_id
+    while next_id is not None:
+        records, own_records = own_records or await journal.read(next_id), ()
+        if not records or len(records) < (count or 1):
+            raise RunError(
+                f"the journal has no run {next_id}, or not all of it; `toolspeak sessions` lists what it has"
+            )
+        selected = records[:count]
+        if whole:
+            selected = [record for record in selected if not isinstance(record.event, HistoryCompacted)]
+        chain.append(selected)
+        first = records[0].event
+        next_id, count = (first.follows, first.follows_seq) if isinstance(first, RunStarted) else (None, None)
+    before: Log[Message] = Log()
+    for records in reversed(chain[1:]):
+        before = closed(fold(records, before))
+    return fold(chain[0], before), before
+
+
+def closed(state: RunState) -> Log[Message]:
+    """The state's messages with a result for each call, so that other messages may follow."""
+    history: Any = state.history
+    if not state.pending.calls:
+        return history
+    # Only the last batch can lack results.
+    results = {result.call_id: result for result in state.pending.results}
+    doubtful = state.pending.doubtful_calls
+    for call in state.pending.calls:
+        if call.id not in results:
+            results[call.id] = unstarted_result(call, started=call.id in doubtful)
+    return history.append(Message("tool", tuple(results[call.id] for call in state.pending.calls)))
+
+
+async def suspend_run(journal: Journal, run_id: str) -> bool:
+    """Suspends a run. True: the process that drives it was asked to. False: no process drove it (it was interrupted),
+    and it is suspended now.
+
+    Raises RunError for a run that does not exist, has ended, waits for approval or is suspended already.
+    """
+    info = await journal.run(run_id)
+    if info is None:
+        raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
+    if info.status != "running":
+        status = info.status.replace("_", " ")
+        raise RunError(f"run {run_id} is {status}: only a run that goes on can be suspended")
+    if await journal.ask_to_suspend(run_id):
+        return True
+    try:
+        async with LeaseKeeper(journal, run_id, lambda: None) as lease:
+            state = await load_state(journal, run_id)
+            if state.status != "running":
+                raise RunError(f"run {run_id} has ended meanwhile: it is {state.status.replace('_', ' ')}")
+            await _append(journal, lease, state, RunPaused("suspended"), info.agent)
+    except RunBusy:
+        return await journal.ask_to_suspend(run_id)  # another process went on with it meanwhile
+    return False
+
+
+async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False) -> None:
+    """Ends a run that waits for approval, is suspended or was interrupted, and the runs that its calls wait for. Their
+    calls never run after that.
+
+    Each call without a result gets one: it was not started, or its outcome is unknown. The run ends as `no_answer`, for
+    the reason `closed`. `doubtful`: records may be lost, so any call may have been started.
+
+    Raises RunError for a run that does not exist or has ended, RunBusy while a process drives it.
+    """
+    info = await journal.run(run_id)
+    if info is None:
+        raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
+    async with LeaseKeeper(journal, run_id, lambda: None) as lease:
+        state = await load_state(journal, run_id)
+        if state.status not in UNFINISHED:
+            raise RunError(f"run {run_id} is {state.status.replace('_', ' ')}: it has ended, so it cannot be closed")
+        for sub_run in state.pending.sub_runs:
+            of_sub_run = await journal.run(sub_run)
+            if of_sub_run is not None and of_sub_run.status in UNFINISHED:
+                await close_run(journal, sub_run, doubtful=doubtful)
+        finished = {result.call_id for result in state.pending.results}
+        for call in [call for call in state.pending.calls if call.id not in finished]:
+            result = unstarted_result(call, started=doubtful or call.id in state.pending.doubtful_calls)
+            state = await _append(journal, lease, state, ToolFinished(result), info.agent)
+        await _append(journal, lease, state, RunFinished("no_answer", "", "closed"), info.agent)
+
+
+async def _append(journal: Journal, lease: Lease, state: RunState, event: Event, agent: str) -> RunState:
+    """Appends an event to a run whose lease we hold. Returns the state after it."""
+    record = Record(
+        event,
+        state.run_id,
+        state.seq,
+        state.step,
+        time.time(),
+        agent,
+        getattr(event, "call_id", None),
+        state.parent_run_id,
+        state.principal,
+        state.traceparent,
+    )
+    await journal.append(record, lease)
+    return apply(state, record)
