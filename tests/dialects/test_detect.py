@@ -116,7 +116,7 @@ def test_what_a_message_tells_the_user_is_no_call_in_another_dialect(own: str):
 
 
 def test_a_model_told_another_dialect_than_its_own_is_read_in_both():
-    auto = AutoDialect(get_dialect("qwen3-coder"), told=get_dialect("cogency-json"))
+    auto = AutoDialect(get_dialect("qwen3-coder"), prompt_dialect=get_dialect("cogency-json"))
     assert (auto.name, auto.written.name) == ("cogency-json", "cogency-json")
     for name in ("cogency-json", "qwen3-coder", "hermes"):
         turn = read_turn(auto, written(get_dialect(name), CALLS[:1]), TOOLS)
@@ -126,7 +126,7 @@ def test_a_model_told_another_dialect_than_its_own_is_read_in_both():
 
 @pytest.mark.parametrize("own", ["harmony", "muse", "qwen3-coder"])
 def test_what_a_model_was_told_is_read_in_any_message_of_its_own(own: str):
-    auto = AutoDialect(get_dialect(own), told=get_dialect("cogency-json"))
+    auto = AutoDialect(get_dialect(own), prompt_dialect=get_dialect("cogency-json"))
     call, native = written(auto.written, CALLS[:1], ""), written(get_dialect("harmony"), CALLS[2:], "")
     for text in (
         "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>",

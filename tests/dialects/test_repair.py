@@ -210,7 +210,7 @@ def test_a_value_is_mended_to_itself_or_not_at_all(data: st.DataObject, value: d
 
 
 def test_a_dialect_without_json_is_refused():
-    with pytest.raises(ConfigurationError, match="qwen3-coder writes its calls otherwise"):
+    with pytest.raises(ConfigurationError, match="qwen3-coder does not write its calls as JSON"):
         repaired(get_dialect("qwen3-coder"))
 
 

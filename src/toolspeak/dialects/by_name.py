@@ -53,29 +53,29 @@ def get_dialect(name: str, *, model: str | None = None, strict_detection: bool =
     """
     if strict_detection:
         return dialects.StrictDialect(get_dialect(name, model=model))
-    known = name.lower().replace("_", "-")
-    if known == "auto":
+    normal = name.lower().replace("_", "-")
+    if normal == "auto":
         if model is None:
             return _auto()
         return dialects.AutoDialect(trained_dialect(find_dialect(model, dialects.DIALECTS), model))
     try:
-        named = load_dialect(known) if known in PLACES else _aliases()[known]
+        named = load_dialect(normal) if normal in PLACES else _aliases()[normal]
         return named if model is None else trained_dialect(named, model)
     except KeyError:
         family = named_family(name, dialects.DIALECTS)
         if family is None:
-            raise UnknownDialect(f"There is no dialect {name!r}{_meant(name)}") from None
+            raise UnknownDialect(f"There is no dialect {name!r}{_suggestion(name)}") from None
         return family if model is None else trained_dialect(family, model)
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     """What to write in place of a name that is none, as the rest of the message."""
     listed = "`toolspeak dialects` lists them all."
     if (own := known_dialect(name)) is not None:
         return f"; models of that name write {own.name!r}."
     if (newest := newest_of(name, dialects.DIALECTS)) is not None:
         return f"; the newest models of that name write {newest.name!r}. {listed}"
-    spelled = [known for known in (*PLACES, *_aliases(), "auto") if _digits(known) == _digits(name)]
+    spelled = [other for other in (*PLACES, *_aliases(), "auto") if _digits(other) == _digits(name)]
     close = difflib.get_close_matches(name.lower(), spelled, n=1)  # another number is another version, and no slip
     if close:
         return f". Did you mean {close[0]!r}? {listed}"

@@ -75,13 +75,13 @@ def named_family(name: str, dialects: Iterable[Dialect]) -> Dialect | None:
 def newest_of(name: str, dialects: Iterable[Dialect]) -> Dialect | None:
     """The dialect of the newest models whose families' names begin with this one: `mistral`, `gemma`."""
     words = words_of(name)
-    found = [
+    candidates = [
         (_version(family), dialect)
         for dialect in dialects
         for family in map(words_of, dialect.info.models)
         if words and family[: len(words)] == words
     ]
-    return max(found, key=lambda each: each[0])[1] if found else None
+    return max(candidates, key=lambda each: each[0])[1] if candidates else None
 
 
 def _version(family: Words) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ def _find(words: Words, family: Words) -> int:
     return -1
 
 
-def _same(word: str, known: str) -> bool:
-    if known.endswith(".x"):
-        return word == known[:-2] or word.startswith(known[:-1])
-    return word == known or word == f"{known}.0"
+def _same(word: str, family_word: str) -> bool:
+    if family_word.endswith(".x"):
+        return word == family_word[:-2] or word.startswith(family_word[:-1])
+    return word == family_word or word == f"{family_word}.0"

@@ -27,15 +27,15 @@ class Prompt:
 
     def before(self, history: Sequence[TextMessage], last: int | None = None) -> list[TextMessage]:
         """The messages to send. `last` is where in the history the user spoke last; None: look for it."""
-        sent = [TextMessage("system", text, "" if i else self.name) for i, text in enumerate(self.system) if text]
+        messages = [TextMessage("system", text, "" if i else self.name) for i, text in enumerate(self.system) if text]
         if not self.user:
-            return [*sent, *history]
+            return [*messages, *history]
         places = [i for i, message in enumerate(history) if message.role == "user"]
         if not places:
-            return [*sent, TextMessage("user", self.user), *history]
+            return [*messages, TextMessage("user", self.user), *history]
         at = places[0] if self.turn == "first" else places[-1] if last is None else last
-        told = TextMessage(history[at].role, self.user + history[at].text)
-        return [*sent, *history[:at], told, *history[at + 1 :]]
+        with_tools = TextMessage(history[at].role, self.user + history[at].text)
+        return [*messages, *history[:at], with_tools, *history[at + 1 :]]
 
 
 def joined(*parts: str) -> str:

@@ -68,15 +68,15 @@ class _Reader:
         self._source = source
         self._target = target
         self._tools = tools
-        self._asked: list[ToolCall] = []
-        self._told: list[tuple[int, str]] = []  # tool messages not yet read, each with its position
+        self._open_calls: list[ToolCall] = []
+        self._tool_texts: list[tuple[int, str]] = []  # tool messages not yet read, each with its position
         self.listing: Listing | None = None
         self.messages: list[Message] = []
         self.warnings: list[str] = []
 
     def add(self, position: int, message: TextMessage) -> None:
         if message.role == "tool":
-            self._told.append((position, message.text))
+            self._tool_texts.append((position, message.text))
             return
         self.flush()
         match message.role:
@@ -89,21 +89,21 @@ class _Reader:
 
     def flush(self) -> None:
         """The tool messages of a batch: one holds all its results, or each holds one."""
-        told, asked = self._told, self._asked
-        self._told = []
-        if not told:
+        texts, open_calls = self._tool_texts, self._open_calls
+        self._tool_texts = []
+        if not texts:
             return
-        self._asked = []
-        each = len(told) == len(asked)
-        for i, (position, text) in enumerate(told):
-            calls = asked[i : i + 1] if each else asked if len(told) == 1 else []
-            found = None
+        self._open_calls = []
+        each = len(texts) == len(open_calls)
+        for i, (position, text) in enumerate(texts):
+            calls = open_calls[i : i + 1] if each else open_calls if len(texts) == 1 else []
+            reading = None
             for tool_role in (False, True):  # in the dialect's own frame, or bare where the template writes the frame
-                if calls and (found is None or found[1].strip()):
-                    found = read_results(self._source, text, calls, self._tools, tool_role=tool_role)
-            if found is None or found[1].strip():
-                found = self._as_text(position, text, calls), ""
-            self._results(found[0])
+                if calls and (reading is None or reading[1].strip()):
+                    reading = read_results(self._source, text, calls, self._tools, tool_role=tool_role)
+            if reading is None or reading[1].strip():
+                reading = self._as_text(position, text, calls), ""
+            self._results(reading[0])
 
     def _as_text(self, position: int, text: str, calls: Sequence[ToolCall]) -> list[ToolResult]:
         self._warn(position, f"the results are not as {self._source.name} writes them; carried over as text")
@@ -119,7 +119,7 @@ class _Reader:
 
     def _assistant(self, position: int, text: str) -> None:
         turn = read_turn(self._source, text, self._tools, call_id=lambda index: f"call_{position}_{index}")
-        self._asked = [call for call in turn.calls if isinstance(call, ToolCall)]
+        self._open_calls = [call for call in turn.calls if isinstance(call, ToolCall)]
         for call in turn.calls:
             if isinstance(call, MalformedCall):
                 self._warn(position, f"a call is malformed ({call.code}); its text stays as it is")
@@ -143,25 +143,25 @@ class _Reader:
         markers = table.markers if isinstance(table, MarkerTable) else ()
         pairs = [(each.text + each.label, each.end) for each in markers if each.kind == "reasoning" and each.end]
         for start, end in (*pairs, ("<think>", "</think>")):
-            written = f"{start}{reasoning}{end}\n"
-            read = read_turn(self._target, written)
+            block = f"{start}{reasoning}{end}\n"
+            read = read_turn(self._target, block)
             if read.reasoning.strip() == reasoning.strip() and not read.text.strip():
-                return (TextPart(written),)
+                return (TextPart(block),)
         self._warn(position, f"{self._target.name} has no place for the reasoning; left out")
         return ()
 
     def _user(self, position: int, text: str) -> None:
-        asked, self._asked = self._asked, []
-        told = self._source.prompt("", self._tools).user if self._tools else ""
-        if told and text.startswith(told):
-            self.listing, text = "trained", text.removeprefix(told)
-        found = read_results(self._source, text, asked, self._tools)
-        if found is None and begins_as_results(self._source, text, asked, self._tools):
-            found = self._as_text(position, text, asked), ""
-        if found is not None:
-            self._results(found[0])
-            text = found[1].lstrip("\n")
-        if text or found is None:
+        open_calls, self._open_calls = self._open_calls, []
+        tools_text = self._source.prompt("", self._tools).user if self._tools else ""
+        if tools_text and text.startswith(tools_text):
+            self.listing, text = "trained", text.removeprefix(tools_text)
+        reading = read_results(self._source, text, open_calls, self._tools)
+        if reading is None and begins_as_results(self._source, text, open_calls, self._tools):
+            reading = self._as_text(position, text, open_calls), ""
+        if reading is not None:
+            self._results(reading[0])
+            text = reading[1].lstrip("\n")
+        if text or reading is None:
             self.messages.append(Message.user(text))
 
     def _system(self, position: int, role: Role, text: str) -> None:
@@ -200,10 +200,10 @@ def _own_text(source: Dialect, text: str, tools: Sequence[ToolSpec], listing: Li
     """The agent's own part of a system message that lists the tools, None if it lists none in this way."""
     if text in source.prompt("", tools, listing).system:
         return ""
-    for told in source.prompt(_OWN, tools, listing).system:
-        before, found, after = told.partition(_OWN)
-        if not found and text == told:
+    for section in source.prompt(_OWN, tools, listing).system:
+        before, middle, after = section.partition(_OWN)
+        if not middle and text == section:
             return ""
-        if found and before + after and text.startswith(before) and text.endswith(after):
+        if middle and before + after and text.startswith(before) and text.endswith(after):
             return text[len(before) : len(text) - len(after)]
     return None

@@ -88,10 +88,10 @@ class DeclaredDialect(WithGrammar):
         if listing == "trained" and tools and self.trained is not None:
             return joined(self.prompt("", tools).text, choice_text(choice, tools))
         most = self.batch.max_calls or 2
-        shown = [
+        calls = [
             ToolCall(f"{i}", spec.name, sample_arguments(spec)) for i, spec in enumerate(example_tools(tools)[:most])
         ]
-        example = self.write_calls(shown, {spec.name: spec for spec in tools})
+        example = self.write_calls(calls, {spec.name: spec for spec in tools})
         taught = _INSTRUCTIONS.replace("{rules}", self.rules).replace("{example}", example)
         return joined(taught, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
 
@@ -128,8 +128,8 @@ class DeclaredDialect(WithGrammar):
 
     def example(self, tools: Sequence[ToolSpec]) -> str:
         """A call of one of the tools, as the model should write it."""
-        call, shown = sample_call(tools)
-        return self.write_calls([call], {spec.name: spec for spec in shown})
+        call, specs = sample_call(tools)
+        return self.write_calls([call], {spec.name: spec for spec in specs})
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
         return self.frame, self.table.markers, self.batch

@@ -85,9 +85,9 @@ def element_dialect(
         markers.append(Marker("calls", syntax.call, syntax.call_end, Tag(inner), tails=behind))
     syntaxes = {marker.text: syntax for marker in markers}
     for spelling in also:
-        made = [each for each in spelling.markers(forms) if each.text not in syntaxes]
-        syntaxes.update((marker.text, spelling.syntax) for marker in made)
-        markers += made
+        additions = [each for each in spelling.markers(forms) if each.text not in syntaxes]
+        syntaxes.update((marker.text, spelling.syntax) for marker in additions)
+        markers += additions
     if results:
         # Where the template writes a line break behind the marker, that tells it from prose; else the marker does.
         framed = f"{results[0]}\n" in layout.result + layout.results
@@ -106,13 +106,13 @@ def element_dialect(
 
     def write_calls(calls: Calls, tools: Tools) -> str:
         start, end = layout.block
-        written = [write_call(call, tools.get(call.name or ""), syntax, layout, ends) for call in calls]
+        bodies = [write_call(call, tools.get(call.name or ""), syntax, layout, ends) for call in calls]
         whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
         if whole is not None and start:
-            written = [whole.raw.strip()]
+            bodies = [whole.raw.strip()]
         if layout.each:
-            return layout.joint.join(f"{start}{layout.gap}{text}{layout.gap}{end}" for text in written)
-        block = layout.joint.join(written)
+            return layout.joint.join(f"{start}{layout.gap}{text}{layout.gap}{end}" for text in bodies)
+        block = layout.joint.join(bodies)
         return f"{start}{layout.gap}{block}{layout.gap}{end}" if start else block
 
     def write_results(batch: Sequence[ToolResult]) -> str:
@@ -137,8 +137,8 @@ def _frame(syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Fram
     before, after = (f"{start}{layout.gap}", f"{layout.gap}{end}") if start else ("", "")
 
     def call(spec: ToolSpec, rules: Rules) -> Node:
-        made = call_node(spec, rules, syntax, layout, ends)
-        return series(before, made, after) if layout.each else made
+        node = call_node(spec, rules, syntax, layout, ends)
+        return series(before, node, after) if layout.each else node
 
     outer = ("", "") if layout.each else (before, after)
     trigger = start or syntax.call

@@ -124,8 +124,8 @@ def _bare_kinds(name: re.Pattern[str]) -> list[Signature]:
 
 def _bare_at_start(names: tuple[str, ...]) -> list[Marker]:
     """Such a call of a tool that there is, where the turn begins; also one that is `{"name": "f"}` and nothing else."""
-    known = "|".join(re.escape(json.dumps(name, ensure_ascii=False)[1:-1]) for name in names)
-    name = re.compile(rf'(?:{known})(?=")|[^"]{{0,{_MAX_NAME}}}+\Z')
+    any_name = "|".join(re.escape(json.dumps(name, ensure_ascii=False)[1:-1]) for name in names)
+    name = re.compile(rf'(?:{any_name})(?=")|[^"]{{0,{_MAX_NAME}}}+\Z')
     gap = _SPACE
     alone = Signature(("{", gap, '"name"', gap, ":", gap, '"', name, '"', gap, "}"), 0, "{", ("{", ""))
     null = (_bare(array, name=name, null=True) for array in (False, True))
@@ -167,8 +167,8 @@ def json_dialect(
     @lru_cache(64)
     def table_of(names: tuple[str, ...] = ()) -> MarkerTable:
         """A bare call of a tool that there is may begin any turn."""
-        told = (*by_names(names), *_bare_at_start(names)) if names else ()
-        return MarkerTable([*markers, *told], info.stop)
+        tool_markers = (*by_names(names), *_bare_at_start(names)) if names else ()
+        return MarkerTable([*markers, *tool_markers], info.stop)
 
     table = table_of()
     shape = replace(shape, arguments_text=True, alone=True)
@@ -241,8 +241,8 @@ def _frame(
         after=after,
     )
     bare = "[{" if shape.array else "{"
-    found = [each.text for each in markers if each.kind == "calls" and each.text in opening]
-    trigger = opening[: opening.index(found[0]) + len(found[0])] if found else opening
+    starts = [each.text for each in markers if each.kind == "calls" and each.text in opening]
+    trigger = opening[: opening.index(starts[0]) + len(starts[0])] if starts else opening
 
     def triggers(tools: Sequence[ToolSpec]) -> list[str]:
         if trigger:

@@ -84,8 +84,8 @@ def pair_dialect(
         return _write_calls(tags, layout, calls, tools)
 
     def write_results(batch: Sequence[ToolResult]) -> str:
-        written = (f"{responses.start}{result_text(result, pattern)}{responses.end}" for result in batch)
-        return responses.before + responses.between.join(written) + responses.after
+        parts = (f"{responses.start}{result_text(result, pattern)}{responses.end}" for result in batch)
+        return responses.before + responses.between.join(parts) + responses.after
 
     calls_markers = [marker for each in (tags, *also) for marker, _ in _markers(each)]
     return DeclaredDialect(

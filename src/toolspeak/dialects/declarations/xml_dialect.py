@@ -94,9 +94,11 @@ def xml_dialect(
     def write_results(batch: Sequence[ToolResult]) -> str:
         return results.replace("{}", "\n".join(map(write_result, batch)))
 
-    def call_node(spec: ToolSpec, made: Rules) -> Node:
+    def call_node(spec: ToolSpec, grammar_rules: Rules) -> Node:
         head, foot = ("\n".join(lines) for lines in (tags.head(spec.name), tags.foot(spec.name)))
-        return series(f"{head}\n", *argument_nodes(spec, made, escaped, (*avoid, tags.foot(spec.name)[0]), "\n"), foot)
+        return series(
+            f"{head}\n", *argument_nodes(spec, grammar_rules, escaped, (*avoid, tags.foot(spec.name)[0]), "\n"), foot
+        )
 
     return DeclaredDialect(
         info=info,
@@ -150,8 +152,8 @@ class _WrappedCalls(XmlCalls):
             self._filled = True
             self._state = self._in_element if tag.empty else self._in_call
         else:
-            found = f"<{'/' if tag.closing else ''}{tag.element}>"
-            self._fail("invalid_xml", f"{found} may not stand here; write {self.example}", position)
+            element = f"<{'/' if tag.closing else ''}{tag.element}>"
+            self._fail("invalid_xml", f"{element} may not stand here; write {self.example}", position)
             return position
         return stop
 

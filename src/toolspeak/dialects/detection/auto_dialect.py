@@ -21,7 +21,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, DialectInfo, Parser
-from toolspeak.dialects.detection.detection_index import TURNS, Reader, Same, known_readers
+from toolspeak.dialects.detection.detection_index import TURNS, Reader, Same, shared_readers
 from toolspeak.dialects.detection.wrapped_dialect import WrappedDialect
 from toolspeak.dialects.models.hermes import HERMES
 from toolspeak.dialects.parser.block_state import BlockFormat
@@ -46,14 +46,14 @@ class AutoParser(BlockParser):
     """
 
     def __init__(
-        self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, told: bool = False
+        self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, other_prompt: bool = False
     ) -> None:
-        known = known_readers(Same(own), Same(tools), told)
-        self._union = known.union.of_a_turn()
-        self._readers = known.readers
-        self._begins, self._beginner = known.begins, known.beginner
+        shared = shared_readers(Same(own), Same(tools), other_prompt)
+        self._union = shared.union.of_a_turn()
+        self._readers = shared.readers
+        self._begins, self._beginner = shared.begins, shared.beginner
         self._tools = tools
-        self._own, self._told = own, told
+        self._own, self._other_prompt = own, other_prompt
         self._rest: Parser | None = None
         self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
         self._malformed: list[int] = []  # the indexes of the rest's malformed calls
@@ -61,8 +61,8 @@ class AutoParser(BlockParser):
         # Without a model's own dialect the model is shown how Hermes writes calls, as `AutoDialect` does.
         names = {} if own else {spec.name: spec for spec in tools}
         format = BlockFormat(self._union, batch, self._new_body, names, writes=HERMES.example)  # noqa: A001
-        super().__init__(format, starts_in if known.thinks else "text")
-        if known.may_begin and self._state == self._text:
+        super().__init__(format, starts_in if shared.thinks else "text")
+        if shared.may_begin and self._state == self._text:
             self._state = self._begin
 
     @property
@@ -97,7 +97,7 @@ class AutoParser(BlockParser):
     # States, besides those of any blocks.
 
     def _draft_parser(self) -> AutoParser:
-        parser = AutoParser(self._own, self._tools, "text", self._told)
+        parser = AutoParser(self._own, self._tools, "text", self._other_prompt)
         parser._union.current, parser._state = self._union.current, parser._text
         return parser
 
@@ -192,24 +192,25 @@ NewAutoParser: TypeAlias = Callable[[Sequence[Dialect], Sequence[ToolSpec], Sect
 
 @dataclass(frozen=True, slots=True)
 class AutoDialect(WrappedDialect):
-    """Implements `Dialect`: reads every dialect of the catalogue, and writes the model's own.
+    """Implements `Dialect`: reads every dialect of the catalogue, and writes one.
 
-    Without a model it writes Hermes's, the one that most models have seen; `told` is the dialect whose instructions the
-    model gets in place of its own. Calls in these two come first and without a note; a block in another dialect is read
-    too, and its batch says so (`dialect:hermes`).
+    Calls in `own` and in `prompt_dialect` are read first and get no note. The batch of a block in another dialect has
+    a note with its name (`dialect:hermes`).
     """
 
     own: Dialect | None = None
-    told: Dialect | None = None
+    """The model's own dialect, None if it is unknown."""
+    prompt_dialect: Dialect | None = None
+    """The dialect that the prompt teaches, None for `own`; without either it is Hermes, which most models know."""
 
     @property
-    def written(self) -> Dialect:
-        """The dialect of the instructions and of the history."""
-        return self.told or self.own or HERMES
+    def renderer(self) -> Dialect:
+        """The dialect of the prompt and of the history."""
+        return self.prompt_dialect or self.own or HERMES
 
     @property
     def info(self) -> DialectInfo:
-        return self.written.info if self.own or self.told else _INFO
+        return self.renderer.info if self.own or self.prompt_dialect else _INFO
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         return self.parser_of(AutoParser, tools, starts_in)
@@ -218,11 +219,11 @@ class AutoDialect(WrappedDialect):
         """Where the turns of the model's own dialect are messages with headers (Harmony, Muse), blocks of other
         dialects are read up to the first header; behind it the message says to whom it goes, and what it tells the user
         is no call."""
-        own = [dialect for dialect in (self.told, self.own) if dialect is not None]
-        alone = self.own.parser(tools, starts_in) if self.own and not self.told else None
+        own = [dialect for dialect in (self.prompt_dialect, self.own) if dialect is not None]
+        alone = self.own.parser(tools, starts_in) if self.own and not self.prompt_dialect else None
         if alone is not None and starts_in == "reasoning" and any(turns.dialect is self.own for turns in TURNS):
             return alone
-        parser = kind(own, tools, starts_in, self.told is not None)
+        parser = kind(own, tools, starts_in, self.prompt_dialect is not None)
         return alone.around(parser) if isinstance(alone, OpenedParser) else parser
 
 

@@ -95,27 +95,27 @@ def _begins_muse(text: str) -> bool | None:
     return True if _MUSE_HEAD.match(text) else None if _MUSE_OPENED.fullmatch(text) else False
 
 
-def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, told: bool) -> list[Reader]:
+def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, other_prompt: bool) -> list[Reader]:
     """`told`: the model was told to write another dialect than its own, so that any message may hold a block of that,
     and only one that is a call is read as its own."""
-    if own and not told and (turns := next((turns for turns in TURNS if turns.dialect is dialect), None)):
+    if own and not other_prompt and (turns := next((turns for turns in TURNS if turns.dialect is dialect), None)):
         return [turns.reader()]
     if dialect is HARMONY:
-        table = _HARMONY_CALLS if told else _HARMONY_TABLE
+        table = _HARMONY_CALLS if other_prompt else _HARMONY_TABLE
         return [Reader(dialect, replace(HARMONY.format(tools), table=table), own, turn=True)]
     if isinstance(dialect, BareDialect) and not tools and not own:
         return []  # only a tool's name tells its calls from a list in prose
     if isinstance(dialect, DeclaredDialect):
         blocks = Reader(dialect, dialect.format(tools), own)
         if dialect is MUSE:
-            table = _MUSE_CALLS if told else _MUSE_TABLE
+            table = _MUSE_CALLS if other_prompt else _MUSE_TABLE
             return [Reader(dialect, replace(blocks.format, table=table), own, turn=True), blocks]
         return [blocks]
     parser = dialect.parser(tools)
     return [Reader(dialect, parser.format, own)] if isinstance(parser, BlockParser) else []
 
 
-class _Asked:
+class _TableIndex:
     """The tables of many dialects: which of them to ask, by how a candidate begins; `behind_text`: where the turn has
     text already."""
 
@@ -134,8 +134,8 @@ class _Asked:
 
     def _in_order(self, start: str) -> list[tuple[Reader, MarkerTable]]:
         """Who knows a marker that begins so, or with the first character of it."""
-        found = [self._readers[i] for i in sorted({*self._starts[start], *self._starts.get(start[:1], ())})]
-        return sorted(found, key=lambda each: not each[0].own)
+        tables = [self._readers[i] for i in sorted({*self._starts[start], *self._starts.get(start[:1], ())})]
+        return sorted(tables, key=lambda each: not each[0].own)
 
 
 class Union:
@@ -154,8 +154,8 @@ class Union:
         self.markers = [marker for reader in readers for marker in reader.format.table.markers]
         self.markup = changed(markup_of(self.markers), fenced=False)  # of most dialects a fence is no part
         end = self.markup.lone_beginning
-        self._both = _Asked(readers, end, False), _Asked(readers, end, True)
-        self._asked = self._both[False]
+        self._indexes = _TableIndex(readers, end, False), _TableIndex(readers, end, True)
+        self._index = self._indexes[False]
         self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}
 
     def of_a_turn(self) -> Union:
@@ -166,10 +166,10 @@ class Union:
 
     @property
     def candidate(self) -> re.Pattern[str]:
-        return self._asked.candidate
+        return self._index.candidate
 
     def behind(self, text: bool) -> Union:
-        self._asked = self._both[text]
+        self._index = self._indexes[text]
         return self
 
     def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict:
@@ -181,13 +181,13 @@ class Union:
         rank = -1
         window = text[at : at + MAX_CANDIDATE]
         for reader, table in self._ordered(text[at : at + 2].lower()):
-            found = None if reader.turn else table.tried(text, at)
-            if found is None:
+            match = None if reader.turn else table.tried(text, at)
+            if match is None:
                 continue
-            end = found.marker.end  # two dialects may begin alike, and end otherwise
+            end = match.marker.end  # two dialects may begin alike, and end otherwise
             fits = 0 if end is None else 1 + (end in window)
             if fits > rank:
-                best, rank = changed(found, reader=reader), fits
+                best, rank = changed(match, reader=reader), fits
         return best
 
     def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
@@ -200,10 +200,10 @@ class Union:
         elif in_code:
             return "text"
         two = held[start : start + 2].lower()
-        if len(two) == 1 and two in self._asked.longer and not final:
+        if len(two) == 1 and two in self._index.longer and not final:
             return "undecided"
         waiting: Literal["text", "undecided", "opened"] = "text"
-        found: Found | None = None
+        match: Found | None = None
         exact = False
         ordered = self._ordered(two)
         for reader, table in ordered:
@@ -213,15 +213,15 @@ class Union:
                     waiting = verdict
             elif self._admits(reader, verdict.marker):
                 exact = _is_exact(verdict, held) and verdict.marker.place == "anywhere"
-                if exact or found is None:
-                    found = changed(verdict, reader=reader)
+                if exact or match is None:
+                    match = changed(verdict, reader=reader)
                 if exact:
                     break
         if not exact and waiting == "text":
             other = self._other_form(held, in_code, final, ordered)
-            return found if other == "text" and found is not None else other
+            return match if other == "text" and match is not None else other
         decided = waiting == "text" or (final and (exact or waiting == "undecided"))
-        return found if found is not None and decided else waiting
+        return match if match is not None and decided else waiting
 
     def _other_form(
         self, held: str, in_code: bool, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]
@@ -234,11 +234,11 @@ class Union:
         return "text"
 
     def _ordered(self, two: str) -> list[tuple[Reader, MarkerTable]]:
-        orders, current = self._asked.orders, self.current
-        found = orders.get(two) or orders.get(two[:1], [])
-        if current is None or current.own or not any(reader is current for reader, _ in found):
-            return found
-        return sorted(found, key=lambda each: 0 if each[0].own else 1 if each[0] is current else 2)
+        orders, current = self._index.orders, self.current
+        order = orders.get(two) or orders.get(two[:1], [])
+        if current is None or current.own or not any(reader is current for reader, _ in order):
+            return order
+        return sorted(order, key=lambda each: 0 if each[0].own else 1 if each[0] is current else 2)
 
     def _admits(self, reader: Reader, marker: Marker) -> bool:
         if marker.kind == "calls":
@@ -251,13 +251,13 @@ class Union:
         return reader.own or reader is self.current or (not self._owned and self.current is None)
 
 
-def _is_exact(found: Found, held: str) -> bool:
+def _is_exact(match: Found, text: str) -> bool:
     """Whether the body begins as it should: a marker that expects JSON is also one before a tag, to report the mistake,
     and the other way round."""
-    opening = found.marker.opening
-    if not isinstance(opening, Starts) or found.length >= len(held):
+    opening = match.marker.opening
+    if not isinstance(opening, Starts) or match.length >= len(text):
         return True
-    return (held[found.length] == "<") == (opening.chars[0] == "<")
+    return (text[match.length] == "<") == (opening.chars[0] == "<")
 
 
 def _is_no_prose(marker: Marker) -> bool:
@@ -284,7 +284,7 @@ class Same:
 
 
 @quick()
-class Known:
+class SharedReaders:
     """What all the turns with the same dialects and tools share; `beginner` reads a turn that `begins` as its own.
     `thinks`: a prompt may have opened reasoning."""
 
@@ -298,24 +298,24 @@ class Known:
 
 # An agent has one set of tools for all its turns; putting this together takes a millisecond, keeping it 70 KB.
 @lru_cache(maxsize=64)
-def known_readers(own: Same, tools: Same, told: bool) -> Known:
+def shared_readers(own: Same, tools: Same, other_prompt: bool) -> SharedReaders:
     dialects, specs = cast("Sequence[Dialect]", own.items), cast("Sequence[ToolSpec]", tools.items)
     readers = [
         reader
         for dialect in map(load_dialect, DETECTION)
-        for reader in _readers(dialect, specs, any(dialect is each for each in dialects), told)
+        for reader in _readers(dialect, specs, any(dialect is each for each in dialects), other_prompt)
     ]
     union = Union(readers)
     turns = next((turns for turns in TURNS if dialects and turns.dialect is dialects[0]), None)
     first = turns.dialect if turns else MUSE
     markers = [reader.format.table.markers for reader in readers if not dialects or reader.own]
-    thoughts = [each for known in markers for each in known if each.kind == "reasoning"]
+    thoughts = [each for table_markers in markers for each in table_markers if each.kind == "reasoning"]
     thoughts = [marker for marker in thoughts if dialects or _is_no_prose(marker)]
     if thoughts:
         ends = tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts))
         starts = beginnings(ends)
         union.markup = changed(union.markup, thought=thoughts[0], thought_ends=ends, thought_end_starts=starts)
-    return Known(
+    return SharedReaders(
         readers,
         union,
         turns.begins if turns else _begins_muse,

@@ -54,8 +54,8 @@ def section_of_reply(dialect: Dialect, reply: str, tools: Sequence[ToolSpec] = (
     parser = inner.parser(tools)
     if not isinstance(parser, BlockParser):
         return "text"  # the turns of the others are messages, whose headers say what they are
-    said = [*parser.feed(reply), *parser.close("stop")]
-    return "reasoning" if any(isinstance(delta, TextWasReasoning) for delta in said) else "text"
+    deltas = [*parser.feed(reply), *parser.close("stop")]
+    return "reasoning" if any(isinstance(delta, TextWasReasoning) for delta in deltas) else "text"
 
 
 def _section_behind(dialect: Dialect, tools: Sequence[ToolSpec], prompt_tail: str) -> Section:
@@ -78,7 +78,7 @@ class _OpenedCall:
 
     def __init__(self, inner: Parser, prompt_tail: str) -> None:
         self._inner = inner
-        self._begun = [delta for delta in inner.feed(prompt_tail) if not isinstance(delta, _SPOKEN)]
+        self._prompt_deltas = [delta for delta in inner.feed(prompt_tail) if not isinstance(delta, _SPOKEN)]
         self._before = len(prompt_tail)
 
     def feed(self, chunk: str) -> list[Delta]:
@@ -91,8 +91,8 @@ class _OpenedCall:
         self._inner.keep_reasoning()
 
     def _place(self, deltas: Iterable[Delta]) -> list[Delta]:
-        begun, self._begun = self._begun, []
-        return begun + [
+        from_prompt, self._prompt_deltas = self._prompt_deltas, []
+        return from_prompt + [
             replace(delta, offset=max(delta.offset - self._before, 0)) if isinstance(delta, CallMalformed) else delta
             for delta in deltas
         ]

@@ -1,4 +1,4 @@
-"""Repair, opt-in: a dialect whose parser mends blocks that are almost JSON, and marks the calls it got so."""
+"""Repair, opt-in: a dialect whose parser mends blocks that are almost JSON, and marks the calls in them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from toolspeak.dialects.text.json_repair import load_repair, mend
 from toolspeak.dialects.turn_rules import BatchRule, Section
 from toolspeak.errors import ConfigurationError
 
-_MADE = (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)
+_CALL_AND_TEXT = (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)
 ReadAgain = Callable[[str], "list[Delta] | None"]
 """The deltas of a block's body once it is mended; None if it cannot be."""
 
@@ -41,32 +41,37 @@ def repaired(dialect: Dialect) -> Dialect:
     """The dialect with a parser that repairs a malformed block: unquoted keys, single quotes, Python's `True` and
     `None`, line breaks in strings, trailing commas, comments, missing final brackets.
 
-    A call that was repaired carries the note `repaired` and, in `repaired_from`, the block as the model wrote it.
-    Never touched: what is valid JSON, a block that the end of the turn cut off, a string without its end. Needs the
-    package json-repair. Raises ConfigurationError without it, and for a dialect whose calls are not JSON.
+    A repaired call has the note `repaired`, and in `repaired_from` the block as the model wrote it. Valid JSON stays as
+    it is, and so do a block that the end of the turn cuts off and a string without its end. Needs the package
+    json-repair. Raises ConfigurationError without it, and for a dialect whose calls are not JSON.
 
-    With `auto` and no model's own dialect, a block is mended if it is a call in Hermes's form: JSON with a name and
-    arguments, as most dialects write it.
+    `auto` without a model's own dialect repairs calls in Hermes's form: JSON with a name and arguments.
     """
     if isinstance(dialect, StrictDialect):
-        raise ConfigurationError("strict detection leaves what is almost a call as text: take it or repair, not both")
-    framed = dialect.written if isinstance(dialect, AutoDialect) else dialect
+        raise ConfigurationError(
+            "strict detection and repair cannot be combined: strict detection leaves malformed calls as text"
+        )
+    framed = dialect.renderer if isinstance(dialect, AutoDialect) else dialect
     arguments = framed.info.arguments
     if not arguments.startswith(("JSON", "fenced JSON")):
-        raise ConfigurationError(f"repair mends JSON, and {framed.name} writes its calls otherwise ({arguments})")
+        raise ConfigurationError(
+            f"repair is for JSON, and {framed.name} does not write its calls as JSON ({arguments})"
+        )
     return RepairingDialect(dialect, framed, load_repair())
 
 
 @dataclass(frozen=True, slots=True)
 class RepairingDialect(WrappedDialect):
-    """Implements `Dialect`: all but the parser is the inner dialect's. What is mended is `framed`'s."""
+    """Implements `Dialect`: all but the parser is the inner dialect's."""
 
     inner: Dialect
     framed: Dialect
+    """The dialect whose blocks are repaired."""
     repair: Callable[[str], str]
+    """Makes JSON of a text that is almost JSON."""
 
     @property
-    def written(self) -> Dialect:
+    def renderer(self) -> Dialect:
         return self.inner
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
@@ -75,24 +80,24 @@ class RepairingDialect(WrappedDialect):
         )
 
     def _read_again(self, raw: str, tools: Sequence[ToolSpec]) -> list[Delta] | None:
-        """In its frame, by the dialect's own parser: what is mended is read as if the model had written it so."""
+        """Reads a repaired body in its block with the dialect's own parser, as if the model had written it so."""
         body = mend(raw, self.repair)
         if body is None:
             return None
         block = MalformedCall("", body, "", "", None, whole_block=True)
-        (shown,) = self.framed.render([Message("assistant", (block,))], tools)
+        (message,) = self.framed.render([Message("assistant", (block,))], tools)
         parser = self.framed.parser(tools)
-        deltas = [*parser.feed(shown.text), *parser.close("stop")]
-        kept: list[Delta] = [delta for delta in deltas if not isinstance(delta, BatchEnded)]
-        known = all(
-            isinstance(delta, (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)) for delta in kept
-        )
-        return kept if known and any(isinstance(delta, CallCompleted) for delta in kept) else None
+        deltas = [*parser.feed(message.text), *parser.close("stop")]
+        body_deltas: list[Delta] = [delta for delta in deltas if not isinstance(delta, BatchEnded)]
+        well_formed = all(isinstance(delta, _CALL_AND_TEXT) for delta in body_deltas)
+        return body_deltas if well_formed and any(isinstance(delta, CallCompleted) for delta in body_deltas) else None
 
 
 class _RepairingParser:
-    """Implements `Parser`. The malformed block stays where it was and is ignored; the calls that repair made of it
-    follow, so that all calls behind them move up."""
+    """Implements `Parser`. The malformed block keeps its index and is ignored; its repaired calls take the next ones.
+
+    So the indexes of all later calls move up.
+    """
 
     def __init__(self, inner: Parser, batch: BatchRule, read_again: ReadAgain) -> None:
         self._inner = inner

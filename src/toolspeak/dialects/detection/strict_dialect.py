@@ -25,38 +25,44 @@ from toolspeak.errors import ConfigurationError
 
 _ALLOWANCE = 4096
 _AGAIN = 4
-"""Blocks that turn out to be text are read again from behind their marker, as calls may stand in them: as long as
-all that was read again is at most so many times the turn so far. Nested markers would take quadratic time."""
+"""A block that turns out to be text is read again from behind its marker, because calls may stand in it.
+
+All that is read again is at most so many times the turn so far, else nested markers would take quadratic time.
+"""
 
 
 @dataclass(slots=True)
 class _Trial:
-    """A block that may yet be text: its marker's place in the turn, its text, and the parser as it was before it.
-
-    `at` is the marker's place in the text being fed, and `shown` deltas of this feed came before it; for a block of an
-    earlier feed both are 0, and `pieces` and `deltas` are what came of it until then. `begun`: a call of a known tool
-    has begun among the first `scanned` deltas. `first`: no text of the turn stands before it.
-    """
+    """A block that may yet turn out to be text."""
 
     start: int
+    """The marker's place in the turn."""
     at: int
+    """The marker's place in the text that is fed; 0 if it came in an earlier feed."""
     before: dict[str, Any]
-    shown: int = -1
+    """The parser's state before the block."""
+    deltas_before: int = -1
+    """How many deltas of this feed came before the block; 0 if it came in an earlier feed."""
     pieces: list[str] = field(default_factory=list[str])
+    """The block's text of earlier feeds."""
     deltas: list[Delta] = field(default_factory=list[Delta])
+    """The block's deltas of earlier feeds."""
     scanned: int = 0
-    begun: bool = False
+    """How many deltas `has_call` takes into account."""
+    has_call: bool = False
+    """Whether a call of a known tool has begun."""
     first: bool = False
+    """Whether no text of the turn stands before the block."""
 
 
 class StrictParser(BlockParser):
-    """Reads as `BlockParser`, and takes back what was no call.
+    """Reads as `BlockParser`, and makes a block text if it holds no call of a known tool.
 
-    Holds the deltas of a block back until its end, so promise 3 does not hold for it; all the others do. Without
+    The deltas of a block wait until its end, so promise 3 does not hold for this parser; all the others do. Without
     `tools` every tool is known.
     """
 
-    _known: frozenset[str] = frozenset()
+    _tool_names: frozenset[str] = frozenset()
     _broken = False
     _trial: _Trial | None = None
     _reread = 0
@@ -70,7 +76,7 @@ class StrictParser(BlockParser):
         broken: bool = False,
     ) -> None:
         super().__init__(format, starts_in)
-        self._known = frozenset(spec.name for spec in tools)
+        self._tool_names = frozenset(spec.name for spec in tools)
         self._broken = broken
 
     def feed(self, chunk: str) -> list[Delta]:
@@ -79,7 +85,7 @@ class StrictParser(BlockParser):
             return plain
         out: list[Delta] = []
         if trial is not None:
-            trial.at, out, trial.deltas, trial.shown = 0, trial.deltas, [], 0
+            trial.at, out, trial.deltas, trial.deltas_before = 0, trial.deltas, [], 0
         text = self._held + chunk
         self._held = ""
         position = 0
@@ -88,41 +94,41 @@ class StrictParser(BlockParser):
             self._run = None  # what a block's body takes is kept here too
             if self._trial is None:
                 continue
-            if self._trial.shown < 0:
-                self._trial.shown = len(out)
+            if self._trial.deltas_before < 0:
+                self._trial.deltas_before = len(out)
             block = self._block
-            if block is None and self._counts(self._trial, out[self._trial.shown :]):
+            if block is None and self._counts(self._trial, out[self._trial.deltas_before :]):
                 self._trial = None
                 continue
-            begun = self._begun(self._trial, out)
+            has_call = self._has_call_begun(self._trial, out)
             if block is None:
                 failed = self._position + position
             else:
-                failed = block.offset if block.problem is not None and not begun else -1
+                failed = block.offset if block.problem is not None and not has_call else -1
             if failed >= 0:
-                del out[self._trial.shown :]
-                text, position = self._take_back(text, failed, out, again=not begun)
+                del out[self._trial.deltas_before :]
+                text, position = self._take_back(text, failed, out, again=not has_call)
         self._position += len(text) - len(self._held)
         if self._trial is not None:
-            kept = self._trial
-            kept.pieces.append(text[kept.at : len(text) - len(self._held)])
-            if kept.shown == 0:  # the list itself: a block may come in many pieces
-                kept.deltas = out
+            trial = self._trial
+            trial.pieces.append(text[trial.at : len(text) - len(self._held)])
+            if trial.deltas_before == 0:  # the list itself: a block may come in many pieces
+                trial.deltas = out
                 return []
-            kept.deltas = out[kept.shown :]
-            kept.scanned -= kept.shown
-            del out[kept.shown :]
+            trial.deltas = out[trial.deltas_before :]
+            trial.scanned -= trial.deltas_before
+            del out[trial.deltas_before :]
         return out
 
     def close(self, reason: FinishReason) -> list[Delta]:
         out = self._settle(reason)
         while (trial := self._trial) is not None:
-            held, deltas = self._held, [*trial.deltas, *BlockParser.close(self, reason)]
+            waiting, deltas = self._held, [*trial.deltas, *BlockParser.close(self, reason)]
             if self._counts(trial, deltas):
                 return out + deltas
             again = reason in NORMAL_END and not self._begins_call(deltas)
-            trial.at, trial.shown, trial.deltas = 0, 0, []
-            text, position = self._take_back(held, self._position + len(held), out, again=again)
+            trial.at, trial.deltas_before, trial.deltas = 0, 0, []
+            text, position = self._take_back(waiting, self._position + len(waiting), out, again=again)
             self._position += position
             out += self.feed(text[position:])
             out += self._settle(reason)
@@ -161,7 +167,7 @@ class StrictParser(BlockParser):
             super()._doubt(quote)
 
     def _report_end(self, out: list[Delta]) -> None:
-        """Only of calls of known tools it is said that they did not run, and only if that is asked for."""
+        """Reports examples that did not run only if they call known tools, and only with `broken`."""
         if self._broken and self._shown is not None and self._begins_call(self._shown.deltas):
             super()._report_end(out)
 
@@ -184,24 +190,29 @@ class StrictParser(BlockParser):
 
     def _is_call(self, deltas: Sequence[Delta]) -> bool:
         calls = [delta for delta in deltas if isinstance(delta, CallCompleted | CallMalformed)]
-        known = all(isinstance(call, CallCompleted) and call.name in (self._known or (call.name,)) for call in calls)
-        return bool(calls) and known
+        all_known = all(
+            isinstance(call, CallCompleted) and call.name in (self._tool_names or (call.name,)) for call in calls
+        )
+        return bool(calls) and all_known
 
-    def _begun(self, trial: _Trial, out: Sequence[Delta]) -> bool:
-        """`_begins_call` of the deltas of a trial, each looked at once."""
-        at = max(trial.scanned, trial.shown)
+    def _has_call_begun(self, trial: _Trial, out: Sequence[Delta]) -> bool:
+        """`_begins_call` of the deltas of a trial, which looks at each delta once."""
+        at = max(trial.scanned, trial.deltas_before)
         trial.scanned = len(out)
-        trial.begun = trial.begun or self._begins_call(out[at:])
-        return trial.begun
+        trial.has_call = trial.has_call or self._begins_call(out[at:])
+        return trial.has_call
 
     def _begins_call(self, deltas: Sequence[Delta]) -> bool:
         """Whether a call of a known tool has begun: then what looks like a call behind it may be an argument of it."""
-        return any(isinstance(delta, CallStarted) and delta.name in (self._known or (delta.name,)) for delta in deltas)
+        return any(
+            isinstance(delta, CallStarted) and delta.name in (self._tool_names or (delta.name,)) for delta in deltas
+        )
 
     def _take_back(self, text: str, failed: int, out: list[Delta], *, again: bool) -> tuple[str, int]:
-        """Makes the block text as far as need be; the text to go on with, and where in it.
+        """Makes the block text; returns the text to go on with, and the position in it.
 
-        `failed` is the place in the turn up to which the block was read; `again`: there may be calls in it.
+        `failed` is the place in the turn up to which the block was read. `again`: calls may stand in the block, so only
+        its first character becomes text.
         """
         trial = self._trial
         assert trial is not None, "taking back without a block is our bug"
@@ -228,19 +239,19 @@ class StrictParser(BlockParser):
 
 
 class StrictAutoParser(StrictParser, AutoParser):
-    """Reads as `AutoParser`, and takes back what was no call; but a turn of Harmony or Muse is taken at its word."""
+    """Reads as `AutoParser`; outside of turns of Harmony and Muse, a block without a call of a known tool is text."""
 
     def __init__(
         self,
         own: Sequence[Dialect],
         tools: Sequence[ToolSpec],
         starts_in: Section,
-        told: bool = False,
+        other_prompt: bool = False,
         *,
         broken: bool = False,
     ) -> None:
-        AutoParser.__init__(self, own, tools, starts_in, told)
-        self._known = frozenset(spec.name for spec in tools)
+        AutoParser.__init__(self, own, tools, starts_in, other_prompt)
+        self._tool_names = frozenset(spec.name for spec in tools)
         self._broken = broken
 
     def _settle(self, reason: FinishReason) -> list[Delta]:
@@ -259,10 +270,9 @@ class StrictAutoParser(StrictParser, AutoParser):
 class StrictDialect(WrappedDialect):
     """Implements `Dialect`: as another, but a marker stays text unless a complete, valid call of a known tool follows.
 
-    A whole block is held back until its end. With `broken` a turn that begins with a call of a known tool is taken to
-    mean it, also where it is not complete or cannot be read: it is malformed then, which the model is told.
-
-    Raises ConfigurationError for a dialect whose turns are no sequence of blocks.
+    The deltas of a block wait until its end. With `broken` a call of a known tool with which a turn begins counts as
+    meant: if it is incomplete or cannot be read, it is reported as malformed. Raises ConfigurationError for a dialect
+    whose turns are not a sequence of blocks.
     """
 
     dialect: Dialect
@@ -271,12 +281,12 @@ class StrictDialect(WrappedDialect):
     def __post_init__(self) -> None:
         if not isinstance(self.dialect, AutoDialect) and type(self.dialect.parser()) is not BlockParser:
             raise ConfigurationError(
-                f"{self.dialect.name} marks every message of a turn, so its calls cannot be told from mentions more "
-                f"strictly; use it without strict_detection."
+                f"{self.dialect.name} frames every message of a turn, so strict_detection cannot apply to it; "
+                f"use it without strict_detection."
             )
 
     @property
-    def written(self) -> Dialect:
+    def renderer(self) -> Dialect:
         return self.dialect
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:

@@ -54,7 +54,7 @@ class LeakedCalls:
         # first above it.
         self._natives: dict[int, int] = {}
         self._strays: dict[int, int] = {}
-        self._taken: set[int] = set()
+        self._used_numbers: set[int] = set()
         self._next = 0
         self._native: list[CallCompleted | CallMalformed] = []
         self._leaked: list[CallCompleted] = []
@@ -62,10 +62,10 @@ class LeakedCalls:
         # Text that may be an echo, with what came behind it; None once it cannot.
         self._echo: list[TextDelta | ReasoningDelta | PartEnded] | None = [] if echoes else None
         self._may_echo = False
-        self._held = 0
+        self._echo_chars = 0
         self._late: list[Delta] | None = [] if late else None
         # Characters of text that the parser was given and told, and what came behind text that it holds back.
-        self._read_chars = self._told_chars = 0
+        self._read_chars = self._emitted_chars = 0
         self._behind: list[tuple[int, Delta]] = []
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
@@ -94,18 +94,18 @@ class LeakedCalls:
         if self._echo is None:
             return self._read(delta.text)
         self._echo.append(delta)
-        self._held += len(delta.text)
+        self._echo_chars += len(delta.text)
         if not self._may_echo:
             began = _text_of(self._echo).lstrip()[:3]
             if began and not (began[0] == "{" or _FENCE.startswith(began)):
                 return self._release()
             self._may_echo = began[:1] == "{" or began == _FENCE
-        return self._release() if self._held > _MAX_ECHO else []
+        return self._release() if self._echo_chars > _MAX_ECHO else []
 
     def _release(self) -> list[Delta]:
-        held, self._echo = self._echo or [], None
+        waiting, self._echo = self._echo or [], None
         out: list[Delta] = []
-        for delta in held:
+        for delta in waiting:
             out += self._read(delta.text) if isinstance(delta, TextDelta) else self._behind_text(delta)
         return out
 
@@ -119,7 +119,7 @@ class LeakedCalls:
 
     def _in_place(self, deltas: list[Delta]) -> list[Delta]:
         """These, unless text in front of them is held back: then they come behind it."""
-        if self._read_chars > self._told_chars:
+        if self._read_chars > self._emitted_chars:
             self._behind += [(self._read_chars, delta) for delta in deltas]
             return []
         return deltas
@@ -128,12 +128,12 @@ class LeakedCalls:
         if self._parser is None:
             self._parser = self._new_parser()
         self._read_chars += len(text)
-        return self._told(self._parser.feed(text))
+        return self._parsed(self._parser.feed(text))
 
-    def _told(self, deltas: Iterable[Delta]) -> list[Delta]:
+    def _parsed(self, deltas: Iterable[Delta]) -> list[Delta]:
         """What the parser says."""
         if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta) and not self._behind:
-            self._told_chars += len(deltas[0].text)
+            self._emitted_chars += len(deltas[0].text)
             return deltas  # most pieces of a turn without calls in its text
         out: list[Delta] = []
         for delta in deltas:
@@ -141,31 +141,31 @@ class LeakedCalls:
                 out += self._placed(delta.text)  # a native turn's text is its answer, wherever it stands
             else:
                 out += self._all_behind()
-                out += self._found(delta)
-                self._told_chars = self._read_chars  # which of it was text cannot be told any more
+                out += self._from_text(delta)
+                self._emitted_chars = self._read_chars  # which of it was text cannot be told any more
         return out
 
     def _placed(self, text: str) -> list[Delta]:
         """The text, with what came in the middle of it."""
         out: list[Delta] = []
-        while self._behind and self._behind[0][0] <= self._told_chars + len(text):
+        while self._behind and self._behind[0][0] <= self._emitted_chars + len(text):
             place, delta = self._behind.pop(0)
-            first = text[: place - self._told_chars]
+            first = text[: place - self._emitted_chars]
             out += [TextDelta(first), delta] if first else [delta]
-            self._told_chars, text = place, text[len(first) :]
-        self._told_chars += len(text)
+            self._emitted_chars, text = place, text[len(first) :]
+        self._emitted_chars += len(text)
         return [*out, TextDelta(text)] if text else out
 
     def _all_behind(self) -> list[Delta]:
         behind, self._behind = self._behind, []
         return [delta for _, delta in behind]
 
-    def _found(self, delta: Delta) -> list[Delta]:
+    def _from_text(self, delta: Delta) -> list[Delta]:
         """What the parser found in the text."""
-        found = self._renumbered(delta, leaked=True)
+        renumbered = self._renumbered(delta, leaked=True)
         if self._late is None or isinstance(delta, ReasoningDelta | ForgedResults):
-            return found
-        self._late += found
+            return renumbered
+        self._late += renumbered
         return []
 
     def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
@@ -192,8 +192,8 @@ class LeakedCalls:
         numbers = self._strays if leaked else self._natives
         number = numbers.get(index)
         if number is None:
-            number = numbers[index] = self._next if leaked or index in self._taken else index
-            self._taken.add(number)
+            number = numbers[index] = self._next if leaked or index in self._used_numbers else index
+            self._used_numbers.add(number)
             self._next = max(self._next, number + 1)
         return number
 
@@ -208,7 +208,7 @@ class LeakedCalls:
                 self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
             out += self._release()
         if self._parser is not None:
-            out += self._told(self._parser.close(ended.read_as))
+            out += self._parsed(self._parser.close(ended.read_as))
         if self._behind:
             out += self._all_behind()
         if not self._ends:
@@ -233,9 +233,9 @@ class LeakedCalls:
             self._late = [delta for delta in self._late if getattr(delta, "index", None) != index]
 
     def _is_echo(self, text: str) -> bool:
-        said = only_object(text)
-        return bool(said) and any(
-            said == (call.arguments if isinstance(call, CallCompleted) else only_object(call.raw))
+        value = only_object(text)
+        return bool(value) and any(
+            value == (call.arguments if isinstance(call, CallCompleted) else only_object(call.raw))
             for call in self._native
         )
 

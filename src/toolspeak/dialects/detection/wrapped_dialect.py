@@ -1,4 +1,4 @@
-"""A dialect around another: what it writes is the other's, only the parser is its own."""
+"""A dialect around another one, which differs in its parser alone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class WrappedDialect(ABC):
 
     @property
     @abstractmethod
-    def written(self) -> Dialect:
-        """The dialect of the instructions and of the history."""
+    def renderer(self) -> Dialect:
+        """The dialect that writes the prompt, the history and the grammar."""
 
     @property
     def info(self) -> DialectInfo:
-        return self.written.info
+        return self.renderer.info
 
     @property
     def name(self) -> str:
@@ -34,30 +34,30 @@ class WrappedDialect(ABC):
 
     @property
     def batch(self) -> BatchRule:
-        return self.written.batch
+        return self.renderer.batch
 
     @property
     def tool_turns(self) -> bool:
-        return self.written.tool_turns
+        return self.renderer.tool_turns
 
     def instructions(
         self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
     ) -> str:
-        return self.written.instructions(tools, choice, listing)
+        return self.renderer.instructions(tools, choice, listing)
 
     def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
-        return self.written.prompt(system, tools, listing)
+        return self.renderer.prompt(system, tools, listing)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:
-        return self.written.history(tools, tool_role=tool_role)
+        return self.renderer.history(tools, tool_role=tool_role)
 
     def render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
     ) -> list[TextMessage]:
-        return self.written.render(messages, tools, tool_role=tool_role)
+        return self.renderer.render(messages, tools, tool_role=tool_role)
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
-        return self.written.render_results(results)
+        return self.renderer.render_results(results)
 
     def grammar(
         self,
@@ -70,7 +70,7 @@ class WrappedDialect(ABC):
         reasoning: bool = True,
         special_tokens: SpecialTokens = (),
     ) -> Grammar:
-        return self.written.grammar(
+        return self.renderer.grammar(
             tools,
             choice,
             target=target,

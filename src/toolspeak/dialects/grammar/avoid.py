@@ -77,8 +77,8 @@ class Automaton:
     def __init__(self, patterns: Sequence[Pattern], end: str = "") -> None:
         self._patterns = [*patterns, *([exactly(end)] if end else [])]
         self._end = len(patterns) if end else -1
-        begun = [each for each in patterns if len(each.items) < len(end) and _begins(each, end)]
-        self._within_end = {number for number, each in enumerate(patterns) if each in begun}
+        prefixes = [each for each in patterns if len(each.items) < len(end) and _begins(each, end)]
+        self._within_end = {number for number, each in enumerate(patterns) if each in prefixes}
         chars = {char for pattern in self._patterns for item in pattern.items for char in item.chars}
         self._alphabet = sorted(chars)
         everywhere = [(i, 0) for i, pattern in enumerate(self._patterns) if not pattern.anchored]
@@ -99,8 +99,8 @@ class Automaton:
     def step(self, state: int, char: str) -> int | None:
         """The next state; None where a pattern or the end is complete."""
         edges = self.states[state]
-        found = next((edge for edge in edges if (char in edge.chars) != edge.others), None)
-        return found.target if found else None
+        match = next((edge for edge in edges if (char in edge.chars) != edge.others), None)
+        return match.target if match else None
 
     def _edges(self, state: State) -> tuple[Edge, ...]:
         targets: dict[int | None, list[str]] = {}
@@ -111,11 +111,11 @@ class Automaton:
                 dead.append(char)
             else:
                 targets.setdefault(None if isinstance(verdict, str) else self._number(verdict), []).append(char)
-        known = set(self._alphabet)
+        alphabet = set(self._alphabet)
         edges: list[Edge] = []
         for target, chars in targets.items():
             if OTHER in chars:
-                edges.append(Edge("".join(sorted(known - set(chars))), True, target))
+                edges.append(Edge("".join(sorted(alphabet - set(chars))), True, target))
             else:
                 edges.append(Edge("".join(chars), False, target))
         return tuple(edges)
@@ -142,14 +142,14 @@ class Automaton:
 
     def _closure(self, places: Sequence[tuple[int, int]]) -> State:
         """Loops may be passed over, at once; one at a pattern's end is passed over too."""
-        found: set[tuple[int, int]] = set()
+        closure: set[tuple[int, int]] = set()
         for number, at in places:
             items = self._patterns[number].items
-            found.add((number, at))
+            closure.add((number, at))
             while at < len(items) and items[at].loop:
                 at += 1
-                found.add((number, at))
-        return frozenset(found)
+                closure.add((number, at))
+        return frozenset(closure)
 
     def _number(self, state: State) -> int:
         if state not in self._numbers:
@@ -174,5 +174,5 @@ def contains(patterns: Sequence[Pattern]) -> list[str]:
     """Regular expressions of all texts in which one of the patterns occurs."""
     free = [pattern.regex() for pattern in patterns if not pattern.anchored]
     bound = [pattern.regex() for pattern in patterns if pattern.anchored]
-    found = [rf"(?s:.*)({'|'.join(free)})(?s:.*)"] if free else []
-    return [*found, rf"({'|'.join(bound)})(?s:.*)"] if bound else found
+    expressions = [rf"(?s:.*)({'|'.join(free)})(?s:.*)"] if free else []
+    return [*expressions, rf"({'|'.join(bound)})(?s:.*)"] if bound else expressions

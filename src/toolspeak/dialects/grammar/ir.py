@@ -176,8 +176,8 @@ def is_regular(node: Node) -> bool:
 def choice(*options: Node | str) -> Node:
     """One of the options, each once."""
     nodes = dict.fromkeys(Literal(option) if isinstance(option, str) else option for option in options)
-    left = [node for node in nodes if node != NOTHING]
-    return left[0] if len(left) == 1 else Choice(tuple(left))
+    rest = [node for node in nodes if node != NOTHING]
+    return rest[0] if len(rest) == 1 else Choice(tuple(rest))
 
 
 def optional(part: Node | str) -> Node:
@@ -234,12 +234,12 @@ class Definition:
 
 def reached(node: Node, rules: Mapping[str, Node]) -> list[str]:
     """The rules that a node refers to, through others too, but not from within JSON values."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     waiting = [node]
     while waiting:
         match waiting.pop():
-            case Ref(name) if name not in found:
-                found[name] = None
+            case Ref(name) if name not in names:
+                names[name] = None
                 waiting.append(rules[name])
             case Series(parts) | Choice(parts):
                 waiting += parts
@@ -247,7 +247,7 @@ def reached(node: Node, rules: Mapping[str, Node]) -> list[str]:
                 waiting.append(part)
             case _:
                 pass
-    return sorted(found)
+    return sorted(names)
 
 
 def strip_prefix(node: Node, prefix: str) -> Node:
@@ -265,8 +265,8 @@ def strip_prefix(node: Node, prefix: str) -> Node:
         case Series((first, *rest)):
             return series(strip_prefix(first, prefix), *rest)
         case Repeat(part, low, high) if high is None or high > 0:
-            left = None if high is None else high - 1
-            return series(strip_prefix(part, prefix), Repeat(part, max(low - 1, 0), left))
+            most = None if high is None else high - 1
+            return series(strip_prefix(part, prefix), Repeat(part, max(low - 1, 0), most))
         case _:
             return NOTHING
 

@@ -44,12 +44,12 @@ def json_call(
     behind it, or in front."""
 
     def call(spec: ToolSpec, rules: Rules) -> Node:
-        name, made = name_source(spec, live), arguments(spec, rules, live)
+        name, body = name_source(spec, live), arguments(spec, rules, live)
         if keyed:
-            return series(before, "{", name, ": ", made, "}", after)
+            return series(before, "{", name, ": ", body, "}", after)
         behind = series(f', "{id_key}": "', ID, '"') if id_key and not id_first else series()
         front = series(f'"{id_key}": "', ID, '", ') if id_key and id_first else series()
-        return series(before, "{", front, f'"{name_key}": ', name, f', "{arguments_key}": ', made, behind, "}", after)
+        return series(before, "{", front, f'"{name_key}": ', name, f', "{arguments_key}": ', body, behind, "}", after)
 
     return call
 
@@ -82,8 +82,10 @@ def call_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str) ->
     for spec in tools:
         place = f"{len(options)}"
         definitions[place] = _moved(arguments_schema(spec), f"#/$defs/{place}")
-        made: dict[str, JSON] = {name_key: {"const": spec.name}, arguments_key: {"$ref": f"#/$defs/{place}"}}
-        options.append({"type": "object", "properties": made, "required": list(made), "additionalProperties": False})
+        properties: dict[str, JSON] = {name_key: {"const": spec.name}, arguments_key: {"$ref": f"#/$defs/{place}"}}
+        options.append(
+            {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+        )
     return {"anyOf": options, "$defs": definitions}
 
 

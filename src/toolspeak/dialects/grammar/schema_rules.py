@@ -85,15 +85,15 @@ def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None 
 
     def sources(value: JSON) -> list[str]:
         plain = json.dumps(value, ensure_ascii=False)
-        escaped = live.sub(lambda found: f"\\u{ord(found[0]):04x}", plain) if live else plain
+        escaped = live.sub(lambda char: f"\\u{ord(char[0]):04x}", plain) if live else plain
         return list(dict.fromkeys((plain, escaped)))
 
     def text(value: str) -> Node:
         return choice(*sources(value))
 
     def other_key(names: Sequence[str]) -> Node:
-        taken = tuple(exactly(quoted(name)[1:], anchored=True) for name in names)
-        return JsonText((*avoid, *taken))
+        key_patterns = tuple(exactly(quoted(name)[1:], anchored=True) for name in names)
+        return JsonText((*avoid, *key_patterns))
 
     return Notation(string=JsonText(avoid), text=text, key=text, any_key=other_key, counted=not avoid, dump=sources)
 
@@ -238,8 +238,8 @@ _BOUNDS = frozenset(
 def _count(mapping: Mapping[str, Any], low: str, high: str) -> tuple[int, int | None]:
     """Bounds of a length; those over `_MOST_COUNTED` are not kept: a matcher would copy the rule so many times."""
     least, most = int(mapping.get(low, 0) or 0), mapping.get(high)
-    kept = None if most is None or most > _MOST_COUNTED else int(most)
-    return min(least, _MOST_COUNTED), kept
+    bound = None if most is None or most > _MOST_COUNTED else int(most)
+    return min(least, _MOST_COUNTED), bound
 
 
 def _both(rest: Mapping[str, Any], branch: JSON) -> JSON:
@@ -247,8 +247,8 @@ def _both(rest: Mapping[str, Any], branch: JSON) -> JSON:
     if not isinstance(branch, Mapping):
         return cast("JSON", rest) if branch is True else branch
     beside = {name: each for name, each in rest.items() if name in _SHAPES}
-    found = as_mapping(branch)
-    return _add(beside, found) if beside and "$ref" not in found else found
+    mapping = as_mapping(branch)
+    return _add(beside, mapping) if beside and "$ref" not in mapping else mapping
 
 
 _SHAPES = _BOUNDS | {"type", "additionalItems", "maxItems"}
@@ -263,10 +263,10 @@ def merged(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0)
     if not any(name in rest for name in (*_SHAPES, "enum", "const", "anyOf", "oneOf")) and len(branches) == 1:
         return merged(as_mapping(branches[0]), root, depth + 1)
     for branch in branches:
-        found = as_mapping(branch)
-        if isinstance(found.get("$ref"), str):
-            found = as_mapping(resolve(found["$ref"], root))
-        rest = _add(rest, merged(found, root, depth + 1))
+        part = as_mapping(branch)
+        if isinstance(part.get("$ref"), str):
+            part = as_mapping(resolve(part["$ref"], root))
+        rest = _add(rest, merged(part, root, depth + 1))
     return rest
 
 
@@ -300,19 +300,19 @@ def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
         return Split(False, tuple([mapping["const"]] if "const" in mapping else mapping["enum"]), ())
     for key in ("anyOf", "oneOf"):
         if mapping.get(key) and depth < 8:
-            found = [
+            parts = [
                 split(_both({k: v for k, v in mapping.items() if k != key}, b), root, depth + 1) for b in mapping[key]
             ]
             return Split(
-                any(each.text for each in found),
-                tuple(value for each in found for value in each.values),
-                tuple(other for each in found for other in each.others),
+                any(each.text for each in parts),
+                tuple(value for each in parts for value in each.values),
+                tuple(other for each in parts for other in each.others),
             )
     kinds = schema_types(schema, root)
-    left = sorted(kinds - {"string"})
+    other_kinds = sorted(kinds - {"string"})
     if "string" not in kinds:
         return Split(False, (), (schema,))
-    return Split(True, (), ({**mapping, "type": left},) if left else ())
+    return Split(True, (), ({**mapping, "type": other_kinds},) if other_kinds else ())
 
 
 def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
@@ -327,8 +327,8 @@ def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
     for key in ("anyOf", "oneOf"):
         if mapping.get(key):
             return {**mapping, key: [only(branch, kind, root) for branch in mapping[key]]}
-    left = sorted(kinds & schema_types(mapping, root))
-    return {**mapping, "type": left} if left else False
+    common = sorted(kinds & schema_types(mapping, root))
+    return {**mapping, "type": common} if common else False
 
 
 def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> JSON:
@@ -344,28 +344,30 @@ def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> 
     if _of_objects(mapping.get("allOf", ()), root):
         mapping = merged(mapping, root)
     required = mapping.get("required", ())
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in mapping.items():
         if key == "properties":
             each = as_mapping(value).items()
-            made[key] = {name: closed(sub, root) for name, sub in each if sub is not False or name in required}
+            result[key] = {name: closed(sub, root) for name, sub in each if sub is not False or name in required}
         elif key in ("$defs", "definitions"):
-            made[key] = {name: closed(each, root) for name, each in as_mapping(value).items()}
+            result[key] = {name: closed(each, root) for name, each in as_mapping(value).items()}
         elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            made[key] = [closed(each, root, inside_all or key == "allOf") for each in value]
+            result[key] = [closed(each, root, inside_all or key == "allOf") for each in value]
         elif key in ("items", "additionalProperties"):
-            made[key] = closed(value, root)
+            result[key] = closed(value, root)
         else:
-            made[key] = value
-    if mapping.get("properties") and not inside_all and "allOf" not in made:
-        made.setdefault("additionalProperties", False)
-    return made
+            result[key] = value
+    if mapping.get("properties") and not inside_all and "allOf" not in result:
+        result.setdefault("additionalProperties", False)
+    return result
 
 
 def _of_objects(branches: Sequence[JSON], root: Mapping[str, JSON]) -> bool:
     """Whether all of these say nothing but which properties an object has, so that they can be put together."""
-    found = [as_mapping(branch) for branch in branches]
-    whole = [as_mapping(resolve(each["$ref"], root)) if isinstance(each.get("$ref"), str) else each for each in found]
+    mappings = [as_mapping(branch) for branch in branches]
+    whole = [
+        as_mapping(resolve(each["$ref"], root)) if isinstance(each.get("$ref"), str) else each for each in mappings
+    ]
     return bool(whole) and all(each.get("type") == "object" and each.keys() <= _OBJECT_KEYS for each in whole)
 
 

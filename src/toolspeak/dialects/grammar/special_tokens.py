@@ -56,7 +56,7 @@ class _Marked:
     def __init__(self, tokens: Mapping[str, Special]) -> None:
         self._tokens = tokens
         longest_first = sorted(tokens, key=len, reverse=True)
-        self._cut = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if tokens else "(?!)")
+        self._token_pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if tokens else "(?!)")
 
     def node(self, node: Node) -> Node:
         match node:
@@ -71,7 +71,7 @@ class _Marked:
             case Token(part):
                 inner = self.node(part)
                 return Token(inner) if is_regular(inner) else inner
-            case Text(avoid, end) if self._cut.search(end):
+            case Text(avoid, end) if self._token_pattern.search(end):
                 # A lexer cannot see the token from within the text: what ends the text becomes what it avoids.
                 ending = exactly(end)
                 free = Text(avoid if ending in avoid else (*avoid, ending))
@@ -80,4 +80,4 @@ class _Marked:
                 return node
 
     def _literal(self, text: str) -> Node:
-        return series(*(self._tokens.get(piece, piece) for piece in self._cut.split(text)))
+        return series(*(self._tokens.get(piece, piece) for piece in self._token_pattern.split(text)))

@@ -33,8 +33,8 @@ Format = dict[str, Any]
 
 def to_structural_tag(definition: Definition) -> str:
     """The tag as JSON."""
-    made = _Writer(definition.rules).format(definition.start)
-    return json.dumps({"type": "structural_tag", "format": made}, ensure_ascii=False)
+    tag = _Writer(definition.rules).format(definition.start)
+    return json.dumps({"type": "structural_tag", "format": tag}, ensure_ascii=False)
 
 
 class _Writer:
@@ -66,8 +66,8 @@ class _Writer:
         if any(pattern.anchored for pattern in avoid):
             return self._ebnf(node)  # a value
         excludes = [text for text in _literals(avoid) if not end or (text not in end and end not in text)]
-        said: Format = {"type": "any_text", "excludes": excludes}
-        return {"type": "tag", "begin": "", "content": said, "end": end} if end else said
+        free_text: Format = {"type": "any_text", "excludes": excludes}
+        return {"type": "tag", "begin": "", "content": free_text, "end": end} if end else free_text
 
     def _ebnf(self, node: Node) -> Format:
         rules = {name: self._rules[name] for name in reached(node, self._rules)}
@@ -94,8 +94,8 @@ def _sequence(parts: list[Format]) -> Format:
     return flat[0] if len(flat) == 1 else {"type": "sequence", "elements": flat}
 
 
-def _parts(made: Format) -> list[Format]:
-    return made["elements"] if made["type"] == "sequence" else [made]
+def _parts(form: Format) -> list[Format]:
+    return form["elements"] if form["type"] == "sequence" else [form]
 
 
 def _repeat(content: Format, low: int, high: int | None) -> Format:
@@ -112,9 +112,9 @@ def _repeat(content: Format, low: int, high: int | None) -> Format:
 
 def _literals(avoid: Iterable[Pattern]) -> dict[str, None]:
     """The usual text of each pattern that has one: a character of a set is the first, a `>` before white space."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for pattern in avoid:
         if any(item.loop or item.negated for item in pattern.items):
             continue
-        found["".join(">" if ">" in item.chars else max(item.chars) for item in pattern.items)] = None
-    return found
+        texts["".join(">" if ">" in item.chars else max(item.chars) for item in pattern.items)] = None
+    return texts

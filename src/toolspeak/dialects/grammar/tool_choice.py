@@ -44,28 +44,29 @@ Triggers = Callable[[Sequence[ToolSpec]], Iterable[str]]
 
 @quick(kw_only=True)
 class Frame:
-    """How a dialect frames a turn's calls.
-
-    `start`, the calls with `joint` between them, `end`. `triggers` are the texts with which calls may begin and which
-    therefore end free text: each a beginning of `start` and a call; empty: `start` itself. `avoid` are further
-    patterns that free text must not hold. `lead` is what may stand in front of the first call or of text. Where text
-    has an addressee too, `said` begins it, and `said_first` is how text in front of calls begins, how it ends, and what
-    follows it there; `reasoning` the same of thoughts. `json_schema`, where a turn's calls are one JSON
-    value and nothing else, is its schema for these tools and at most so many calls; it raises ConfigurationError for
-    more than can be said.
-    """
+    """How a turn's calls are framed: `start`, the calls with `joint` between them, `end`."""
 
     call: WriteCall
     start: str = ""
     joint: str = ""
     end: str = ""
     triggers: Triggers | None = None
+    """The texts with which calls may begin, and which therefore end free text; None: `start`."""
     avoid: Callable[[Sequence[ToolSpec]], Iterable[Pattern]] | None = None
+    """Further patterns that free text must not hold."""
     lead: Node = EMPTY
-    said: str | None = None
-    said_first: tuple[str, str, str] = ("", "", "")
+    """What may stand in front of the first call, or of text."""
+    text_start: str | None = None
+    """What begins text in dialects whose text has an addressee; None in others."""
+    text_before_calls: tuple[str, str, str] = ("", "", "")
+    """Of text in front of calls, in those dialects: its beginning, its end, and what follows it."""
     reasoning: tuple[tuple[str, str, str], ...] = ()
+    """The same of each kind of reasoning; empty: as the markers say."""
     json_schema: Callable[[Sequence[ToolSpec], int | None], JSON] | None = None
+    """The JSON Schema of these tools' calls, at most so many; None if a turn's calls are no JSON value.
+
+    Raises ConfigurationError for a number of calls that no JSON value can hold.
+    """
 
 
 @quick()
@@ -85,16 +86,16 @@ class Turn:
 
     def node(self) -> Node:
         """The whole turn."""
-        frame, said = self.frame, Text(self.avoid)
+        frame, free_text = self.frame, Text(self.avoid)
         match self.choice.mode:
             case "none":
-                body: Node = series(frame.said or "", said)
-            case "auto" if frame.said is not None:
-                start, end, behind = frame.said_first
+                body: Node = series(frame.text_start or "", free_text)
+            case "auto" if frame.text_start is not None:
+                start, end, behind = frame.text_before_calls
                 first = optional(series(start, Text(self.avoid, end), behind))
-                body = choice(series(frame.said, said), series(first, self.calls))
+                body = choice(series(frame.text_start, free_text), series(first, self.calls))
             case "auto":
-                body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
+                body = choice(free_text, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
             case _:
                 # Some templates write a line break in front of calls, and so do models.
                 body = series(_GAP, self.calls) if frame.lead == EMPTY else self.calls
@@ -142,11 +143,11 @@ def build_turn(
         return list(dict.fromkeys(frame.triggers(specs) if frame.triggers else [frame.start]))
 
     auto: list[tuple[str, Node]] = []
-    if tool_choice.mode == "auto" and frame.said is None:
+    if tool_choice.mode == "auto" and frame.text_start is None:
         behind = [(trigger, strip_prefix(calls, trigger)) for trigger in triggers(used)]
         auto = [(trigger, rest) for trigger, rest in behind if rest != NOTHING]
     avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ())]
-    avoid += map(exactly, triggers(tools) if frame.said is None else ())
+    avoid += map(exactly, triggers(tools) if frame.text_start is None else ())
     thoughts = frame.reasoning or reasoning_of(markers)
     turn = Turn(
         tool_choice,
@@ -166,12 +167,12 @@ def chosen_tools(tools: Sequence[ToolSpec], tool_choice: ToolChoice) -> list[Too
     if tool_choice.mode == "none":
         return []
     if tool_choice.mode == "specific":
-        found = [spec for spec in tools if spec.name == tool_choice.name]
-        if not found:
+        matching = [spec for spec in tools if spec.name == tool_choice.name]
+        if not matching:
             raise ConfigurationError(
                 f"tool_choice names no tool: {suggest(tool_choice.name or '', [t.name for t in tools])}"
             )
-        return found
+        return matching
     if tool_choice.mode == "required" and not tools:
         raise ConfigurationError("tool_choice is required, and there are no tools; give some, or choose auto")
     return list(tools)
@@ -197,20 +198,20 @@ _KEYS = ("parameters", "arguments", "args")
 
 def marker_patterns(markers: Sequence[Marker]) -> list[Pattern]:
     """What free text must not hold, so that no parser sees a block in it that is none."""
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     for marker in markers:
         if marker.kind == "noise" or (isinstance(marker.opening, Matches) and marker.opening.within):
             continue
         if isinstance(marker.opening, Signature):
-            found += _signature_patterns(marker.opening.parts)
+            patterns += _signature_patterns(marker.opening.parts)
         elif marker.element:
             ending = Item(frozenset("> \t\r\n"))
-            found.append(Pattern((*items_of(f"<{marker.element}", fold=True), ending)))
+            patterns.append(Pattern((*items_of(f"<{marker.element}", fold=True), ending)))
         else:
-            found.append(exactly(marker.text))
+            patterns.append(exactly(marker.text))
     # What ends in another pattern says nothing more.
-    tails = {pattern.items for pattern in found}
-    return [each for each in found if not any(each.items[i:] in tails for i in range(1, len(each.items)))]
+    tails = {pattern.items for pattern in patterns}
+    return [each for each in patterns if not any(each.items[i:] in tails for i in range(1, len(each.items)))]
 
 
 def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]:

@@ -22,12 +22,12 @@ def _tool_result(escaper: MarkerEscaper, result: ToolResult) -> str:
     value = result_value(result)
     whole = len(result.content) == 1 and isinstance(value, dict)
     text = ERROR + value if failed and isinstance(value, str) else cast("JSON", value)
-    shown = cast("JSON", value) if whole else {"content": text}
+    content = cast("JSON", value) if whole else {"content": text}
     return f"""\
     {{
         "tool_call_id": {escaper.dump(result.call_id)},
         "results": {{
-            "0": {escaper.dump(shown)}
+            "0": {escaper.dump(content)}
         }},
         "is_error": {"true" if failed else "null"}
     }}"""

@@ -52,8 +52,8 @@ class _Tokens:
     started: re.Pattern[str]
 
     def read_header(self, text: str) -> Header | None:
-        found = self.header.fullmatch(text)
-        return Header(found["v3"] or found["v31"]) if found else None
+        match = self.header.fullmatch(text)
+        return Header(match["v3"] or match["v31"]) if match else None
 
     @property
     def usual(self) -> str:
@@ -63,8 +63,8 @@ class _Tokens:
         """Whether a call follows its own token. Step3 has one of these spellings, with elements behind it."""
         if self.start.match(rest):
             return True
-        found = self.started.fullmatch(rest)
-        return None if found and self.sep.startswith(found["sep"] or "") else False
+        match = self.started.fullmatch(rest)
+        return None if match and self.sep.startswith(match["sep"] or "") else False
 
     def calls_behind(self, rest: str) -> bool | None:
         rest = rest.lstrip()

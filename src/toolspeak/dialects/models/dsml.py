@@ -24,7 +24,7 @@ _SPACED = ElementSyntax(f"<{_DSML} invoke", f"<{_DSML} parameter", typed=True, w
 def _spellings(*blocks: str, bars: Sequence[str] = _BARS) -> list[Spelling]:
     """How DSML comes out where its token is not one: with other bars, with blanks, without the end of the first tag,
     and without the token; `blocks` are the names of the block's element."""
-    found = [
+    spellings = [
         Spelling(
             ElementSyntax(f"<{bar}{gap}invoke", f"<{bar}{gap}parameter", typed=True, wrappers=("arguments",)),
             [(f"<{bar}{gap}{block}>", f"</{bar}{gap}{block}>") for block in blocks],
@@ -32,12 +32,13 @@ def _spellings(*blocks: str, bars: Sequence[str] = _BARS) -> list[Spelling]:
         for bar in (_DSML, *bars)
         for gap in ("", " ")
     ]
-    found += [
-        Spelling(each.syntax, [(start.removesuffix(">"), end) for start, end in each.wrappers]) for each in found[:2]
+    spellings += [
+        Spelling(each.syntax, [(start.removesuffix(">"), end) for start, end in each.wrappers])
+        for each in spellings[:2]
     ]
     plain = ElementSyntax("<invoke", "<parameter", typed=True, wrappers=("arguments",))
     inside = ElementSyntax("<function>", "<parameter", typed=True, named_inside=True)
-    return [*found, Spelling(plain, [(f"<{block}>", f"</{block}>") for block in blocks]), Spelling(inside, ())]
+    return [*spellings, Spelling(plain, [(f"<{block}>", f"</{block}>") for block in blocks]), Spelling(inside, ())]
 
 
 DEEPSEEK_V32 = element_dialect(

@@ -27,8 +27,8 @@ _ONE_NAME = re.compile(rf"\s*({NAME})\s*")
 
 
 def _read_header(text: str) -> Header | None:
-    found = _ONE_NAME.fullmatch(text)
-    return Header(found[1]) if found else None
+    match = _ONE_NAME.fullmatch(text)
+    return Header(match[1]) if match else None
 
 
 def _write_results(results: Sequence[ToolResult], live: re.Pattern[str]) -> str:
@@ -49,8 +49,8 @@ _COMING_V31 = re.compile(rf"\s*(?:{NAME}\s*(?:>\s*(?:n(?:ul?)?|(?P<tail>`{{0,2}}
 def _behind_v31(rest: str) -> bool | None:
     if _BEHIND_V31.match(rest):
         return True
-    found = _COMING_V31.fullmatch(rest)
-    return None if found and (not found["tail"] or f"```{_FUNCTION_END}".find(found["tail"]) in (0, 3)) else False
+    match = _COMING_V31.fullmatch(rest)
+    return None if match and (not match["tail"] or f"```{_FUNCTION_END}".find(match["tail"]) in (0, 3)) else False
 
 
 def _body_v31(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
@@ -141,9 +141,9 @@ class _FunctionaryV32(DeclaredDialect):
 def _opens_v32(text: str, tools: frozenset[str]) -> bool | None:
     if text.startswith("all\n"):
         return True
-    found = _BEHIND_V32.match(text)
-    if found:
-        return not tools or found[1] in tools
+    match = _BEHIND_V32.match(text)
+    if match:
+        return not tools or match[1] in tools
     return None if _COMING_V32.fullmatch(text) else False
 
 
@@ -171,8 +171,8 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         call=named_call(_LIVE_V32, lambda name: f"{name}\n"),
         joint=_TO,
         lead=optional(_TO),  # which the prompt may have written already
-        said="all\n",
-        said_first=("all\n", _TO, ""),
+        text_start="all\n",
+        text_before_calls=("all\n", _TO, ""),
         avoid=lambda _: texts(_TO),
     ),
     rules="- The name stands on a line of its own behind >>>; the arguments are one JSON object on the next line.",

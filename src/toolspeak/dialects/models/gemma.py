@@ -75,8 +75,8 @@ class GemmaFormat:
 
         def call(spec: ToolSpec, rules: Rules) -> Node:
             closed = {"additionalProperties": False, **spec.parameters}
-            made = SchemaNodes(notation, spec.parameters, rules, spec.name).object(closed)
-            return series(f"{self.call[0]}call:{spec.name}", made, self.call[1])
+            arguments = SchemaNodes(notation, spec.parameters, rules, spec.name).object(closed)
+            return series(f"{self.call[0]}call:{spec.name}", arguments, self.call[1])
 
         return Frame(call=call, triggers=lambda _: [self.call[0]])
 

@@ -98,8 +98,8 @@ HARMONY = _Harmony(
         call=named_call(_LIVE, _header, "<|call|>"),
         joint=_ASSISTANT,
         lead=optional(_ASSISTANT),  # which the prompt may have written already
-        said="<|channel|>final<|message|>",
-        said_first=("<|channel|>commentary<|message|>", "<|end|>", _ASSISTANT),
+        text_start="<|channel|>final<|message|>",
+        text_before_calls=("<|channel|>commentary<|message|>", "<|end|>", _ASSISTANT),
         reasoning=(("<|channel|>analysis<|message|>", "<|end|>", _ASSISTANT),),
         avoid=lambda _: texts(*_TOKENS),
     ),

@@ -39,12 +39,12 @@ class _Inkling(DeclaredDialect):
 
 
 def _opens(text: str) -> bool | None:
-    found = _HEADER.match(text)
-    if found is None or (not found["marker"] and found.end() < len(text)):
+    match = _HEADER.match(text)
+    if match is None or (not match["marker"] and match.end() < len(text)):
         return False
-    if found["marker"] == _INVOKE:
+    if match["marker"] == _INVOKE:
         return True
-    return None if _INVOKE.startswith(found["marker"] or "") else False
+    return None if _INVOKE.startswith(match["marker"] or "") else False
 
 
 INKLING = json_dialect(

@@ -51,10 +51,10 @@ def _read_id(text: str, tools: Collection[str] = ()) -> Header | None:
     """The name is in the id, and one of known tools may have spaces. A bare counter names no tool, and guessing one by
     its arguments is not ours to do; but with one tool, a counter, which Kimi writes at times, can only be this tool."""
     text = text.strip()
-    if found := _ID.fullmatch(text):
-        return Header(found["name"], text)
-    if (found := _ANY_ID.fullmatch(text)) and found["name"] in tools:
-        return Header(found["name"], text)
+    if match := _ID.fullmatch(text):
+        return Header(match["name"], text)
+    if (match := _ANY_ID.fullmatch(text)) and match["name"] in tools:
+        return Header(match["name"], text)
     if len(tools) == 1 and _COUNTER.fullmatch(text):
         return Header(next(iter(tools)), None, ("only_tool",))
     return None
@@ -78,24 +78,26 @@ _CALL_STARTED = re.compile(rf"\s*(?:{_ID_TEXT})?(?P<marker><[^>]*)?")
 def _call_behind(rest: str) -> bool | None:
     if _CALL_START.match(rest):
         return True
-    found = _CALL_STARTED.fullmatch(rest)
-    return None if found and _ARGUMENT.startswith(found["marker"] or "") else False
+    match = _CALL_STARTED.fullmatch(rest)
+    return None if match and _ARGUMENT.startswith(match["marker"] or "") else False
 
 
 def _bare(names: tuple[str, ...]) -> list[Marker]:
     """Calls of which a server left out tokens: those before the id, all of them, or the id too, which is no call."""
     live = ("<", re.escape(_ARGUMENT[1:]))
     gap, count = re.compile(r"\s*"), re.compile("[0-9]+")
-    known, prefixed = one_of(names, "functions."), one_of(tuple(f"functions.{name}" for name in names))
+    bare_or_prefixed, prefixed = one_of(names, "functions."), one_of(tuple(f"functions.{name}" for name in names))
     if not names:
-        known = prefixed = re.compile(rf"functions\.{NAME.removesuffix('+')}+?(?=:[0-9])|[\w./-]{{1,{MAX_NAME}}}+:?\Z")
+        bare_or_prefixed = prefixed = re.compile(
+            rf"functions\.{NAME.removesuffix('+')}+?(?=:[0-9])|[\w./-]{{1,{MAX_NAME}}}+:?\Z"
+        )
     words = (*names, "functions.")
     return [
         Marker(
             "calls",
             _ARGUMENT,
             None,
-            Signature((known, ":", count, gap, _ARGUMENT, gap, "{"), 0, first_of(words), live, words),
+            Signature((bare_or_prefixed, ":", count, gap, _ARGUMENT, gap, "{"), 0, first_of(words), live, words),
             place="word",
         ),
         Marker(
@@ -114,8 +116,8 @@ def _id(own: str, name: str, position: int) -> str:
 
     The counter of such an id is the position in the batch: what was called in other dialects has no counter.
     """
-    found = _ID.fullmatch(own)
-    return own if found and found["name"] == name else f"functions.{name}:{position}"
+    match = _ID.fullmatch(own)
+    return own if match and match["name"] == name else f"functions.{name}:{position}"
 
 
 def _write_calls(calls: Calls, _tools: Tools) -> str:

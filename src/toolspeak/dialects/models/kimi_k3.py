@@ -153,12 +153,12 @@ class KimiCalls(TaggedCalls):
 
     def _head(self, text: str, position: int, name: str) -> tuple[dict[str, str], int] | None:
         """A tag's attributes and length; None after asking for more or failing."""
-        found = _HEAD.match(text, position, position + _MAX_HEAD)
-        if found is not None and found[1] == name and _ATTRIBUTES.fullmatch(found[2]):
-            pairs = {match[1]: _unescape(match[2]) for match in _ATTRIBUTE.finditer(found[2])}
-            return pairs, found.end() - position
+        head = _HEAD.match(text, position, position + _MAX_HEAD)
+        if head is not None and head[1] == name and _ATTRIBUTES.fullmatch(head[2]):
+            pairs = {match[1]: _unescape(match[2]) for match in _ATTRIBUTE.finditer(head[2])}
+            return pairs, head.end() - position
         rest = text[position : position + _MAX_HEAD]
-        if found is None and len(rest) < _MAX_HEAD and _HEAD_START.fullmatch(rest):
+        if head is None and len(rest) < _MAX_HEAD and _HEAD_START.fullmatch(rest):
             self._wait = True
         else:
             self._fail("invalid_call", f'a tag that cannot be read; write {_OPEN}{name} name="value"{_SEP}', position)
@@ -187,8 +187,8 @@ def _write_call(call: ToolCall | MalformedCall, number: int) -> str:
 def _write_argument(name: str, value: JSON) -> str:
     kind = json_type(value)
     text = write_text(value, _VALUE_TAGS.pattern, TEXT) if isinstance(value, str) else dump_json(value, _VALUE_END)
-    shown = "number" if kind == "integer" else kind
-    return f'{_ARGUMENT} key="{_escape(name)}" type="{shown}"{_SEP}{text}{_ARGUMENT_END}'
+    type_name = "number" if kind == "integer" else kind
+    return f'{_ARGUMENT} key="{_escape(name)}" type="{type_name}"{_SEP}{text}{_ARGUMENT_END}'
 
 
 def _call_node(spec: ToolSpec, rules: Rules) -> Node:
@@ -196,12 +196,12 @@ def _call_node(spec: ToolSpec, rules: Rules) -> Node:
 
     def typed(name: str, schema: JSON) -> Node:
         kinds = KINDS.keys() & schema_types(schema, spec.parameters)
-        shown = dict.fromkeys("number" if kind == "integer" else kind for kind in sorted(kinds))
+        type_names = dict.fromkeys("number" if kind == "integer" else kind for kind in sorted(kinds))
         head = f'{_ARGUMENT} key="{_escape(name)}" type="'
         return choice(
             *(
                 argument(spec, name, only(schema, kind, spec.parameters), rules, _how(f'{head}{kind}"{_SEP}', name))
-                for kind in shown
+                for kind in type_names
             )
         )
 

@@ -43,8 +43,8 @@ def _write_calls(calls: Calls, tools: Tools) -> str:
     whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
     if whole is not None:
         return f"{_START}{whole.raw}{_END}"
-    written = "".join(f"{_call(call, tools)}\n" for call in calls)
-    return f"{_START}\n{written}{_END}"
+    body = "".join(f"{_call(call, tools)}\n" for call in calls)
+    return f"{_START}\n{body}{_END}"
 
 
 def _call(call: ToolCall | MalformedCall, tools: Tools) -> str:
@@ -149,31 +149,31 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
 def _plain(schema: JSON, spec: ToolSpec, nodes: SchemaNodes) -> list[Node]:
     """What stands in the element of a value that is no text and has no elements, one way for each type."""
     mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
-    found: list[Node] = [nodes.value(only(schema, kind, spec.parameters)) for kind in sorted(kinds - _NESTED)]
+    options: list[Node] = [nodes.value(only(schema, kind, spec.parameters)) for kind in sorted(kinds - _NESTED)]
     if "object" in kinds and not mapping.get("required", ()):
-        found.append(Literal("{}"))
+        options.append(Literal("{}"))
     if "array" in kinds and not mapping.get("minItems"):
-        found.append(Literal("[]"))
-    return found
+        options.append(Literal("[]"))
+    return options
 
 
 def _in_elements(schema: JSON, spec: ToolSpec, rules: Rules) -> list[Node]:
     """What stands in the element of an object or array that is not empty."""
     mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
-    found: list[Node] = []
+    options: list[Node] = []
     properties, items = as_mapping(mapping.get("properties")), mapping.get("items")
     if "object" in kinds and properties:
         key = (spec.name, json.dumps(schema), "element")
         required = frozenset(mapping.get("required", ()))
-        found.append(rules.once(key, f"{spec.name}-object", lambda: _entries(key, properties, required, spec, rules)))
+        options.append(rules.once(key, f"{spec.name}-object", lambda: _entries(key, properties, required, spec, rules)))
     if "array" in kinds and isinstance(items, Mapping) and "prefixItems" not in mapping:
         item = rules.once(
             (spec.name, json.dumps(items), "item"),
             f"{spec.name}-item",
             lambda: _element_node(ITEM, cast("JSON", items), spec, rules, False),
         )
-        found.append(Repeat(item, max(mapping.get("minItems", 0), 1), mapping.get("maxItems")))
-    return found
+        options.append(Repeat(item, max(mapping.get("minItems", 0), 1), mapping.get("maxItems")))
+    return options
 
 
 def _entries(

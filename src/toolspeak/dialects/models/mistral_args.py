@@ -43,8 +43,8 @@ _NAME_COMING = re.compile(rf"\s*(?:{NAME}\s*|\[\s*)?")
 
 
 def _read_header(text: str) -> Header | None:
-    found = _HEADER.fullmatch(text)
-    return Header(found["name"], found["id"]) if found else None
+    match = _HEADER.fullmatch(text)
+    return Header(match["name"], match["id"]) if match else None
 
 
 def _behind(rest: str) -> bool | None:

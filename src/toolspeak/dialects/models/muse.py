@@ -65,15 +65,15 @@ class MuseParser(BlockParser):
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
         rest = text[position : position + MAX_CANDIDATE]
-        found = _HEADER.match(rest)
-        if found is None and len(rest) < MAX_CANDIDATE and _may_become_header(rest):
+        header = _HEADER.match(rest)
+        if header is None and len(rest) < MAX_CANDIDATE and _may_become_header(rest):
             self._held = text[position:]
             return len(text)
-        self._to = found[1] if found else "user"
+        self._to = header[1] if header else "user"
         self._state = self._text_state
-        if found and self._to == "self":
-            self._markup(text, position, position + found.end(), out)
-        return position + found.end() if found else position
+        if header and self._to == "self":
+            self._markup(text, position, position + header.end(), out)
+        return position + header.end() if header else position
 
     def _plain(self, chunk: str) -> list[Delta] | None:
         return None  # its text is in messages to somebody, see `_text`
@@ -83,13 +83,13 @@ class MuseParser(BlockParser):
             return self._to_self(text, position, out)
         if self._to != "user":
             return self._to_tool(text, position, out)
-        found = _END.search(text, position)
-        if found:
-            self._emit(TextDelta, text, position, found.start(), out)
-            self._report_unmarked(self._position + found.start(), out)
+        ending = _END.search(text, position)
+        if ending:
+            self._emit(TextDelta, text, position, ending.start(), out)
+            self._report_unmarked(self._position + ending.start(), out)
             self._begin_section()
             self._state = self._header
-            return found.end()
+            return ending.end()
         at = text.rfind("<", max(position, len(text) - len(_EOM)))
         hold = at if at >= 0 and any(end.startswith(text[at:]) for end in ENDS) else len(text)
         self._emit(TextDelta, text, position, hold, out)
@@ -189,13 +189,13 @@ def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Bod
 
 
 def _write_calls(calls: Calls, tools: Tools) -> str:
-    written: list[str] = []
+    messages: list[str] = []
     for call in calls:
         text = write_call(call, tools.get(call.name or ""), _SYNTAX, _LAYOUT, _FRAME)
         name = call.name if isinstance(call, ToolCall) else ""
         to = name if name and _ADDRESSEE.fullmatch(name) and name not in ("self", "user") else "tool"
-        written.append(f" to={to}{_MESSAGE}{_BLOCK[0]}\n{text}\n{_BLOCK[1]}")
-    return f"{_EOM}{_START}".join(written)
+        messages.append(f" to={to}{_MESSAGE}{_BLOCK[0]}\n{text}\n{_BLOCK[1]}")
+    return f"{_EOM}{_START}".join(messages)
 
 
 def _write_results(results: Sequence[ToolResult]) -> str:
@@ -205,8 +205,8 @@ def _write_results(results: Sequence[ToolResult]) -> str:
 
 def _call_node(spec: ToolSpec, rules: Rules) -> Node:
     to = spec.name if _ADDRESSEE.fullmatch(spec.name) and spec.name not in ("self", "user") else "tool"
-    made = call_node(spec, rules, _SYNTAX, _LAYOUT, _FRAME)
-    return series(f" to={to}{_MESSAGE}{_BLOCK[0]}\n", made, f"\n{_BLOCK[1]}")
+    element = call_node(spec, rules, _SYNTAX, _LAYOUT, _FRAME)
+    return series(f" to={to}{_MESSAGE}{_BLOCK[0]}\n", element, f"\n{_BLOCK[1]}")
 
 
 _LAYOUT = Layout(result="")
@@ -231,8 +231,8 @@ MUSE = MuseDialect(
     frame=Frame(
         call=_call_node,
         joint=f"{_EOM}{_START}",
-        said=f" to=user{_MESSAGE}",
-        said_first=(f" to=user{_MESSAGE}", _EOM, _START),
+        text_start=f" to=user{_MESSAGE}",
+        text_before_calls=(f" to=user{_MESSAGE}", _EOM, _START),
         reasoning=((f" to=self{_MESSAGE}", _EOM, _START),),
         avoid=lambda _: texts(*ENDS, _START),
     ),

@@ -59,17 +59,17 @@ class PlamoCalls(CallSteps):
             return False
         call = self._call or OpenCall("", None, self._start)
         call.problem, self.problem = call.problem or self.problem, None
-        self._call, self._scanner, self._complete, self._state = call, JsonScanner(self.caps), False, self._lost
+        self._call, self._scanner, self._complete, self._state = call, JsonScanner(self.caps), False, self._skip_request
         return True
 
-    def _lost(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _REQUEST_END.search(text, position)
-        if found is None:
+    def _skip_request(self, text: str, position: int, out: list[Delta]) -> int:
+        end = _REQUEST_END.search(text, position)
+        if end is None:
             at = max(position, len(text) - len(_BLOCK_END))
             stop = next((at for at in range(at, len(text)) if begins(text, at, *_REQUEST_ENDS)), len(text))
             self._wait = stop < len(text)
             return stop
-        stop = found.end() if found[0] == _CALL_END else found.start()
+        stop = end.end() if end[0] == _CALL_END else end.start()
         self._end_call(text, stop, out)
         self._expect(self._after_call)
         return stop
@@ -120,8 +120,8 @@ class PlamoCalls(CallSteps):
         return position
 
     def _read_name(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _NAME_TEXT.match(text, position, position + MAX_CANDIDATE)
-        stop = found.end() if found else position
+        match = _NAME_TEXT.match(text, position, position + MAX_CANDIDATE)
+        stop = match.end() if match else position
         tag = stands(text, stop, (_NAME_END,)) if stop < len(text) else None
         if tag is None:
             self._wait = True

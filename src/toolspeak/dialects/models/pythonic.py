@@ -66,8 +66,8 @@ def write_literal(value: JSON, quote: str, live: re.Pattern[str], in_objects: st
             return repr(value)
 
 
-def _escape(found: re.Match[str]) -> str:
-    char = found[0]
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
     return _ESCAPES.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}")
 
 
@@ -155,10 +155,10 @@ def _llama_table(names: tuple[str, ...] = ()) -> MarkerTable:
 
 
 def _bare_list(names: Sequence[str]) -> Marker:
-    known = "|".join(re.escape(name) for name in names) or NAME
-    whole = re.compile(rf"(?:{known})\s*\(\s*{_ARGUMENT}")
-    cut = beginnings_of(names) or f"(?:{NAME})?"
-    beginning = re.compile(rf"(?:(?:{known})\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?|{cut})")
+    any_name = "|".join(re.escape(name) for name in names) or NAME
+    whole = re.compile(rf"(?:{any_name})\s*\(\s*{_ARGUMENT}")
+    partial_name = beginnings_of(names) or f"(?:{NAME})?"
+    beginning = re.compile(rf"(?:(?:{any_name})\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?|{partial_name})")
     return Marker("calls", "[", None, Matches(whole, beginning, within=True))
 
 
@@ -339,8 +339,8 @@ def _olmo3_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> 
 
 
 def _write_olmo3_calls(calls: Calls, _tools: Tools) -> str:
-    written = "\n".join(write_call(call, '"', _OLMO3) for call in calls)
-    return f"<function_calls>{written}</function_calls>"
+    body = "\n".join(write_call(call, '"', _OLMO3) for call in calls)
+    return f"<function_calls>{body}</function_calls>"
 
 
 def _write_olmo3_results(results: Sequence[ToolResult]) -> str:

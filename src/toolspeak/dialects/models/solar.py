@@ -40,8 +40,8 @@ _TEN = Token(Repeat(Chars("a-z0-9"), 10, 10))
 
 
 def _read_header(text: str) -> Header | None:
-    found = _HEADER.fullmatch(text)
-    return Header(found["name"], found["id"] or None) if found else None
+    match = _HEADER.fullmatch(text)
+    return Header(match["name"], match["id"] or None) if match else None
 
 
 _SHAPE = NamedShape(_read_header, _EXAMPLE, _CALL, _ARGS, _CALL_END, (_SECTION_END, _END))
@@ -55,8 +55,8 @@ def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Bod
 def _call_behind(rest: str) -> bool | None:
     if _CALL_START.match(rest):
         return True
-    found = _CALL_STARTED.fullmatch(rest)
-    return None if found and _NAME.startswith(found["marker"] or "") else False
+    match = _CALL_STARTED.fullmatch(rest)
+    return None if match and _NAME.startswith(match["marker"] or "") else False
 
 
 def _id(own: str) -> str:
@@ -120,8 +120,8 @@ SOLAR_OPEN = DeclaredDialect(
         start=_SECTION,
         end=_SECTION_END,
         lead=optional(_TURN),  # which the prompt may have written already
-        said=_CONTENT,
-        said_first=(_CONTENT, _END, _TURN),
+        text_start=_CONTENT,
+        text_before_calls=(_CONTENT, _END, _TURN),
         reasoning=((_THINK, _END, _TURN),),
         avoid=lambda _: texts(_TURN, _CONTENT, _END),
     ),

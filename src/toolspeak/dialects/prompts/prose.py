@@ -42,7 +42,7 @@ _FACTS: Mapping[str, Callable[[JSON], str]] = {
     "deprecated": lambda value: "deprecated" if value is True else "",
     "default": lambda value: "" if value is None else f"default {json_text(value)}",
 }
-_TOLD = frozenset(  # in other words, or nothing that a caller needs
+_HANDLED_KEYS = frozenset(  # in other words, or nothing that a caller needs
     {
         *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "prefixItems", "properties", "required"),
         *("patternProperties", "additionalProperties", "nullable", "description", "title", "$defs", "definitions"),
@@ -57,12 +57,14 @@ def describe(spec: ToolSpec) -> str:
     """A tool as a section of the prompt."""
     parameters = resolved(spec.parameters)
     writer = _Writer(parameters)
-    said = writer.value({key: value for key, value in parameters.items() if key not in ("type", "description")}, 0)
+    description = writer.value(
+        {key: value for key, value in parameters.items() if key not in ("type", "description")}, 0
+    )
     required = as_list(parameters.get("required"))
     names = [name if name in required else f"{name}?" for name in _property_names(parameters)]
     lines = [f"### {spec.name}({', '.join(names)})", *([spec.description] if spec.description else [])]
-    lines += [f"- all arguments: {fact}" for fact in said.facts]
-    return "\n".join([*lines, *said.lines, *writer.named_types()])
+    lines += [f"- all arguments: {fact}" for fact in description.facts]
+    return "\n".join([*lines, *description.lines, *writer.named_types()])
 
 
 def _property_names(schema: JSON, depth: int = 0) -> dict[str, None]:
@@ -76,7 +78,7 @@ def _property_names(schema: JSON, depth: int = 0) -> dict[str, None]:
 
 
 @dataclass(slots=True)
-class _Said:
+class _Description:
     """What is said of a value: its type in words, what else holds of it, what it means; and the lines below."""
 
     words: str
@@ -108,91 +110,91 @@ class _Writer:
             else:
                 yield from _lines(name, self.value(as_mapping(self._root.get("$defs")).get(name), 0), "", dash="")
 
-    def value(self, schema: JSON, depth: int) -> _Said:
+    def value(self, schema: JSON, depth: int) -> _Description:
         if schema is False:
-            return _Said("nothing")
+            return _Description("nothing")
         mapping = as_mapping(schema)
         if depth > _DEEPEST and any(True for _ in subschemas(mapping)):
-            return _Said(f"as JSON Schema {self._json(mapping)}")
-        said = self._type(mapping, depth)
-        said.facts += _bounds(mapping)
-        said.facts += [
-            f"{key} {self._json(value)}" for key, value in mapping.items() if key not in _TOLD | _FACTS.keys()
+            return _Description(f"as JSON Schema {self._json(mapping)}")
+        description = self._type(mapping, depth)
+        description.facts += _bounds(mapping)
+        description.facts += [
+            f"{key} {self._json(value)}" for key, value in mapping.items() if key not in _HANDLED_KEYS | _FACTS.keys()
         ]
         nearer = str(mapping.get("description") or "").strip()
         if nearer:
-            said.meaning = nearer if said.meaning in ("", nearer) else f"{nearer}\n{said.meaning}"
-        return said
+            description.meaning = nearer if description.meaning in ("", nearer) else f"{nearer}\n{description.meaning}"
+        return description
 
-    def _type(self, mapping: Mapping[str, JSON], depth: int) -> _Said:
+    def _type(self, mapping: Mapping[str, JSON], depth: int) -> _Description:
         reference = mapping.get("$ref")
         if isinstance(reference, str):
             if reference != ROOT and type_name(reference) not in as_mapping(self._root.get("$defs")):
-                return _Said(f"any JSON value ({reference})")
-            return _Said(self._names.of(reference))
+                return _Description(f"any JSON value ({reference})")
+            return _Description(self._names.of(reference))
         if "const" in mapping:
-            return _Said(f"always {json_text(mapping['const'])}")
+            return _Description(f"always {json_text(mapping['const'])}")
         if as_list(mapping.get("enum")):
-            return _Said(f"one of {', '.join(map(json_text, mapping['enum']))}")
-        parts: list[_Said] = [self.value(branch, depth + 1) for branch in as_list(mapping.get("allOf"))]
+            return _Description(f"one of {', '.join(map(json_text, mapping['enum']))}")
+        parts: list[_Description] = [self.value(branch, depth + 1) for branch in as_list(mapping.get("allOf"))]
         choices = [as_list(mapping.get(key)) for key in ("anyOf", "oneOf")]
         parts += [self._either([self.value(branch, depth + 1) for branch in each]) for each in choices if each]
         if not parts or not _PLAIN.isdisjoint(mapping):
             parts.insert(0, self._plain(mapping, depth))
         return parts[0] if len(parts) == 1 else _together(parts)
 
-    def _either(self, branches: Sequence[_Said]) -> _Said:
+    def _either(self, branches: Sequence[_Description]) -> _Description:
         """One of several types. Lines below belong to the one that has them, where that is clear."""
         long = [branch for branch in branches if not branch.is_short]
         if len(long) > 1:
             lines = [
                 line for branch in branches for line in _lines("or" if branch is not branches[0] else "either", branch)
             ]
-            return _Said("one of these", lines=lines)
+            return _Description("one of these", lines=lines)
         words = " or ".join(dict.fromkeys(branch.in_brackets for branch in branches))
-        return _Said(words, [], long[0].meaning, long[0].lines) if long else _Said(words)
+        return _Description(words, [], long[0].meaning, long[0].lines) if long else _Description(words)
 
-    def _plain(self, mapping: Mapping[str, JSON], depth: int) -> _Said:
+    def _plain(self, mapping: Mapping[str, JSON], depth: int) -> _Description:
         """The type that stands in the schema itself."""
         kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied(mapping)]
         kinds = [*kinds, "null"] if mapping.get("nullable") is True and "null" not in kinds else kinds
         parts = [self._kind(str(kind), mapping, depth) for kind in dict.fromkeys(map(str, kinds))]
         words = " or ".join(part.words for part in parts)
-        return _Said(
+        return _Description(
             words, [fact for part in parts for fact in part.facts], "", [line for part in parts for line in part.lines]
         )
 
-    def _kind(self, kind: str, mapping: Mapping[str, JSON], depth: int) -> _Said:
+    def _kind(self, kind: str, mapping: Mapping[str, JSON], depth: int) -> _Description:
         if kind == "array":
             return self._array(mapping, depth)
         if kind == "object":
             return self._object(mapping, depth)
-        return _Said(kind)
+        return _Description(kind)
 
-    def _array(self, mapping: Mapping[str, JSON], depth: int) -> _Said:
+    def _array(self, mapping: Mapping[str, JSON], depth: int) -> _Description:
         items = mapping.get("items")
         first = as_list(mapping.get("prefixItems")) or as_list(items)
         lines = [line for i, each in enumerate(first, 1) for line in _lines(f"item {i}", self.value(each, depth + 1))]
         if not isinstance(items, Mapping):
-            return _Said("array", lines=lines)
+            return _Description("array", lines=lines)
         item = self.value(items, depth + 1)
         if not item.meaning and (not item.facts or item.is_short):
             words = f"({item.in_brackets})" if " or " in item.words else item.in_brackets
-            return _Said(f"array of {words}", lines=[*lines, *item.lines])
-        return _Said("array", lines=[*lines, *_lines("each item", item)])
+            return _Description(f"array of {words}", lines=[*lines, *item.lines])
+        return _Description("array", lines=[*lines, *_lines("each item", item)])
 
-    def _object(self, mapping: Mapping[str, JSON], depth: int) -> _Said:
-        required, known = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
+    def _object(self, mapping: Mapping[str, JSON], depth: int) -> _Description:
+        required, properties = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
         lines: list[str] = []
-        for name, schema in known.items():
+        for name, schema in properties.items():
             lines += _lines(name, self.value(schema, depth + 1), "required" if name in required else "optional")
         for pattern, schema in as_mapping(mapping.get("patternProperties")).items():
             lines += _lines(f"keys that match {pattern}", self.value(schema, depth + 1))
         others = mapping.get("additionalProperties")
         if as_mapping(others):
             lines += _lines("any other key" if lines else "any key", self.value(others, depth + 1))
-        needed = [str(name) for name in required if name not in known]
-        return _Said("object", [f"with {', '.join(needed)}"] if needed else [], "", lines)
+        needed = [str(name) for name in required if name not in properties]
+        return _Description("object", [f"with {', '.join(needed)}"] if needed else [], "", lines)
 
     def _json(self, value: JSON) -> str:
         """A part of a schema as it is. The types that it names are told too."""
@@ -202,20 +204,20 @@ class _Writer:
         return json_text(value)
 
 
-def _together(parts: Sequence[_Said]) -> _Said:
+def _together(parts: Sequence[_Description]) -> _Description:
     """Several that all hold."""
     words = " and ".join(dict.fromkeys(part.words for part in parts if part.words != _ANY)) or _ANY
     facts = list(dict.fromkeys(fact for part in parts for fact in part.facts))
     meaning = "\n".join(dict.fromkeys(part.meaning for part in parts if part.meaning))
-    return _Said(words, facts, meaning, [line for part in parts for line in part.lines])
+    return _Description(words, facts, meaning, [line for part in parts for line in part.lines])
 
 
-def _lines(name: str, said: _Said, presence: str = "", dash: str = "- ") -> list[str]:
-    facts = [said.words, *([presence] if presence else []), *said.facts]
+def _lines(name: str, description: _Description, presence: str = "", dash: str = "- ") -> list[str]:
+    facts = [description.words, *([presence] if presence else []), *description.facts]
     indent = " " * len(dash)
-    meaning = said.meaning.replace("\n", f"\n{indent}")
+    meaning = description.meaning.replace("\n", f"\n{indent}")
     head = f"{dash}{name}: {', '.join(facts)}{f'. {meaning}' if meaning else ''}"
-    return [head, *(f"{indent}{line}" for line in said.lines)]
+    return [head, *(f"{indent}{line}" for line in description.lines)]
 
 
 def _bounds(mapping: Mapping[str, JSON]) -> list[str]:

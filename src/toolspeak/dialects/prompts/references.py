@@ -40,10 +40,10 @@ def resolved(parameters: Mapping[str, JSON]) -> Mapping[str, JSON]:
     What is nested deeper than arguments may be is left out. A reference that leads nowhere, or out of the schema,
     stays.
     """
-    found = _Survey(parameters)
-    if not found.uses and not found.too_deep:
+    survey = _Survey(parameters)
+    if not survey.uses and not survey.too_deep:
         return parameters
-    return _Writer(parameters, found.named()).whole()
+    return _Writer(parameters, survey.named()).whole()
 
 
 def is_too_deep(parameters: Mapping[str, JSON]) -> bool:
@@ -57,9 +57,9 @@ def references(value: JSON) -> Iterator[str]:
     while waiting:
         each = waiting.pop()
         if isinstance(each, Mapping):
-            found = as_mapping(each).get("$ref")
-            if isinstance(found, str):
-                yield found
+            reference = as_mapping(each).get("$ref")
+            if isinstance(reference, str):
+                yield reference
             waiting += as_mapping(each).values()
         elif isinstance(each, list | tuple):
             waiting += as_list(each)
@@ -99,12 +99,12 @@ class _Survey:
         self._root = root
         self.too_deep = False
         self.uses: dict[str, int] = {}
-        self._known: dict[str, _Counted] = {}
+        self._definitions: dict[str, _Counted] = {}
         waiting = [""]
         while waiting:
             name = waiting.pop()
-            if name not in self._known:
-                counted = self._known[name] = self._count(root if name == "" else resolve(name, root))
+            if name not in self._definitions:
+                counted = self._definitions[name] = self._count(root if name == "" else resolve(name, root))
                 for each in counted.references:
                     self.uses[each] = self.uses.get(each, 0) + 1
                 waiting += counted.references
@@ -133,9 +133,9 @@ class _Survey:
         ordered, recursive = self._walk()
         sizes: dict[str, int] = {}
         for name in ordered:  # what a definition holds comes before it
-            inner = (1 if each in recursive else sizes[each] for each in self._known[name].references)
-            sizes[name] = self._known[name].keywords + sum(inner)
-        before = sum(each.keywords for each in self._known.values())
+            inner = (1 if each in recursive else sizes[each] for each in self._definitions[name].references)
+            sizes[name] = self._definitions[name].keywords + sum(inner)
+        before = sum(each.keywords for each in self._definitions.values())
         if sizes[""] + sum(sizes[name] for name in recursive) > max(_ALWAYS, _GROWTH * before):
             recursive |= {name for name, uses in self.uses.items() if uses > 1}
         return frozenset(recursive)
@@ -144,19 +144,19 @@ class _Survey:
         """All definitions, each behind those that it holds, and those in which such a walk comes round."""
         ordered: list[str] = []
         recursive: set[str] = set()
-        under_way: dict[str, Iterator[str]] = {"": iter(self._known[""].references)}
-        done: set[str] = set()
+        under_way: dict[str, Iterator[str]] = {"": iter(self._definitions[""].references)}
+        closed: set[str] = set()
         while under_way:
             name, inner = next(reversed(under_way.items()))
-            following = next((each for each in inner if each not in done), None)
+            following = next((each for each in inner if each not in closed), None)
             if following is None:
                 del under_way[name]
-                done.add(name)
+                closed.add(name)
                 ordered.append(name)
             elif following in under_way:
                 recursive.add(following)
             else:
-                under_way[following] = iter(self._known[following].references)
+                under_way[following] = iter(self._definitions[following].references)
         return ordered, recursive
 
 
@@ -166,18 +166,18 @@ class Names:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._references: list[str] = []
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
 
     def of(self, reference: str) -> str:
-        known = self._names.get(reference)
-        if known is not None:
-            return known
+        name = self._names.get(reference)
+        if name is not None:
+            return name
         name = type_name(reference)
-        while name in self._taken:
+        while name in self._used_names:
             name += "_"
         self._names[reference] = name
         self._references.append(reference)
-        self._taken.add(name)
+        self._used_names.add(name)
         return name
 
     def each(self) -> Iterator[tuple[str, str]]:
@@ -195,11 +195,11 @@ class _Writer:
         self._names = Names()
 
     def whole(self) -> dict[str, JSON]:
-        written = as_mapping(self._schema(self._root, 0, 0))
+        schema = as_mapping(self._schema(self._root, 0, 0))
         definitions: dict[str, JSON] = {}
         for reference, name in self._names.each():
             definitions[name] = self._schema(resolve(reference, self._root), 0, 0)
-        return {**written, "$defs": definitions} if definitions else dict(written)
+        return {**schema, "$defs": definitions} if definitions else dict(schema)
 
     def _schema(self, schema: JSON, depth: int, inlined: int) -> JSON:
         """`inlined` are the references that this schema stands for, one behind the other."""
@@ -221,17 +221,17 @@ class _Writer:
 
     def _inner(self, mapping: Mapping[str, JSON], depth: int) -> dict[str, JSON]:
         write: Callable[[JSON], JSON] = lambda schema: self._schema(schema, depth + 1, 0)  # noqa: E731
-        written: dict[str, JSON] = {}
+        copy: dict[str, JSON] = {}
         for key, value in mapping.items():
             if key in _DEFINITIONS:
                 continue
             if key in _BY_NAME and isinstance(value, Mapping):
-                written[key] = {name: write(each) for name, each in as_mapping(value).items()}
+                copy[key] = {name: write(each) for name, each in as_mapping(value).items()}
             elif key in _SEVERAL and isinstance(value, list | tuple):
-                written[key] = [write(each) for each in as_list(value)]
+                copy[key] = [write(each) for each in as_list(value)]
             else:
-                written[key] = write(value) if key in _ONE else value
-        return written
+                copy[key] = write(value) if key in _ONE else value
+        return copy
 
 
 def type_name(reference: str) -> str:

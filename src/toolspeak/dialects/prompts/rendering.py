@@ -103,18 +103,18 @@ def calls_to_write(
     That order is the only one that a grammar takes. In each object the properties that its schema does not name follow
     the others, in the order of the call. A call of an unknown tool stays as it is.
     """
-    written: list[ToolCall | MalformedCall] = []
+    result: list[ToolCall | MalformedCall] = []
     for call in calls:
         if isinstance(call, MalformedCall):
             if call.raw or call.code not in IN_TEXT:
-                written.append(call)
+                result.append(call)
             continue
         spec = tools.get(call.name)
         if spec is not None:
             ordered = _ordered(call.arguments, spec.parameters, spec.parameters, 0)
             call = call if ordered is call.arguments else changed(call, arguments=ordered)
-        written.append(call)
-    return written
+        result.append(call)
+    return result
 
 
 def _ordered(value: JSON, schema: JSON, root: Mapping[str, JSON], depth: int) -> JSON:

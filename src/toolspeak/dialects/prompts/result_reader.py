@@ -57,9 +57,9 @@ def read_results(
         return None
     for suffix in ("", _AWKWARD):
         layout = _layout(dialect, calls, suffix, tools, tool_role)
-        found = _read(dialect, text, calls, layout) if layout else None
-        if found is not None:
-            return found
+        reading = _read(dialect, text, calls, layout) if layout else None
+        if reading is not None:
+            return reading
     return None
 
 
@@ -77,17 +77,17 @@ def _read(
     parts, position = list[TextPart | JsonPart](), 0
     for i, edge in enumerate(layout.edges):
         trimmed = {pair: _trimmed(each, i, len(calls)) for pair, each in edge.items()}
-        found = [pair for pair, each in trimmed.items() if pair[0] in status and text.startswith(each, position)]
-        if not found:
+        pairs = [pair for pair, each in trimmed.items() if pair[0] in status and text.startswith(each, position)]
+        if not pairs:
             return None
-        longest = max(len(trimmed[pair]) for pair in found)
-        found = [pair for pair in found if len(trimmed[pair]) == longest]
+        longest = max(len(trimmed[pair]) for pair in pairs)
+        pairs = [pair for pair in pairs if len(trimmed[pair]) == longest]
         if i > 0:
-            results.append(_result(calls[i - 1], parts[-1], found[0][0] or "success", layout.is_json))
+            results.append(_result(calls[i - 1], parts[-1], pairs[0][0] or "success", layout.is_json))
         position += longest
         if i == len(calls):
             break
-        status = [pair[1] for pair in found]
+        status = [pair[1] for pair in pairs]
         read = _json(text, position) if layout.is_json else _text(dialect, layout, text, position, i)
         if read is None:
             return None
@@ -115,12 +115,12 @@ def _layout(
     edges: list[dict[_Pair, str]] = [{} for _ in range(len(calls) + 1)]
     for first, second in itertools.product(_STATUSES, repeat=2):
         statuses: list[ResultStatus] = [second if i % 2 else first for i in range(len(calls))]
-        written = _edges(dialect, calls, statuses, suffix, tools, tool_role)
-        if written is None:
+        batch_edges = _edges(dialect, calls, statuses, suffix, tools, tool_role)
+        if batch_edges is None:
             return None
         ends: list[ResultStatus | None] = [None, *statuses, None]
         for i, pair in enumerate(itertools.pairwise(ends)):
-            edges[i][pair] = written[i]
+            edges[i][pair] = batch_edges[i]
     opened = all(edge.endswith(('"', '"' + ERROR)) for each in edges[:-1] for edge in each.values())
     is_json = opened and all(edge.startswith(after) for each in edges[1:] for edge in each.values())
     if suffix and not is_json:
@@ -146,14 +146,14 @@ def _edges(
         for i, (call, status) in enumerate(zip(calls, statuses, strict=True))
     ]
     turns = [Message("assistant", tuple(calls)), Message("tool", tuple(results))]
-    shown = dialect.render(turns, tools, tool_role=tool_role)[-1].text
+    rest = dialect.render(turns, tools, tool_role=tool_role)[-1].text
     edges: list[str] = []
     for i in range(len(calls)):
-        before, found, shown = shown.partition(_CONTENT.format(i))
-        if not found:
+        before, content, rest = rest.partition(_CONTENT.format(i))
+        if not content:
             return None
         edges.append(before)
-    return [*edges, shown]
+    return [*edges, rest]
 
 
 def _unquoted(edge: str, i: int, last: int, after: str) -> str:
@@ -193,20 +193,20 @@ def _unescaped(dialect: Dialect, text: str) -> str:
     """
     if "&" not in text:
         return text
-    found = list(_REFERENCE.finditer(text))
-    pieces, done = list[str](), 0
-    for reference in found:
+    references = list(_REFERENCE.finditer(text))
+    pieces, position = list[str](), 0
+    for reference in references:
         char = "<" if reference[2] == "lt" else chr(min(int(reference[2][1:]), 0x10FFFF))
         behind = text[reference.end() : reference.end() + 512]
         if _is_live(dialect, char + behind):
-            pieces.append(text[done : reference.start()])
+            pieces.append(text[position : reference.start()])
             pieces.append(f"&{reference[1].removeprefix('amp;')}{reference[2]};" if reference[1] else char)
-            done = reference.end()
-    return "".join([*pieces, text[done:]])
+            position = reference.end()
+    return "".join([*pieces, text[position:]])
 
 
 def _is_live(dialect: Dialect, text: str) -> bool:
     """Whether the dialect escapes the first character of this text in a result."""
     result = ToolResult("", "x", "success", (TextPart(_CONTENT.format(0) + text),))
-    _, _, written = dialect.render_results([result]).partition(_CONTENT.format(0))
-    return not written.startswith(text[0])
+    _, _, tail = dialect.render_results([result]).partition(_CONTENT.format(0))
+    return not tail.startswith(text[0])

@@ -28,7 +28,7 @@ _RANGES = (
     ("minProperties", "maxProperties"),
 )
 _UNITS = {"minLength": " characters", "minItems": " items", "minProperties": " keys"}
-_TOLD = frozenset(  # elsewhere in the signature, or nothing a caller needs
+_HANDLED_KEYS = frozenset(  # elsewhere in the signature, or nothing a caller needs
     {
         *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "properties", "required", "default"),
         *("description", "title", "additionalProperties", "$defs", "definitions", "$schema", "$id", "$comment"),
@@ -46,12 +46,12 @@ def signature(spec: ToolSpec) -> str:
     writer = _Writer(parameters)
     lines = [f"{spec.name}({writer.properties(parameters)})"]
     lines += [line.rstrip() for line in spec.description.splitlines() if line.strip()]
-    known = as_mapping(parameters.get("properties"))
-    notes = [note for name, schema in known.items() for note in writer.notes(name, schema)]
+    properties = as_mapping(parameters.get("properties"))
+    notes = [note for name, schema in properties.items() for note in writer.notes(name, schema)]
     others = parameters.get("additionalProperties")
     if as_mapping(others):
         notes += [f"any other argument: {writer.type(others)}", *writer.notes("any other argument", others)]
-    rest = {key: value for key, value in parameters.items() if key in _CHOICES or key not in _TOLD}
+    rest = {key: value for key, value in parameters.items() if key in _CHOICES or key not in _HANDLED_KEYS}
     if rest:  # what holds of all arguments together
         notes += [f"all arguments: {writer.type(rest)}", *writer.notes("all arguments", rest)]
     return "\n".join([*lines, *writer.named_types(), *(f"- {note}" for note in notes)])
@@ -67,12 +67,12 @@ class _Writer:
 
     def properties(self, schema: JSON) -> str:
         mapping = as_mapping(schema)
-        required, known = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
-        told = [
+        required, properties = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
+        parts = [
             f"{_key(name)}{'' if name in required else '?'}: {self.type(each)}{_default(each)}"
-            for name, each in known.items()
+            for name, each in properties.items()
         ]
-        return ", ".join([*told, *(f"{_key(str(name))}: any" for name in required if name not in known)])
+        return ", ".join([*parts, *(f"{_key(str(name))}: any" for name in required if name not in properties)])
 
     def type(self, schema: JSON) -> str:
         if schema is False:
@@ -81,9 +81,9 @@ class _Writer:
         if self._depth > _DEEPEST and any(True for _ in subschemas(mapping)):
             return f"JSON Schema {self._json(mapping)}"
         self._depth += 1
-        written = self._type(mapping)
+        text = self._type(mapping)
         self._depth -= 1
-        return written
+        return text
 
     def _type(self, mapping: Mapping[str, JSON]) -> str:
         if isinstance(mapping.get("$ref"), str):
@@ -111,8 +111,8 @@ class _Writer:
         return "|".join(dict.fromkeys(self._kind(str(kind), mapping) for kind in kinds)) + self._bounds(mapping)
 
     def _operand(self, schema: JSON, joint: str) -> str:
-        written = self.type(schema)
-        return f"({written})" if joint != "|" and "|" in written else written
+        text = self.type(schema)
+        return f"({text})" if joint != "|" and "|" in text else text
 
     def _kind(self, kind: str, mapping: Mapping[str, JSON]) -> str:
         if kind == "array":
@@ -130,13 +130,13 @@ class _Writer:
         return _SHORT.get(kind, kind)
 
     def _bounds(self, mapping: Mapping[str, JSON]) -> str:
-        told: list[str] = []
+        bounds: list[str] = []
         for low, high in _RANGES:
             least, most = mapping.get(low), mapping.get(high)
             if least is not None or most is not None:
-                told.append(f"{'' if least is None else least}..{'' if most is None else most}{_UNITS.get(low, '')}")
-        told += [f"{key}={self._json(value)}" for key, value in mapping.items() if key not in _TOLD]
-        return f"({', '.join(told)})" if told else ""
+                bounds.append(f"{'' if least is None else least}..{'' if most is None else most}{_UNITS.get(low, '')}")
+        bounds += [f"{key}={self._json(value)}" for key, value in mapping.items() if key not in _HANDLED_KEYS]
+        return f"({', '.join(bounds)})" if bounds else ""
 
     def _json(self, value: JSON) -> str:
         """A part of a schema as it is. The types that it names are told too."""
@@ -156,9 +156,9 @@ class _Writer:
         mapping = as_mapping(schema)
         if depth > _DEEPEST and any(True for _ in subschemas(mapping)):
             return
-        said = " ".join(str(mapping.get("description") or "").split())
-        if said:
-            yield f"{path}: {said}"
+        description = " ".join(str(mapping.get("description") or "").split())
+        if description:
+            yield f"{path}: {description}"
         inner = [(path, branch) for key in ("anyOf", "oneOf", "allOf") for branch in as_list(mapping.get(key))]
         inner += [(f"{path}[{i}]", each) for i, each in enumerate(as_list(mapping.get("prefixItems")))]
         inner += [(f"{path}[]", mapping["items"])] if "items" in mapping else []

@@ -93,10 +93,10 @@ class CogencyDialect(WithGrammar):
     def instructions(
         self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
     ) -> str:
-        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
-        example = self.render_calls(shown, tools)
-        if len(shown) > 1:
-            example += f"\n\nA single call stands in such a block too:\n\n{self.render_calls(shown[:1], tools)}"
+        examples = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
+        example = self.render_calls(examples, tools)
+        if len(examples) > 1:
+            example += f"\n\nA single call stands in such a block too:\n\n{self.render_calls(examples[:1], tools)}"
         parts = [self.introduction.replace("{example}", example), THINK_TEXT, RESULTS_TEXT]
         return joined(*parts, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
 
@@ -105,8 +105,8 @@ class CogencyDialect(WithGrammar):
 
     def example(self, tools: Sequence[ToolSpec]) -> str:
         """A call of one of the tools, as the model should write it."""
-        call, shown = sample_call(tools)
-        return self.render_calls([call], shown)
+        call, specs = sample_call(tools)
+        return self.render_calls([call], specs)
 
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
         raise AssertionError("a dialect writes its own calls")

@@ -64,8 +64,8 @@ class CogencyJson(CogencyDialect):
     introduction = _INTRODUCTION
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        known = {spec.name: spec for spec in tools}
-        format = BlockFormat(_TABLE, BATCH, _new_body, known, thoughts_hide=True, writes=self.example)  # noqa: A001
+        by_name = {spec.name: spec for spec in tools}
+        format = BlockFormat(_TABLE, BATCH, _new_body, by_name, thoughts_hide=True, writes=self.example)  # noqa: A001
         return BlockParser(format, starts_in)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:

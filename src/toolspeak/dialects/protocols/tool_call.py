@@ -76,8 +76,8 @@ class ToolCallDialect(WithGrammar):
     def instructions(
         self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
     ) -> str:
-        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)[:1]]
-        example = "\n".join(_render_call(call) for call in shown)
+        examples = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)[:1]]
+        example = "\n".join(_render_call(call) for call in examples)
         parts = [_INTRODUCTION.replace("{example}", example), choice_text(choice, tools)]
         return joined(*parts, "## The tools you have", list_tools(tools, listing))
 
@@ -85,8 +85,8 @@ class ToolCallDialect(WithGrammar):
         return Prompt((joined(system, self.instructions(tools, listing=listing) if tools else ""),))
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        known = {spec.name: spec for spec in tools}
-        format = BlockFormat(_TABLE, _BATCH, _new_body, known, thoughts_hide=True, writes=_example)  # noqa: A001
+        by_name = {spec.name: spec for spec in tools}
+        format = BlockFormat(_TABLE, _BATCH, _new_body, by_name, thoughts_hide=True, writes=_example)  # noqa: A001
         return BlockParser(format, starts_in)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
@@ -118,33 +118,33 @@ class ToolCallHistory:
     def __init__(self, tools: Mapping[str, ToolSpec], tool_role: bool) -> None:
         self._tools = tools
         self._tool_role = tool_role
-        self._untold: list[ToolCall | MalformedCall] = []  # calls of the last turn behind its first
+        self._waiting: list[ToolCall | MalformedCall] = []  # calls of the last turn behind its first
         self.messages: list[TextMessage] = []
 
     def add(self, message: Message) -> None:
         if message.role == "tool":
             results = {result.call_id: result for result in message.results}
-            told = {call.id for call in self._untold}
+            waiting = {call.id for call in self._waiting}
             for result in message.results:
-                if result.call_id not in told:
+                if result.call_id not in waiting:
                     append_message(self.messages, _result_message(result, self._tool_role))
-            for call in self._untold:
+            for call in self._waiting:
                 append_message(self.messages, TextMessage("assistant", _render_call(call)))
                 if call.id in results:
                     append_message(self.messages, _result_message(results[call.id], self._tool_role))
-            self._untold = []
+            self._waiting = []
             return
         self.flush()
         calls = calls_to_write(message.calls, self._tools)
-        self._untold = list(calls[1:])
+        self._waiting = list(calls[1:])
         text = join_block(message.text, _render_call(calls[0])) if calls else message.text
         append_message(self.messages, TextMessage(message.role, text))
 
     def flush(self) -> None:
         """Writes the calls that wait for their results: there are none, the turn was interrupted."""
-        for call in self._untold:
+        for call in self._waiting:
             append_message(self.messages, TextMessage("assistant", _render_call(call)))
-        self._untold = []
+        self._waiting = []
 
 
 _FRAME = Frame(

@@ -33,8 +33,8 @@ _APRIEL15_FORMAT = (
 
 def _apriel15(system: str, tools: Sequence[ToolSpec]) -> Prompt:
     # The template tells the format of calls only where there is no system text.
-    told = _apriel15_list(tools)
-    return Prompt((f"{system}\n{told}" if system else f"{told}\n{_APRIEL15_FORMAT}",))
+    listing = _apriel15_list(tools)
+    return Prompt((f"{system}\n{listing}" if system else f"{listing}\n{_APRIEL15_FORMAT}",))
 
 
 def _apriel16_list(tools: Sequence[ToolSpec]) -> str:
@@ -59,8 +59,8 @@ You are provided with function signatures within <available_tools></available_to
 
 
 def _apriel16(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    told = _apriel16_list(tools)
-    return Prompt((f"{system}\n{told}" if system else told,))
+    listing = _apriel16_list(tools)
+    return Prompt((f"{system}\n{listing}" if system else listing,))
 
 
 APRIEL16 = Template(source="ServiceNow-AI/Apriel-1.6-15b-Thinker", place=_apriel16, turn=in_a_new_line, tool_turns=True)
@@ -101,28 +101,28 @@ def _apertus_type(schema: Mapping[str, Any]) -> str:
     properties, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
     if not properties:
         return "object"
-    told = [
+    keys = [
         f"{name}{'' if name in required else '?'}: {_INDENT}{_apertus_type(as_mapping(each))}"
         for name, each in properties.items()
     ]
-    return "{\n" + ", ".join(told) + "}"
+    return "{\n" + ", ".join(keys) + "}"
 
 
 def _apertus_choice(branches: Sequence[JSON]) -> str:
-    known = [as_mapping(branch) for branch in branches]
-    if len(known) > 1 and any(branch.get("type") == "object" for branch in known):
+    mappings = [as_mapping(branch) for branch in branches]
+    if len(mappings) > 1 and any(branch.get("type") == "object" for branch in mappings):
         return "any"
-    told = ""
-    for i, branch in enumerate(known):
-        told += _apertus_type(branch)
-        told += f"// {branch['description']}" if branch.get("description") else ""
-        told += f"{_INDENT[1:]}    // default: {dump(branch['default'])}" if "default" in branch else ""
-        told += " | \n" if i + 1 < len(known) else ""
-    return told
+    text = ""
+    for i, branch in enumerate(mappings):
+        text += _apertus_type(branch)
+        text += f"// {branch['description']}" if branch.get("description") else ""
+        text += f"{_INDENT[1:]}    // default: {dump(branch['default'])}" if "default" in branch else ""
+        text += " | \n" if i + 1 < len(mappings) else ""
+    return text
 
 
 def _apertus_argument(name: str, schema: Mapping[str, Any], required: bool) -> str:
-    said = f"// {schema['description']}\n" if schema.get("description") else ""
+    comment = f"// {schema['description']}\n" if schema.get("description") else ""
     default = ""
     if "default" in schema:
         if schema.get("enum"):
@@ -131,19 +131,19 @@ def _apertus_argument(name: str, schema: Mapping[str, Any], required: bool) -> s
             default = f"// default: {schema['default']}"
         else:
             default = f", // default: {dump(schema['default'])}"
-    return f"{said}{name}{'' if required else '?'}: {_apertus_type(schema)}{default}"
+    return f"{comment}{name}{'' if required else '?'}: {_apertus_type(schema)}{default}"
 
 
 def _apertus_tool(spec: ToolSpec) -> str:
     required = as_list(spec.parameters.get("required"))
-    told = [_apertus_argument(name, as_mapping(each), name in required) for name, each in spec.properties.items()]
-    arguments = "(_: {\n" + ",\n".join(told) + "\n}) => any;" if told else "() => any;"
+    parameters = [_apertus_argument(name, as_mapping(each), name in required) for name, each in spec.properties.items()]
+    arguments = "(_: {\n" + ",\n".join(parameters) + "\n}) => any;" if parameters else "() => any;"
     return f"// {spec.description}\ntype {spec.name} = {arguments}"
 
 
 def _apertus_place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    told = "Tool Capabilities:\n" + "\n".join(map(_apertus_tool, tools))
-    return Prompt((f"{system}\n\n{told}" if system else told,))
+    listing = "Tool Capabilities:\n" + "\n".join(map(_apertus_tool, tools))
+    return Prompt((f"{system}\n\n{listing}" if system else listing,))
 
 
 APERTUS = Template(source="swiss-ai/Apertus-8B-Instruct", place=_apertus_place)

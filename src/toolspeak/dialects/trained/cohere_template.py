@@ -99,10 +99,10 @@ def _python(spec: ToolSpec) -> str:
     types = {name: _python_type(as_mapping(each)) for name, each in spec.properties.items()}
     types = {name: kind if name in required else f"Optional[{kind}]" for name, kind in types.items()}
     head = ", ".join(f"{name}: {kind}{'' if name in required else ' = None'}" for name, kind in types.items())
-    said = "\n        ".join(
+    descriptions = "\n        ".join(
         f"{name} ({types[name]}): {as_mapping(each).get('description') or ''}" for name, each in spec.properties.items()
     )
-    arguments = f"\n\n    Args:\n        {said}" if types else ""
+    arguments = f"\n\n    Args:\n        {descriptions}" if types else ""
     return f'```python\ndef {spec.name}({head}) -> List[Dict]:\n    """{spec.description}{arguments}\n    """\n    pass\n```'
 
 
@@ -119,8 +119,8 @@ spelling."""
 
 def _r_plus(system: str, tools: Sequence[ToolSpec]) -> Prompt:
     listed = "\n\n".join(map(_python, tools))
-    told = f"## Available Tools\nHere is a list of tools that you have available to you:\n\n{listed}"
-    return Prompt((f"{system or _TASK}\n\n{told}",))
+    listing = f"## Available Tools\nHere is a list of tools that you have available to you:\n\n{listed}"
+    return Prompt((f"{system or _TASK}\n\n{listing}",))
 
 
 COMMAND_R7B = Template(source="CohereLabs/c4ai-command-r7b-12-2024 (tool_use)", place=_r7b)

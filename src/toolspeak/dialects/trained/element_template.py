@@ -52,29 +52,29 @@ def _others(schema: Mapping[str, JSON], handled: Collection[str]) -> str:
 
 def _parameter(name: str, schema: JSON, first: Sequence[str]) -> str:
     mapping = as_mapping(schema)
-    told = f"\n<parameter>\n<name>{name}</name>"
+    text = f"\n<parameter>\n<name>{name}</name>"
     if "type" in mapping:
-        told += f"\n<type>{mapping['type']}</type>"
+        text += f"\n<type>{mapping['type']}</type>"
     if "description" in mapping:
-        told += f"\n<description>{str(mapping['description']).strip()}</description>"
-    told += "".join(f"\n<{key}>{dump(mapping[key])}</{key}>" for key in first if key in mapping)
-    return f"{told}{_others(mapping, ('name', 'type', 'description', *first))}\n</parameter>"
+        text += f"\n<description>{str(mapping['description']).strip()}</description>"
+    text += "".join(f"\n<{key}>{dump(mapping[key])}</{key}>" for key in first if key in mapping)
+    return f"{text}{_others(mapping, ('name', 'type', 'description', *first))}\n</parameter>"
 
 
 def _functions(tools: Sequence[ToolSpec], first: Sequence[str] = (), last: Sequence[str] = ()) -> str:
     """Each tool as an element; `first` are the keys of a parameter, `last` those of all, that have a place of their
     own."""
-    written = "<tools>"
+    text = "<tools>"
     for spec in tools:
-        written += f"\n<function>\n<name>{spec.name}</name>"
+        text += f"\n<function>\n<name>{spec.name}</name>"
         if spec.description:
-            written += f"\n<description>{spec.description.strip()}</description>"
-        written += "\n<parameters>"
-        written += "".join(_parameter(name, schema, first) for name, schema in spec.properties.items())
-        written += _others(spec.parameters, ("type", "properties", *last))
-        written += "".join(f"\n<{key}>{dump(spec.parameters[key])}</{key}>" for key in last if key in spec.parameters)
-        written += "\n</parameters>\n</function>"
-    return written + "\n</tools>"
+            text += f"\n<description>{spec.description.strip()}</description>"
+        text += "\n<parameters>"
+        text += "".join(_parameter(name, schema, first) for name, schema in spec.properties.items())
+        text += _others(spec.parameters, ("type", "properties", *last))
+        text += "".join(f"\n<{key}>{dump(spec.parameters[key])}</{key}>" for key in last if key in spec.parameters)
+        text += "\n</parameters>\n</function>"
+    return text + "\n</tools>"
 
 
 def _coder_tools(tools: Sequence[ToolSpec]) -> str:
@@ -105,9 +105,9 @@ def _stripped(place: Callable[[str, Sequence[ToolSpec]], Prompt]) -> Callable[[s
     return lambda system, tools: place(system.strip(), tools)
 
 
-def _apart(text: str, _calls: object, written: str) -> str:
+def _apart(text: str, _calls: object, block: str) -> str:
     """An empty line between what the model said and its calls."""
-    return f"{text.strip()}\n\n{written}" if text.strip() else written
+    return f"{text.strip()}\n\n{block}" if text.strip() else block
 
 
 CODER = Template(

@@ -48,13 +48,13 @@ def _join_types(kinds: Sequence[JSON]) -> str:
 def _type(schema: Mapping[str, Any]) -> str:
     if "type" in schema:
         kind = schema["type"]
-        written = kind if isinstance(kind, str) else _join_types(as_list(kind))
+        text = kind if isinstance(kind, str) else _join_types(as_list(kind))
     elif "oneOf" in schema:
         kinds = (as_mapping(each).get("type") for each in as_list(schema["oneOf"]))
-        written = _join_types(list(dict.fromkeys(kind for kind in kinds if kind is not None)))
+        text = _join_types(list(dict.fromkeys(kind for kind in kinds if kind is not None)))
     else:
         return ""  # as the template, whose default is never written
-    return "number" if written in ("integer", "float") else written
+    return "number" if text in ("integer", "float") else text
 
 
 def _format(schema: Mapping[str, Any]) -> str | None:
@@ -80,15 +80,15 @@ def _comment(schema: Mapping[str, Any]) -> str | None:
     form = _format(schema)
     if not ({"description", "default"} & schema.keys() or form is not None or any(map(schema.get, _BOUNDS))):
         return None
-    told = "//"
+    comment = "//"
     if "description" in schema:
-        said = str(schema["description"])
-        told += f" {said}" if said.endswith(".") else f" {said}."
+        description = str(schema["description"])
+        comment += f" {description}" if description.endswith(".") else f" {description}."
     if "default" in schema:
         default = f'"{schema["default"]}"' if schema.get("type") == "string" else schema["default"]
-        told += f" Default={default}."
-    told += f" Format={form}" if form is not None else ""
-    return told + "".join(f" {name}={schema[key]}" for key, name in _BOUNDS.items() if key in schema)
+        comment += f" Default={default}."
+    comment += f" Format={form}" if form is not None else ""
+    return comment + "".join(f" {name}={schema[key]}" for key, name in _BOUNDS.items() if key in schema)
 
 
 def _values(values: Sequence[JSON]) -> str:
@@ -114,29 +114,29 @@ def _array(name: str | None, schema: Mapping[str, Any], depth: int) -> str:
 
 
 def _properties(properties: Mapping[str, Any], required: Sequence[JSON], depth: int) -> str:
-    told, offset = "", "    " * depth
+    text, offset = "", "    " * depth
     for name, each in properties.items():
         if not isinstance(each, Mapping):
             continue
         schema = as_mapping(each)
         comment = _comment(schema)
-        said = "" if comment is None else f"\n{offset}{comment}"
+        comment_line = "" if comment is None else f"\n{offset}{comment}"
         examples = [f"Example {name}:", *as_list(schema["examples"])] if "examples" in schema else []
-        shown = "".join("\n" + offset + "// " + str(example).replace("'", '"') for example in examples)
+        example_lines = "".join("\n" + offset + "// " + str(example).replace("'", '"') for example in examples)
         label = name if name in required else f"{name}?"
         kind = _type(schema)
         if kind == "object":
             inner = _properties(as_mapping(schema.get("properties")), as_list(schema.get("required")), depth + 1)
-            told += f"{said}{shown}\n{offset}{label}: {{{inner}\n{offset}}},"
+            text += f"{comment_line}{example_lines}\n{offset}{label}: {{{inner}\n{offset}}},"
         elif kind == "array" and "type" in as_mapping(schema.get("items")):
             array = _array(label, schema, depth)
-            told += said + shown + (array if array.endswith(",") else f"{array},")
+            text += comment_line + example_lines + (array if array.endswith(",") else f"{array},")
         else:
-            written = "[]" if kind == "array" else _values(as_list(schema["enum"])) if "enum" in schema else kind
-            written += " | null" if kind != "array" and schema.get("nullable") else ""
+            value = "[]" if kind == "array" else _values(as_list(schema["enum"])) if "enum" in schema else kind
+            value += " | null" if kind != "array" and schema.get("nullable") else ""
             # The template shows examples only behind a comment, where a value is no array or object.
-            told += f"{said}{shown if comment is not None else ''}\n{offset}{label}: {written},"
-    return told
+            text += f"{comment_line}{example_lines if comment is not None else ''}\n{offset}{label}: {value},"
+    return text
 
 
 def _tool(spec: ToolSpec) -> str:
@@ -147,13 +147,13 @@ def _tool(spec: ToolSpec) -> str:
 
 def _v32(system: str, tools: Sequence[ToolSpec]) -> Prompt:
     head = "// Supported function definitions that should be called when necessary.\nnamespace functions {\n\n"
-    told = (
+    text = (
         "You are capable of executing available function(s) if required.\nOnly execute function(s) when absolutely "
         "necessary.\nAsk for the required input to:recipient==all\nUse JSON for function arguments.\nRespond in this "
         f"format:\n>>>${{recipient}}\n${{content}}\nAvailable functions:\n{head}{''.join(map(_tool, tools))}"
         "} // namespace functions"
     )
-    return Prompt((told, system))
+    return Prompt((text, system))
 
 
 FUNCTIONARY_V31 = Template(source="meetkai/functionary-medium-v3.1", place=_v31, tool_turns=True)

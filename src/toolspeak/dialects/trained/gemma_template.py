@@ -40,20 +40,20 @@ def _upper(kind: JSON) -> str:
 
 
 def _items(items: Mapping[str, JSON]) -> str:
-    written: list[str] = []
+    parts: list[str] = []
     for key, value in _sorted(items):
         if value is None:
             continue
         if key == "properties":
-            written.append("properties:{" + _properties(as_mapping(value)) + "}")
+            parts.append("properties:{" + _properties(as_mapping(value)) + "}")
         elif key == "required":
-            written.append(f"required:{_quoted(as_list(value))}")
+            parts.append(f"required:{_quoted(as_list(value))}")
         elif key == "type":
             kind = value.upper() if isinstance(value, str) else [str(each).upper() for each in as_list(value)]
-            written.append(f"type:{_value(kind)}")
+            parts.append(f"type:{_value(kind)}")
         else:
-            written.append(f"{key}:{_value(value)}")
-    return ",".join(written)
+            parts.append(f"{key}:{_value(value)}")
+    return ",".join(parts)
 
 
 def _schema(mapping: Mapping[str, JSON]) -> str:
@@ -78,22 +78,22 @@ def _schema(mapping: Mapping[str, JSON]) -> str:
 
 
 def _properties(properties: Mapping[str, JSON]) -> str:
-    kept = ((name, as_mapping(schema)) for name, schema in _sorted(properties) if name not in _STANDARD)
-    return ",".join(f"{name}:{{{_schema(schema)}}}" for name, schema in kept)
+    own = ((name, as_mapping(schema)) for name, schema in _sorted(properties) if name not in _STANDARD)
+    return ",".join(f"{name}:{{{_schema(schema)}}}" for name, schema in own)
 
 
 def _declaration(spec: ToolSpec) -> str:
     parameters = spec.parameters
-    written = f"declaration:{spec.name}{{description:{_QUOTE}{spec.description}{_QUOTE}"
+    text = f"declaration:{spec.name}{{description:{_QUOTE}{spec.description}{_QUOTE}"
     if parameters:
-        written += ",parameters:{"
+        text += ",parameters:{"
         if spec.properties:
-            written += f"properties:{{{_properties(spec.properties)}}},"
+            text += f"properties:{{{_properties(spec.properties)}}},"
         if parameters.get("required"):
-            written += f"required:{_quoted(as_list(parameters['required']))},"
+            text += f"required:{_quoted(as_list(parameters['required']))},"
         if parameters.get("type"):
-            written += f"type:{_QUOTE}{_upper(parameters['type'])}{_QUOTE}}}"
-    return f"<|tool>{written}}}<tool|>"
+            text += f"type:{_QUOTE}{_upper(parameters['type'])}{_QUOTE}}}"
+    return f"<|tool>{text}}}<tool|>"
 
 
 def _tools(tools: Sequence[ToolSpec]) -> str:

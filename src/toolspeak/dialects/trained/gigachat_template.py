@@ -11,7 +11,7 @@ from toolspeak.dialects.prompt import Prompt
 from toolspeak.dialects.text.typed_text import as_list, as_mapping
 from toolspeak.dialects.trained.template import Template, directly
 
-_TOLD = ("format", "maxItems", "maximum", "minItems", "minimum", "pattern")
+_COMMENT_KEYS = ("format", "maxItems", "maximum", "minItems", "minimum", "pattern")
 
 
 def _lines(text: JSON, indent: str = "") -> list[str]:
@@ -24,18 +24,18 @@ def _literal(value: JSON) -> str:
 
 def _object(schema: Mapping[str, Any], indent: str) -> str:
     required = as_list(schema.get("required"))
-    told: list[str] = []
+    lines: list[str] = []
     for name, each in as_mapping(schema.get("properties")).items():
         value = as_mapping(each)
         if "description" in value:
-            told += _lines(value["description"], indent)
-        told += [f"{indent}// {key}: {_literal(said)}" for key, said in value.items() if key in _TOLD]
+            lines += _lines(value["description"], indent)
+        lines += [f"{indent}// {key}: {_literal(fact)}" for key, fact in value.items() if key in _COMMENT_KEYS]
         default = f" // default: {_literal(value['default'])}" if "default" in value else ""
-        told.append(f"{indent}{name}{'' if name in required else '?'}: {_type(value, indent + '  ')},{default}")
+        lines.append(f"{indent}{name}{'' if name in required else '?'}: {_type(value, indent + '  ')},{default}")
     others = schema.get("additionalProperties")
     if others is True or isinstance(others, Mapping):
-        told.append(f"{indent}[key: string]: {'any' if others is True else _type(as_mapping(others), indent + '  ')}")
-    return "".join(["{\n", *(f"{line}\n" for line in told), indent[:-2], "}"])
+        lines.append(f"{indent}[key: string]: {'any' if others is True else _type(as_mapping(others), indent + '  ')}")
+    return "".join(["{\n", *(f"{line}\n" for line in lines), indent[:-2], "}"])
 
 
 def _type(schema: Mapping[str, Any], indent: str) -> str:
@@ -62,8 +62,8 @@ def _tool(spec: ToolSpec) -> str:
 
 
 def _place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    told = "\n".join(["namespace functions {", *map(_tool, tools), "} // namespace functions"])
-    return Prompt((f"{system}\n\n{told}" if system else told,))
+    listing = "\n".join(["namespace functions {", *map(_tool, tools), "} // namespace functions"])
+    return Prompt((f"{system}\n\n{listing}" if system else listing,))
 
 
 GIGACHAT3 = Template(

@@ -47,12 +47,12 @@ def _array(mapping: Mapping[str, JSON]) -> str:
 def _one_of(variants: Sequence[JSON]) -> str:
     if len(variants) > 1 and any(as_mapping(each).get("type") == "object" for each in variants):
         return "any"
-    written: list[str] = []
+    parts: list[str] = []
     for variant in map(as_mapping, variants):
         described = f"// {variant['description']}" if variant.get("description") else ""
         default = f"{20 * ' '}// default: {dump(variant['default'])}" if "default" in variant else ""
-        written.append(_type(variant) + described + default)
-    return " | \n".join(written)
+        parts.append(_type(variant) + described + default)
+    return " | \n".join(parts)
 
 
 def _object(mapping: Mapping[str, JSON]) -> str:

@@ -31,8 +31,8 @@ You are provided with function signatures within <tools></tools> XML tags:
 {_FORMAT}"""
 
 
-def _behind(text: str, _calls: object, written: str) -> str:
-    return f"{text}\n{written}" if text else written
+def _behind(text: str, _calls: object, block: str) -> str:
+    return f"{text}\n{block}" if text else block
 
 
 def _qwen(source: str, *models: str, default: str = "", lead: str = "") -> Template:
@@ -78,11 +78,11 @@ def _hermes_tool(spec: ToolSpec) -> str:
     """Not quite JSON: nothing is escaped in the description."""
     properties: Mapping[str, JSON] = spec.properties
     signature = ", ".join(f"{name}: {_python_type(schema)}" for name, schema in properties.items())
-    told = "".join(
+    parameter_lines = "".join(
         f"        {name}({_python_type(schema)}): {str(as_mapping(schema).get('description') or '').strip()}"
         for name, schema in properties.items()
     )
-    arguments = f"    Args:\n{told}" if properties else ""
+    arguments = f"    Args:\n{parameter_lines}" if properties else ""
     parameters = dump(spec.parameters) if properties else "{}"
     return (
         f'{{"type": "function", "function": {{"name": "{spec.name}", "description": "{spec.name}({signature})'

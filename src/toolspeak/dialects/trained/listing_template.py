@@ -117,10 +117,10 @@ def _reka_tools(tools: Sequence[ToolSpec]) -> str:
     )
 
 
-def _reka_turn(text: str, calls: Sequence[ToolCall | MalformedCall], written: str) -> str:
+def _reka_turn(text: str, calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
     # No line break can stand in the JSON of a call: between calls the template writes none.
-    written = written.replace("</tool_call>\n<tool_call>", "</tool_call><tool_call>") if len(calls) > 1 else written
-    return join_block(text, written)
+    block = block.replace("</tool_call>\n<tool_call>", "</tool_call><tool_call>") if len(calls) > 1 else block
+    return join_block(text, block)
 
 
 REKA = Template(

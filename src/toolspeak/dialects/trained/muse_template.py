@@ -16,7 +16,7 @@ def _place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
         f'\n{{"name": {dump(spec.name)}, "description": {dump(spec.description)}, "parameters": {dump(spec.parameters)}}}'
         for spec in tools
     )
-    told = f"""\
+    text = f"""\
 In this environment you have access to a set of tools you can use to answer the user's question.
 
 You can invoke a function by writing a "<atem:function_calls>" block like the following:
@@ -49,7 +49,7 @@ that can span
 </atem:parameter>
 </atem:invoke>
 </atem:function_calls>"""
-    return Prompt((f"{system}\n\n{told}" if system else told,))
+    return Prompt((f"{system}\n\n{text}" if system else text,))
 
 
 MUSE = Template(source="muse-glimmer, as llama.cpp has it", place=_place)

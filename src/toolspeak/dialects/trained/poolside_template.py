@@ -47,8 +47,8 @@ LAGUNA_S21 = Template(
 
 
 def _spark_place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    told = f"## Tools\nYou have access to the following functions:\n<tools>\n{function_lines(tools)}\n</tools>"
-    return Prompt((f"{told}\n\n{system}" if system else told,))
+    listing = f"## Tools\nYou have access to the following functions:\n<tools>\n{function_lines(tools)}\n</tools>"
+    return Prompt((f"{listing}\n\n{system}" if system else listing,))
 
 
 SPARK25 = Template(source="iFlytek Spark2.5", place=_spark_place, turn=directly, tool_turns=True)

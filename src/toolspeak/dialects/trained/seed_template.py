@@ -20,12 +20,12 @@ def _type(schema: JSON) -> str:
 def _tool(spec: ToolSpec) -> str:
     required = as_list(spec.parameters.get("required"))
     head = ",".join(f"{name}: {_type(schema)}" for name, schema in spec.properties.items())
-    told = "".join(
+    parameter_lines = "".join(
         f"\n    - {name} ({_type(schema)}) [{'必填' if name in required else '选填'}]: "
         f"{as_mapping(schema).get('description') or ''}"
         for name, schema in spec.properties.items()
     )
-    arguments = f"    Args:{told}" if spec.properties else ""
+    arguments = f"    Args:{parameter_lines}" if spec.properties else ""
     return f'\n\nFunction:\ndef {spec.name}({head}):\n    """\n    {spec.description.strip()}\n\n{arguments}\n\n    """'
 
 
@@ -46,8 +46,8 @@ def _tools(tools: Sequence[ToolSpec]) -> str:
     return "".join(map(_tool, tools)) + f"\n{_FORMAT}"
 
 
-def _turn(text: str, _calls: object, written: str) -> str:
-    return f"{text.strip()}\n\n{written}" if text.strip() else written
+def _turn(text: str, _calls: object, block: str) -> str:
+    return f"{text.strip()}\n\n{block}" if text.strip() else block
 
 
 SEED_OSS = Template(

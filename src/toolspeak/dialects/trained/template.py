@@ -40,14 +40,14 @@ class Template:
     tool_turns: bool = False
 
 
-def directly(text: str, _calls: Sequence[ToolCall | MalformedCall], written: str) -> str:
+def directly(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
     """A turn whose calls stand right behind its text."""
-    return text + written
+    return text + block
 
 
-def in_a_new_line(text: str, _calls: Sequence[ToolCall | MalformedCall], written: str) -> str:
+def in_a_new_line(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
     """A turn whose calls stand in a new line, also where there is no text."""
-    return f"{text}\n{written}"
+    return f"{text}\n{block}"
 
 
 def in_system(write: WriteTools, *, joint: str = "\n\n", default: str = "", lead: str = "") -> Place:
@@ -73,8 +73,8 @@ def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") 
 
 def function_of(spec: ToolSpec) -> dict[str, Any]:
     """A tool's function as chat templates are given it: `name`, `description`, `parameters`, in this order."""
-    told = {"description": spec.description} if spec.description else {}
-    return {"name": spec.name, **told, "parameters": spec.parameters}
+    description = {"description": spec.description} if spec.description else {}
+    return {"name": spec.name, **description, "parameters": spec.parameters}
 
 
 def tool_of(spec: ToolSpec) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def _effort(options: Mapping[str, JSON], client_format: str) -> JSON:
 # --- lists of tools ----------------------------------------------------------------------------------------------
 
 MOST_LISTS = 64
-"""As many as dialects cache (`dialects.readers.known_readers`)."""
+"""As many as dialects cache (`dialects.detection.detection_index.shared_readers`)."""
 
 LARGEST_BYTES = 256 * 1024
 """Size of a list as JSON. A larger one is not cached, so that clients cannot fill the memory."""
