@@ -283,7 +283,7 @@ SAME_FILES = {
 
 SAME_CLASSES: dict[str, str] = dict.fromkeys(
     (
-        "Batch", "Layout", "Run", "Tag", "_Level", "_Writer",
+        "Batch", "Run", "Tag", "_Level",
     ),
     "not renamed yet",
 )  # fmt: skip

@@ -117,7 +117,7 @@ def test_what_a_message_tells_the_user_is_no_call_in_another_dialect(own: str):
 
 def test_a_model_told_another_dialect_than_its_own_is_read_in_both():
     auto = AutoDialect(get_dialect("qwen3-coder"), prompt_dialect=get_dialect("cogency-json"))
-    assert (auto.name, auto.written.name) == ("cogency-json", "cogency-json")
+    assert (auto.name, auto.renderer.name) == ("cogency-json", "cogency-json")
     for name in ("cogency-json", "qwen3-coder", "hermes"):
         turn = read_turn(auto, written(get_dialect(name), CALLS[:1]), TOOLS)
         assert [call.name for call in turn.calls] == ["write"]

@@ -15,76 +15,88 @@ from toolspeak.dialects.prompt import Prompt
 from toolspeak.dialects.turn_rules import BatchRule, Section
 
 Listing = Literal["trained", "prose", "signatures", "json_schema"]
-"""How a prompt lists tools. `trained`: tools, rules and their place as the chat template of the model writes them;
-where no template of a dialect is known, as in `prose`. The others follow instructions in our words: `prose` has a
-heading for each tool, one line for each parameter, types in words; `signatures` is the same in the fewest characters;
-`json_schema` is each tool's definition as one line of JSON."""
+"""How a prompt lists tools.
+
+- `trained`: tools, rules and their place as the model's chat template writes them; `prose` for a dialect without a
+  known template.
+- `prose`: a heading for each tool, a line for each parameter, types in words. Instructions in our words precede this
+  and the following listings.
+- `signatures`: the same in the fewest characters.
+- `json_schema`: each tool's definition as one line of JSON.
+"""
 
 PromptListing = Literal["server", "trained", "prose", "signatures", "json_schema"]
-"""Who writes the prompt of a turn in text, and how: `server`, by the chat template that the server has for the model,
-or we, in one of `Listing`."""
+"""Who writes the prompt of a turn in text: the server with the model's chat template (`server`), or toolspeak with one
+of `Listing`."""
 
 NativeSchedule = Literal["parallel", "sequential"]
 
 
 @quick()
 class EarlierThoughts:
-    """How a model reads in the history what it thought in earlier turns, as its chat template writes it.
-
-    `opening` and `closing` stand around it, in front of the turn's text. `keep="run"`: only in the turns behind the
-    last user message; `always`: in all. `calls_only`: only in turns with calls.
-    """
+    """How the model's chat template shows it the thoughts of its earlier turns: in front of the turn's text."""
 
     opening: str
+    """Stands in front of the thoughts."""
     closing: str
+    """Stands behind the thoughts."""
     keep: Literal["run", "always"] = "run"
+    """Which turns show their thoughts: those behind the last user message (`run`), or all."""
     calls_only: bool = False
+    """Only turns with calls show their thoughts."""
 
 
 @quick()
 class DialectInfo:
-    """What `toolspeak dialects` prints and the catalogue page shows.
-
-    `source` is where the format is specified (repository and file, or the model's chat template). `models` are the
-    model families that write it, as they appear in model names. `arguments` says how values get their types, `results`
-    how results come back. `stop` are the stop sequences a server may have for the model (we send none).
-    `text_aside`: text behind the calls of a turn is none of the answer (`TextAside`), as the engines drop it that speak
-    of it. `earlier`: how the model reads what it thought before; None: not at all.
-    """
+    """What `toolspeak dialects` prints and the catalogue page shows."""
 
     name: str
     summary: str
+    """How the model writes calls."""
     source: str
+    """Where the format is specified: repository and file, or the model's chat template."""
     native_schedule: NativeSchedule
+    """How the format's own specification runs the calls of a turn."""
     aliases: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    """The model families that write the format, as they appear in model names."""
     arguments: str = "JSON"
+    """How values get their types."""
     results: str = ""
+    """How results come back."""
     reasoning: str = "<think>"
     stop: tuple[str, ...] = ()
+    """The stop sequences that a server may have for the model. toolspeak sends none."""
     text_aside: bool = False
+    """Text behind the calls of a turn is not part of the answer (`TextAside`): engines with this format drop it."""
     earlier: EarlierThoughts | None = None
+    """How the model reads the thoughts of its earlier turns; None: not at all."""
 
 
 class Parser(Protocol):
     """Reads one turn incrementally. Never raises, whatever the text."""
 
     def feed(self, chunk: str) -> Iterable[Delta]:
-        """What is certain after `chunk`; how the turn is cut into chunks changes nothing when joined."""
+        """The deltas that are certain after `chunk`. Joined, they are the same however the turn is cut into chunks."""
         ...
 
     def close(self, reason: FinishReason) -> Iterable[Delta]:
-        """The turn is over; call it once. Ends in `BatchEnded` if the turn held a block and it was not reported yet."""
+        """The last deltas of the turn. Call it once.
+
+        They end in `BatchEnded` if the turn holds a block and `feed` has not reported its end.
+        """
         ...
 
     def keep_reasoning(self) -> None:
-        """Call it before the first `feed`: reasoning and its markup stay in the text, verbatim. A call inside
-        reasoning runs where it would, and nowhere else."""
+        """Keeps reasoning and its markup in the text, verbatim. Call it before the first `feed`.
+
+        Which calls inside reasoning run does not change.
+        """
         ...
 
 
 class History(Protocol):
-    """A conversation rendered message by message, so that a long one is not rendered anew at every step."""
+    """A conversation that is rendered message by message: a step renders its new messages only."""
 
     messages: list[TextMessage]
 
@@ -92,7 +104,7 @@ class History(Protocol):
 
 
 class Dialect(Protocol):
-    """Sans-IO: prompt text, history and parsing of one way to write tool calls."""
+    """One way to write tool calls: its prompt, history, parser and grammar, without I/O."""
 
     @property
     def info(self) -> DialectInfo: ...
@@ -105,33 +117,36 @@ class Dialect(Protocol):
 
     @property
     def tool_turns(self) -> bool:
-        """Whether results are messages of role `tool` where a server takes them: with the text alone, for the frame is
-        the chat template's. Else they are the user's everywhere."""
+        """Whether results are messages of role `tool` where a server takes these, with the text alone.
+
+        The chat template writes the frame around the text. If False, results are always user messages.
+        """
         ...
 
     def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ..., listing: Listing = "trained") -> str:
-        """What a prompt says of the format and the tools where the system text is empty, as one text."""
+        """The prompt for the format and the tools, without a system text, as one text."""
         ...
 
     def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
-        """What is sent ahead of the conversation: the agent's own system text, which may be empty, and the tools."""
+        """What is sent ahead of the conversation. `system` is the agent's own system text, which may be empty."""
         ...
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:
-        """Renders a conversation as it grows; options as in `render`."""
+        """An empty history, to which messages are added. Options as in `render`."""
         ...
 
     def render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
     ) -> list[TextMessage]:
-        """The history as the model reads it. `tools` types the arguments where the format leaves it open.
+        """The conversation as the model reads it.
 
-        `tool_role`: the server takes messages of role `tool` without an id; else results go to the user role.
+        `tools` give arguments their types where the format does not. `tool_role`: the server takes messages of role
+        `tool` without an id; else results are user messages.
         """
         ...
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
-        """The results of one batch, in call order, as the model reads them."""
+        """The results of one batch, in the order of the calls, as the model reads them."""
         ...
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser: ...
@@ -147,5 +162,5 @@ class Dialect(Protocol):
         reasoning: bool = True,
         special_tokens: SpecialTokens = (),
     ) -> Grammar:
-        """What the model may write in one turn, for a matcher; options as in `WithGrammar.grammar`."""
+        """What the model may write in one turn, for a matcher. Options as in `WithGrammar.grammar`."""
         ...

@@ -1,4 +1,4 @@
-"""What is sent ahead of a conversation: the system text, and what a model is told of its tools."""
+"""What is sent ahead of a conversation: the system text, the tools, and sentences about both."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from toolspeak.data.values import quick
 
 @quick()
 class Prompt:
-    """`system` are the texts of system messages, sent first and in this order. `user` stands in front of the text of a
-    message of the user: of the first one, or of the last one (`turn`). `name` is that of the first system message."""
+    """What is sent ahead of a conversation."""
 
     system: tuple[str, ...] = ()
+    """The texts of the system messages, which are sent first, in this order."""
     user: str = ""
+    """Text in front of a user message."""
     turn: Literal["first", "last"] = "first"
+    """Which user message that is."""
     name: str = ""
+    """The name of the first system message."""
 
     @property
     def text(self) -> str:
-        """All of it as one text."""
+        """The whole prompt as one text."""
         return "\n\n".join([*self.system, self.user] if self.user else self.system)
 
     def before(self, history: Sequence[TextMessage], last: int | None = None) -> list[TextMessage]:
-        """The messages to send. `last` is where in the history the user spoke last; None: look for it."""
+        """The messages to send. `last` is the position of the last user message in the history; None: search for it."""
         messages = [TextMessage("system", text, "" if i else self.name) for i, text in enumerate(self.system) if text]
         if not self.user:
             return [*messages, *history]
@@ -39,12 +42,12 @@ class Prompt:
 
 
 def joined(*parts: str) -> str:
-    """Paragraphs, without those that are empty."""
+    """The paragraphs that are not empty, as one text."""
     return "\n\n".join(part for part in parts if part)
 
 
 def asks_text(names: Sequence[str], tools: Sequence[ToolSpec]) -> str:
-    """The sentence that says which of the tools somebody may be asked about before a call runs; empty for none."""
+    """The sentence about tools whose calls may wait for approval (`names`); empty if there are none."""
     if not names:
         return ""
     *most, last = names
@@ -53,7 +56,7 @@ def asks_text(names: Sequence[str], tools: Sequence[ToolSpec]) -> str:
 
 
 def choice_text(choice: ToolChoice, tools: Sequence[ToolSpec]) -> str:
-    """The sentence that asks for a tool choice; empty for `auto`."""
+    """The sentence that asks the model for a tool choice; empty for `auto`."""
     match choice.mode:
         case "auto":
             return ""

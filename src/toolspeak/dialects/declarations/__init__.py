@@ -1,1 +1,1 @@
-"""Dialects as declarations: the class, and a short way to declare each family."""
+"""The class of declared dialects, and for each family a function that makes one."""

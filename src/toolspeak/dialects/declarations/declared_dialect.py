@@ -1,4 +1,4 @@
-"""A dialect as a declaration: markers, the reader of a block's body, and two functions that write calls and results."""
+"""A dialect that is declared by its markers, a reader of a block's body, and functions that write calls and results."""
 
 from __future__ import annotations
 
@@ -44,30 +44,31 @@ You can use tools. To call them, write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredDialect(WithGrammar):
-    """Implements `Dialect` from its parts.
-
-    `new_body` makes the reader of a block. `write_calls` writes a turn's calls as the model's own chat template does,
-    `write_results` a batch's results, in which `live` (the first character of each live marker) is escaped.
-    `by_tools` makes the table for tools of these names: of a call that lost its marker only the name tells.
-    `frame` is how the calls stand in a grammar. `rules` are further lines of the instructions, each starting with `- `.
-    `bare_result` writes a result without a frame where `result_text` cannot escape `live`. `template` is the chat
-    template of a model that is known (`trained_dialect`).
-    `numbers_calls`: the ids that are written count the calls of the conversation.
-    """
+    """Implements `Dialect` from its parts."""
 
     info: DialectInfo
     table: MarkerTable
     new_body: Callable[[Marker, int, Caps, Tools], Body]
+    """Makes the reader of a block, from its marker, the index of its first call, the caps and the tools."""
     write_calls: Callable[[Calls, Tools], str]
+    """Writes a turn's calls as the model's chat template does."""
     write_results: Callable[[Sequence[ToolResult]], str]
+    """Writes a batch's results, without live markers."""
     live: re.Pattern[str]
+    """Matches the first character of each live marker: of each text that could open or end a block."""
     frame: Frame
+    """How the calls stand in a grammar."""
     rules: str = ""
+    """Further lines of the instructions, each starting with `- `."""
     batch: BatchRule = BatchRule("all_calls")
     bare_result: Callable[[ToolResult], str] | None = None
+    """Writes a result without a frame; None: `result_text` does, with `live`."""
     template: Template | None = None
+    """The chat template of a known model (`trained_dialect`); None: the dialect's default."""
     numbers_calls: bool = False
+    """Whether the ids in the text count the calls of the conversation."""
     by_tools: Callable[[tuple[str, ...]], MarkerTable] | None = None
+    """Makes the table for tools of these names: only a tool's name tells a call without its marker from prose."""
 
     @property
     def name(self) -> str:
@@ -79,7 +80,7 @@ class DeclaredDialect(WithGrammar):
 
     @property
     def trained(self) -> Template | None:
-        """The chat template that is followed: that of the model, if it is known, else the dialect's default."""
+        """The chat template of the prompt and the history: the model's if that is known, else the dialect's default."""
         return self.template or default_template(self.name)
 
     def instructions(
@@ -136,7 +137,7 @@ class DeclaredDialect(WithGrammar):
 
 
 class DeclaredHistory:
-    """Implements `History`: a turn's calls behind its text, a batch's results in one message."""
+    """Implements `History`: a turn's calls stand behind its text, a batch's results in one message."""
 
     def __init__(self, dialect: DeclaredDialect, tools: Sequence[ToolSpec], *, tool_role: bool) -> None:
         self._dialect = dialect
@@ -191,6 +192,3 @@ class DeclaredHistory:
             replace(call, provider_id=f"{n}") if isinstance(call, ToolCall) else call
             for n, call in enumerate(calls, first)
         ]
-
-    def flush(self) -> None:
-        """Nothing waits here: every message is rendered when it is added."""

@@ -1,4 +1,4 @@
-"""What the declarations of element dialects share: their markers, their parser's body, and calls written out."""
+"""Declares a dialect whose calls and arguments are elements with a name, `<invoke name="f"><parameter name="k">`."""
 
 from __future__ import annotations
 
@@ -25,30 +25,36 @@ from toolspeak.dialects.text.scan import Caps
 
 
 @quick(kw_only=True)
-class Layout:
-    """How calls and results are laid out. `block`: the wrapper's start and end. `each`: a block for every call, else
-    one for all. `joint` stands between calls (or their blocks), `gap` between tags, `edge` on both sides of a value.
-    `result` is the frame of one result with `{}` in it, `results` that of a batch, `results_joint` between them.
-    """
+class ElementLayout:
+    """How calls and results are laid out."""
 
     block: tuple[str, str] = ("", "")
+    """Start and end of a block of calls."""
     each: bool = False
+    """Each call has a block of its own; else one block holds all calls."""
     before: str = ""
     after: str = ""
     joint: str = "\n"
+    """Stands between calls, or between their blocks."""
     gap: str = "\n"
+    """Stands between tags."""
     edge: str = ""
+    """Stands on both sides of a value."""
     result: str
+    """The frame of one result, with `{}` for its text."""
     results: str = "{}"
+    """The frame of a batch of results, with `{}` for them."""
     results_joint: str = "\n"
+    """Stands between results."""
 
 
 @quick()
 class Spelling:
-    """Another way to write the tags, which is read and not written: `wrappers` are the markers of blocks."""
+    """Another way to write the tags. It is read and never written."""
 
     syntax: ElementSyntax
     wrappers: Sequence[tuple[str, str]]
+    """The markers of blocks: start and end."""
 
     def markers(self, forms: Sequence[str]) -> Iterator[Marker]:
         syntax, texts = self.syntax, tuple(end for _, end in self.wrappers)
@@ -62,7 +68,7 @@ class Spelling:
 def element_dialect(
     info: DialectInfo,
     syntax: ElementSyntax,
-    layout: Layout,
+    layout: ElementLayout,
     *,
     wrappers: Sequence[tuple[str, str]] = (),
     bare: bool = True,
@@ -74,9 +80,15 @@ def element_dialect(
     live: Sequence[str],
     rules: str,
 ) -> DeclaredDialect:
-    """`wrappers` are the blocks' markers, the usual first, `forms` how else they may be filled (`with_forms`), `also`
-    how else their tags are written; `bare`: a call may also stand without one, with one of `tails` or a wrapper's end
-    behind it. `results` are the markers of a batch of results, `live` the names whose tags are escaped in results."""
+    """Makes a dialect of elements.
+
+    - `wrappers`: start and end of blocks, the usual ones first.
+    - `bare`: a call may also stand without a block; one of `tails` or a block's end may follow it.
+    - `forms`: the other forms in which a block may be filled (`with_forms`).
+    - `also`: other spellings of the tags, which are read.
+    - `results`: the markers of a batch of results.
+    - `live`: the names whose tags are escaped in results.
+    """
     first = (syntax.call, *syntax.skipped)
     markers = [with_forms(Marker("calls", start, end, Texts((*first, end))), forms) for start, end in wrappers]
     if bare:
@@ -131,7 +143,7 @@ def element_dialect(
     )
 
 
-def _frame(syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Frame:
+def _frame(syntax: ElementSyntax, layout: ElementLayout, ends: re.Pattern[str]) -> Frame:
     """The same layout as `write_calls` has, for grammars."""
     start, end = layout.block
     before, after = (f"{start}{layout.gap}", f"{layout.gap}{end}") if start else ("", "")
@@ -145,7 +157,9 @@ def _frame(syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Fram
     return Frame(call=call, start=outer[0], joint=layout.joint, end=outer[1], triggers=lambda _: [trigger])
 
 
-def call_node(spec: ToolSpec, rules: Rules, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Node:
+def call_node(
+    spec: ToolSpec, rules: Rules, syntax: ElementSyntax, layout: ElementLayout, ends: re.Pattern[str]
+) -> Node:
     """What `write_call` may write for a tool, for grammars."""
 
     def tagged(name: str, schema: JSON) -> Node:
@@ -165,7 +179,11 @@ def call_node(spec: ToolSpec, rules: Rules, syntax: ElementSyntax, layout: Layou
 
 
 def write_call(
-    call: ToolCall | MalformedCall, spec: ToolSpec | None, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
+    call: ToolCall | MalformedCall,
+    spec: ToolSpec | None,
+    syntax: ElementSyntax,
+    layout: ElementLayout,
+    ends: re.Pattern[str],
 ) -> str:
     if isinstance(call, MalformedCall):
         return call.raw.strip()
@@ -175,7 +193,7 @@ def write_call(
 
 
 def _write_argument(
-    name: str, value: JSON, spec: ToolSpec | None, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
+    name: str, value: JSON, spec: ToolSpec | None, syntax: ElementSyntax, layout: ElementLayout, ends: re.Pattern[str]
 ) -> str:
     types = value_types(spec, name, syntax.guesses)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Declares a dialect whose calls are JSON, with little more said than its markers and keys."""
+"""Declares a dialect whose calls are JSON, from its markers and keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEY = re.compile(r"(?:parameters|arguments|args)(?=\")|[a-z]{0,10}\Z")
 
 
 def _told_of(*steps: str) -> re.Pattern[str]:
-    """Matches, and takes nothing, where these do not follow each other; all of the text, where they may yet."""
+    """Matches nothing if these texts do not follow each other, all of the text if they may still follow."""
     coming = ""
     for step in reversed(steps):
         for char in reversed(step):
@@ -49,19 +49,19 @@ def _told_of(*steps: str) -> re.Pattern[str]:
 
 
 _NO_SCHEMA = _told_of('"type"', ":", '"object"', ",", '"properties"')
-"""A listing of tools has the same keys as a call, and the schema of an object where the arguments stand."""
+"""Not the schema of an object: a listing of tools has the keys of a call, and such a schema in place of arguments."""
 
 
 def _bare(
     array: bool, *leading: str, key: str = '"name"', name: re.Pattern[str] = _NAME, null: bool = False
 ) -> Signature:
-    r"""`{"name": "…", "arguments": {`, alone or in an array; all of it lies in the body. `null` stands for the `{`."""
+    r"""`{"name": "…", "arguments": {`, alone or in an array. All of it is the body. `null`: null in place of `{`."""
     gap = _SPACE
     parts: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
     for text in leading:
         parts += [text, gap]
     parts += [key, gap, ":", gap, '"', name, '"', gap, ",", gap, '"', _KEY, '"', gap, ":", gap]
-    # The brace is live: without it no bare call, with or without the array, is one.
+    # The brace is live: every bare call begins with one, with or without the array.
     live = ("{", _after_brace((*leading, key)))
     first = "[" if array else "{"
     if null:
@@ -79,7 +79,7 @@ _OBJECT = re.compile(_object(4))
 
 
 def _turned(array: bool) -> Signature:
-    """`{"arguments": {…}, "name": "…"}`, the whole call: its name tells it from other objects."""
+    """`{"arguments": {…}, "name": "…"}`: the whole call, because its name tells it from other objects."""
     gap = _SPACE
     start: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
     keys = ['"', _KEY, '"', gap, ":", gap, _OBJECT, gap, ",", gap, '"name"', gap, ":", gap, '"', _NAME, '"', gap, "}"]
@@ -88,7 +88,7 @@ def _turned(array: bool) -> Signature:
 
 
 def _after_brace(leading: Sequence[str]) -> str:
-    """What makes a brace in a result live: the start of a call, or as much of it as there is before the result ends."""
+    """What makes a brace in a result live: the start of a call behind it, or as much of that as the result holds."""
     steps = [
         *map(re.escape, leading),
         ":",
@@ -110,8 +110,11 @@ _TYPED = ('"type"', ":", '"function"', ",")
 
 
 def bare_markers(separator: str = "") -> list[Marker]:
-    """A call, or an array of calls, without any marker, recognised by its first two keys; with the arguments first by
-    the whole of it, which has to end within `MAX_CANDIDATE` characters."""
+    """The markers of a call, or an array of calls, that begins without a marker.
+
+    Its first two keys tell it from prose. If the arguments come first, the whole call does, which then has at most
+    `MAX_CANDIDATE` characters.
+    """
     kinds = (*_bare_kinds(_NAME), _turned(False), _turned(True))
     return [Marker("calls", BARE, None, kind, tails=(separator,) if separator else ()) for kind in kinds]
 
@@ -123,7 +126,7 @@ def _bare_kinds(name: re.Pattern[str]) -> list[Signature]:
 
 
 def _bare_at_start(names: tuple[str, ...]) -> list[Marker]:
-    """Such a call of a tool that there is, where the turn begins; also one that is `{"name": "f"}` and nothing else."""
+    """Such a call of a known tool at the start of a turn, also one that is only `{"name": "f"}`."""
     any_name = "|".join(re.escape(json.dumps(name, ensure_ascii=False)[1:-1]) for name in names)
     name = re.compile(rf'(?:{any_name})(?=")|[^"]{{0,{_MAX_NAME}}}+\Z')
     gap = _SPACE
@@ -133,6 +136,7 @@ def _bare_at_start(names: tuple[str, ...]) -> list[Marker]:
 
 
 def frames(*texts: str) -> list[Marker]:
+    """Markers without a meaning: they are dropped."""
     return [Marker("noise", text, None) for text in texts]
 
 
@@ -154,19 +158,20 @@ def json_dialect(
     by_names: Callable[[tuple[str, ...]], Sequence[Marker]] = lambda _: (),
     kind: type[DeclaredDialect] = DeclaredDialect,
 ) -> DeclaredDialect:
-    """The declaration of a JSON dialect.
+    """Makes a dialect of JSON calls.
 
-    With `shape.array` all calls of a turn stand in one array, whose opening, commas and end `list_layout` has with the
-    white space of the template; else each stands `around` its own, `between` joins them, and one `block` holds them
-    all. `ids`: where a call's id
-    is written; "numbers" are in front, and count the calls of the conversation from 0. `lead` may stand in front of
-    the array. Arguments that are an object written as a JSON string are read in all of them: many models do that, and
-    what it means is plain. `by_names` makes the markers that only a tool's name tells from prose.
+    - `around`: the texts around the array of all calls (`shape.array`), else around each call.
+    - `list_layout`: opening, comma and end of that array, with the template's white space; `lead` may precede it.
+    - `between`, `block`: without an array, the text between calls and the texts around all of them.
+    - `ids`: where a call's id stands; "numbers" are in front, and count the calls of the conversation from 0.
+    - `by_names`: makes the markers that only a tool's name tells from prose.
+
+    All these dialects read arguments that are an object written as a JSON string: many models write them so.
     """
 
     @lru_cache(64)
     def table_of(names: tuple[str, ...] = ()) -> MarkerTable:
-        """A bare call of a tool that there is may begin any turn."""
+        """The markers, and those of bare calls of these tools, with which any turn may begin."""
         tool_markers = (*by_names(names), *_bare_at_start(names)) if names else ()
         return MarkerTable([*markers, *tool_markers], info.stop)
 
@@ -227,7 +232,7 @@ def _frame(
     ids: Ids,
     lead: Node,
 ) -> Frame:
-    """The same layout as `write_calls` has, for grammars. Free text ends where a marker stands, or a bare call."""
+    """The layout of `write_calls` for grammars. Free text ends at a marker, or at a bare call."""
     opening, closing = block[0] + around[0], around[1] + block[1]
     before, after = ("", "") if shape.array else around
     call = json_call(
@@ -253,7 +258,7 @@ def _frame(
         ]
 
     def avoid(_tools: Sequence[ToolSpec]) -> list[Pattern]:
-        """Behind a bracket a bare call would be the first of an array; behind a marker's dialect it begins the turn."""
+        """An array of bare calls, in a dialect without a marker; else a bare call at the start of the turn."""
         call, typed = ((*items_of("{"), SPACE, *items_of(key)) for key in ('"name"', '"type"'))
         array = (*items_of("["), SPACE, *call)
         if not opening:
@@ -265,7 +270,7 @@ def _frame(
         if shape.array:
             return calls_schema(tools, shape.name_key, shape.arguments_key, max_calls)
         if max_calls != 1:
-            raise ConfigurationError("several calls of this dialect are no JSON value; set max_calls to 1")
+            raise ConfigurationError("several calls of this dialect are not one JSON value; set max_calls to 1")
         return call_schema(tools, shape.name_key, shape.arguments_key)
 
     if not shape.array:
@@ -291,7 +296,7 @@ def _frame(
 
 
 def tagged_result(name: str) -> WriteResult:
-    """A result in an element of its own, on lines of its own."""
+    """Writes each result in an element of this name, on lines of its own."""
     return lambda escaper, result: f"<{name}>\n{escaper.result_text(result)}\n</{name}>"
 
 

@@ -31,7 +31,7 @@ _RULES = """\
 
 
 @quick()
-class Layout:
+class PairLayout:
     """What the chat template writes between tags: behind the name and between key and value (`gap`), behind each
     value, in front of the call's end (`last`, if there are arguments), and between calls."""
 
@@ -43,16 +43,20 @@ class Layout:
 
 @quick()
 class Responses:
-    """How results come back: each between `start` and `end`, all of them between `before` and `after`."""
+    """How results come back."""
 
     start: str
+    """Stands in front of each result."""
     end: str
+    """Stands behind each result."""
     between: str = ""
     before: str = ""
+    """Stands in front of the first result."""
     after: str = ""
+    """Stands behind the last result."""
 
 
-LINES = Layout(gap="\n", after_value="\n", between="\n")
+LINES = PairLayout(gap="\n", after_value="\n", between="\n")
 RESPONSE_LINES = Responses("<tool_response>\n", "\n</tool_response>", "\n")
 RESPONSE_INLINE = Responses("<tool_response>", "</tool_response>")
 
@@ -60,7 +64,7 @@ RESPONSE_INLINE = Responses("<tool_response>", "</tool_response>")
 def pair_dialect(
     info: DialectInfo,
     tags: PairTags,
-    layout: Layout,
+    layout: PairLayout,
     responses: Responses,
     *,
     thoughts: Sequence[Marker] = (Marker("reasoning", "<think>", "</think>"),),
@@ -69,7 +73,10 @@ def pair_dialect(
     live: Sequence[str] = ("tool_call", "tool_response", "arg_key", "think"),
     rules: str = "",
 ) -> DeclaredDialect:
-    """`also` are tags that are read and not written. A call without the element around the calls is read too."""
+    """Makes a dialect of pairs. `also` are tags that are read and never written.
+
+    A call without the element around all calls is read too.
+    """
     by_marker = {marker.text: (each, wrapped) for each in (tags, *also) for marker, wrapped in _markers(each)}
     pattern = marker_prefix(live)
 
@@ -104,7 +111,7 @@ def _markers(tags: PairTags) -> list[tuple[Marker, bool]]:
     call = Marker(
         "calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows, f"(?={tags.usual()})")
     )
-    # A call without its beginning: what the model meant can only be told to it.
+    # A call without its beginning is malformed, and reported to the model.
     rest = Marker("calls", tags.start("arg_key"), tags.end("tool_call"), Follows(tags.key_follows))
     if not tags.block:
         return [(with_forms(call, ("json", "python", "function", "named_function")), False), (rest, False)]
@@ -117,7 +124,7 @@ def _markers(tags: PairTags) -> list[tuple[Marker, bool]]:
     return [(block, True), (call, False), (rest, False)]
 
 
-def _write_calls(tags: PairTags, layout: Layout, calls: Calls, tools: Tools) -> str:
+def _write_calls(tags: PairTags, layout: PairLayout, calls: Calls, tools: Tools) -> str:
     if not tags.block:
         return layout.between.join(_write_call(tags, layout, call, tools) for call in calls)
     start, end = tags.start(tags.block), tags.end(tags.block)
@@ -128,7 +135,7 @@ def _write_calls(tags: PairTags, layout: Layout, calls: Calls, tools: Tools) -> 
     return layout.between.join(parts)
 
 
-def _write_call(tags: PairTags, layout: Layout, call: ToolCall | MalformedCall, tools: Tools) -> str:
+def _write_call(tags: PairTags, layout: PairLayout, call: ToolCall | MalformedCall, tools: Tools) -> str:
     start, end = tags.start("tool_call"), tags.end("tool_call")
     if isinstance(call, MalformedCall):
         return f"{start}{call.raw}{end}"
@@ -138,7 +145,7 @@ def _write_call(tags: PairTags, layout: Layout, call: ToolCall | MalformedCall, 
     return f"{start}{call.name}{name_end}{layout.gap}{pairs}{layout.last if pairs else ''}{end}"
 
 
-def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str, value: JSON) -> str:
+def _write_pair(tags: PairTags, layout: PairLayout, spec: ToolSpec | None, name: str, value: JSON) -> str:
     if isinstance(value, str):
         text = write_text(value, tags.value.pattern, tags.types(spec, name), "exact")
     else:
@@ -147,8 +154,8 @@ def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str
     return f"{key}{layout.gap}{tags.start('arg_value')}{text}{tags.end('arg_value')}{layout.after_value}"
 
 
-def _frame(tags: PairTags, layout: Layout) -> Frame:
-    """The same layout as `_write_calls` has, for grammars."""
+def _frame(tags: PairTags, layout: PairLayout) -> Frame:
+    """The layout of `_write_calls` for grammars."""
     name_end = tags.start(tags.name_end) if tags.name_end else ""
 
     def call(spec: ToolSpec, rules: Rules) -> Node:
@@ -166,7 +173,7 @@ def _frame(tags: PairTags, layout: Layout) -> Frame:
 
         pairs = list(in_order(spec, pair))
         opening = f"{tags.start('tool_call')}{spec.name}{name_end}{layout.gap}"
-        # Whether there are arguments only the model knows: what stands behind them may be missing.
+        # A call may have no arguments, and then nothing stands behind them.
         last = optional(layout.last) if pairs and layout.last else ""
         return series(opening, *pairs, last, tags.end("tool_call"))
 

@@ -30,13 +30,16 @@ XML_RULES = """\
 
 @quick(kw_only=True)
 class XmlTags:
-    """Names of elements: `block` holds the calls of a turn. Without `call` each call is an element of the tool's
-    name; with it each is a `call` element that holds the tool's name in `name` and its arguments in `arguments`."""
+    """The names of a dialect's elements."""
 
     block: str
+    """Holds the calls of a turn."""
     call: str = ""
+    """Holds a call; empty: the tool's name is the element's."""
     name: str = "tool_name"
+    """Holds the tool's name in a `call`."""
     arguments: str = "parameters"
+    """Holds the arguments in a `call`."""
 
     def head(self, name: str) -> tuple[str, ...]:
         """The lines in front of a call's arguments."""
@@ -45,7 +48,7 @@ class XmlTags:
         return (open_tag(name, NAMED_CALL)[0],)
 
     def foot(self, name: str) -> tuple[str, ...]:
-        """The lines behind them."""
+        """The lines behind a call's arguments."""
         return (f"</{self.arguments}>", f"</{self.call}>") if self.call else (f"</{open_tag(name, NAMED_CALL)[1]}>",)
 
 
@@ -60,9 +63,13 @@ def xml_dialect(
     live: Sequence[str],
     rules: str = "",
 ) -> DeclaredDialect:
-    """`result` is the frame of one result, with `{}` for its text and `{name}`, in front of that, for the tool's;
-    `results` is that of a batch; `results_marker` the start and end of what of them would be forged in a turn. `live`
-    are the names whose tags are escaped in results: the block's, the results' and reasoning's."""
+    """Makes a dialect of XML calls.
+
+    - `result`: the frame of one result, with `{}` for its text and, before that, `{name}` for the tool's name.
+    - `results`: the frame of a batch, with `{}` for its results.
+    - `results_marker`: start and end of results that the model forges.
+    - `live`: the names whose tags are escaped in results: those of calls, results and reasoning.
+    """
     escaped, avoid = marker_prefix(live), markers_of(live)
     start, end = f"<{tags.block}>", f"</{tags.block}>"
     markers = [Marker("calls", start, end, Starts("<"))]
@@ -113,7 +120,7 @@ def xml_dialect(
 
 
 class _WrappedCalls(XmlCalls):
-    """Implements `Body` for calls that say the tool's name, and hold the arguments, in elements of their own."""
+    """Implements `Body` for calls whose name and arguments stand in elements of their own."""
 
     whole = None
 
@@ -123,7 +130,7 @@ class _WrappedCalls(XmlCalls):
         self._element = tags.arguments
         self._name_end = f"</{tags.name}>"
         self._offset = 0  # of the call's element
-        self._filled = False  # the arguments' element was there
+        self._filled = False  # whether the arguments' element has begun
         self.example = f"<{tags.call}><{tags.name}>tool</{tags.name}><{tags.arguments}>…"
 
     def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
@@ -175,7 +182,7 @@ class _WrappedCalls(XmlCalls):
         return call
 
     def _close(self, call: OpenCall, text: str, stop: int, out: list[Delta]) -> None:
-        """The arguments end; the call does with its element."""
+        """Ends the arguments. The call ends with its element."""
         self._state = self._in_element
 
     def _follows_call(self, tag: Tag) -> bool:

@@ -34,10 +34,10 @@ _CLASS_ESCAPES = {
 
 def to_gbnf(definition: Definition) -> str:
     """The grammar's text; its first rule is `root`."""
-    return _Writer(definition).write()
+    return _GbnfWriter(definition).write()
 
 
-class _Writer:
+class _GbnfWriter:
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         self._lines: list[str] = []

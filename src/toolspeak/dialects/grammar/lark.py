@@ -37,10 +37,10 @@ _GUIDANCE = {
 
 def to_lark(definition: Definition, special_tokens: SpecialTokens = ()) -> str:
     """The grammar's text; its start rule is `start`. Raises ConfigurationError for special tokens it cannot name."""
-    return _Writer(with_special(definition, special_tokens)).write()
+    return _LarkWriter(with_special(definition, special_tokens)).write()
 
 
-class _Writer:
+class _LarkWriter:
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         self._terminals: dict[object, str] = {}

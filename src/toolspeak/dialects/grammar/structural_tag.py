@@ -33,11 +33,11 @@ Format = dict[str, Any]
 
 def to_structural_tag(definition: Definition) -> str:
     """The tag as JSON."""
-    tag = _Writer(definition.rules).format(definition.start)
+    tag = _TagWriter(definition.rules).format(definition.start)
     return json.dumps({"type": "structural_tag", "format": tag}, ensure_ascii=False)
 
 
-class _Writer:
+class _TagWriter:
     def __init__(self, rules: Mapping[str, Node]) -> None:
         self._rules = rules
 

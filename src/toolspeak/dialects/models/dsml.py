@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.element_dialect import Layout, Spelling, element_dialect
+from toolspeak.dialects.declarations.element_dialect import ElementLayout, Spelling, element_dialect
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 
 _DSML = "｜DSML｜"
@@ -56,7 +56,7 @@ DEEPSEEK_V32 = element_dialect(
         text_aside=True,
     ),
     _SYNTAX,
-    Layout(
+    ElementLayout(
         block=(f"<{_DSML}function_calls>", f"</{_DSML}function_calls>"),
         result="<result>{}</result>",
         results="<function_results>\n{}\n</function_results>",
@@ -84,7 +84,7 @@ DEEPSEEK_V4 = element_dialect(
         text_aside=True,
     ),
     _SYNTAX,
-    Layout(
+    ElementLayout(
         block=(f"<{_DSML}tool_calls>", _V4_END),
         result="<tool_result>{}</tool_result>",
         results_joint="\n\n",
@@ -114,7 +114,7 @@ DEEPSEEK_V41 = element_dialect(
         text_aside=True,
     ),
     _SPACED,
-    Layout(
+    ElementLayout(
         block=(f"<{_DSML} calls>", f"</{_DSML} calls>"),
         result="<tool_result>{}</tool_result>",
         results_joint="\n\n",

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.pair_dialect import LINES, RESPONSE_INLINE, RESPONSE_LINES, Layout, pair_dialect
+from toolspeak.dialects.declarations.pair_dialect import (
+    LINES,
+    RESPONSE_INLINE,
+    RESPONSE_LINES,
+    PairLayout,
+    pair_dialect,
+)
 from toolspeak.dialects.readers.pair_tags import PairTags
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Starts
@@ -45,7 +51,7 @@ GLM47 = pair_dialect(
         stop=("<|observation|>", "<|user|>", "<|endoftext|>"),
     ),
     _TAGS,
-    Layout(),
+    PairLayout(),
     RESPONSE_INLINE,
     results=_IN_LINE,
 )
@@ -63,7 +69,7 @@ SPARK25 = pair_dialect(
         stop=("<｜end▁of▁sentence｜>",),
     ),
     _TAGS,
-    Layout(),
+    PairLayout(),
     RESPONSE_INLINE,
     results=_IN_LINE,
 )
@@ -81,7 +87,7 @@ LING3 = pair_dialect(
         stop=("<|role_end|>", "<|endoftext|>"),
     ),
     _TAGS,
-    Layout(gap="\n", last="\n", between="\n"),
+    PairLayout(gap="\n", last="\n", between="\n"),
     RESPONSE_LINES,
     results=_IN_LINES,
 )
@@ -117,7 +123,7 @@ LAGUNA_S = pair_dialect(
         stop=("</assistant>",),
     ),
     _TAGS,
-    Layout(),
+    PairLayout(),
     RESPONSE_INLINE,
     results=_IN_LINE,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.element_dialect import Layout, Spelling, element_dialect
+from toolspeak.dialects.declarations.element_dialect import ElementLayout, Spelling, element_dialect
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 
 _RULES = """\
@@ -26,7 +26,7 @@ MINIMAX_M2 = element_dialect(
         stop=("[e~[",),
     ),
     _SYNTAX,
-    Layout(block=("<minimax:tool_call>", "</minimax:tool_call>"), result="<response>{}</response>"),
+    ElementLayout(block=("<minimax:tool_call>", "</minimax:tool_call>"), result="<response>{}</response>"),
     wrappers=[("<minimax:tool_call>", "</minimax:tool_call>")],
     forms=("json", "function", "named_function"),
     # The model writes these too, above all on a server that has the template of M1.
@@ -54,7 +54,7 @@ STEP3 = element_dialect(
         tight=True,
         skipped=("<｜tool_call_begin｜>", "function", "<｜tool_sep｜>", _STEP_END),
     ),
-    Layout(
+    ElementLayout(
         block=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
         before=_STEP_BEGIN,
         after=_STEP_END,
@@ -83,7 +83,7 @@ MINICPM5 = element_dialect(
         stop=("<|im_end|>", "</s>"),
     ),
     ElementSyntax("<function", "<param", tight=True, wrappers=("arguments", "properties")),
-    Layout(gap="", result="<tool_response>\n{}\n</tool_response>"),
+    ElementLayout(gap="", result="<tool_response>\n{}\n</tool_response>"),
     results=("<tool_response>", "</tool_response>"),
     live=("function", "param", "tool_response", "think"),
     rules=_RULES,

@@ -14,7 +14,7 @@ from toolspeak.data.messages import FinishReason, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, DeclaredHistory, Tools
-from toolspeak.dialects.declarations.element_dialect import Layout, call_node, write_call
+from toolspeak.dialects.declarations.element_dialect import ElementLayout, call_node, write_call
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
@@ -209,7 +209,7 @@ def _call_node(spec: ToolSpec, rules: Rules) -> Node:
     return series(f" to={to}{_MESSAGE}{_BLOCK[0]}\n", element, f"\n{_BLOCK[1]}")
 
 
-_LAYOUT = Layout(result="")
+_LAYOUT = ElementLayout(result="")
 MUSE = MuseDialect(
     info=DialectInfo(
         "muse",

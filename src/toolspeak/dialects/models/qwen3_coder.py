@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.element_dialect import Layout, element_dialect
+from toolspeak.dialects.declarations.element_dialect import ElementLayout, element_dialect
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 
 _WRAPPERS = [("<tool_call>", "</tool_call>")]
@@ -30,7 +30,7 @@ QWEN3_CODER = element_dialect(
         stop=("<|im_end|>", "<|endoftext|>"),
     ),
     _TRIMMED,
-    Layout(block=_WRAPPERS[0], each=True, edge="\n", result="<tool_response>\n{}\n</tool_response>"),
+    ElementLayout(block=_WRAPPERS[0], each=True, edge="\n", result="<tool_response>\n{}\n</tool_response>"),
     wrappers=_WRAPPERS,
     forms=("named_function", "json", "python", "pairs"),
     results=_RESULTS,
@@ -52,7 +52,7 @@ STEP3P5 = element_dialect(
         stop=("<|im_end|>", "<|endoftext|>"),
     ),
     _TRIMMED,
-    Layout(
+    ElementLayout(
         block=_WRAPPERS[0],
         each=True,
         edge="\n",
@@ -80,7 +80,7 @@ MIMO = element_dialect(
         stop=("<|im_end|>", "<|endoftext|>"),
     ),
     _EXACT,
-    Layout(block=_WRAPPERS[0], each=True, result="<tool_response>\n{}\n</tool_response>"),
+    ElementLayout(block=_WRAPPERS[0], each=True, result="<tool_response>\n{}\n</tool_response>"),
     wrappers=_WRAPPERS,
     forms=("named_function", "json", "python", "pairs"),
     results=_RESULTS,
@@ -102,7 +102,7 @@ SEED_OSS = element_dialect(
         stop=("<seed:eos>",),
     ),
     _EXACT,
-    Layout(block=("<seed:tool_call>", "</seed:tool_call>"), each=True, result="{}"),
+    ElementLayout(block=("<seed:tool_call>", "</seed:tool_call>"), each=True, result="{}"),
     wrappers=[("<seed:tool_call>", "</seed:tool_call>")],
     forms=("named_function", "json"),
     reasoning=("<seed:think>", "</seed:think>"),

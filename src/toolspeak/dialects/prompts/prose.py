@@ -56,7 +56,7 @@ _PLAIN = frozenset({"type", "properties", "required", "patternProperties", "addi
 def describe(spec: ToolSpec) -> str:
     """A tool as a section of the prompt."""
     parameters = resolved(spec.parameters)
-    writer = _Writer(parameters)
+    writer = _ProseWriter(parameters)
     description = writer.value(
         {key: value for key, value in parameters.items() if key not in ("type", "description")}, 0
     )
@@ -95,7 +95,7 @@ class _Description:
         return f"{self.words} ({', '.join(self.facts)})" if self.facts else self.words
 
 
-class _Writer:
+class _ProseWriter:
     """Writes the values of one tool. `_names` are those of the types that it met."""
 
     def __init__(self, root: Mapping[str, JSON]) -> None:

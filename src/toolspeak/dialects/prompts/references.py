@@ -43,7 +43,7 @@ def resolved(parameters: Mapping[str, JSON]) -> Mapping[str, JSON]:
     survey = _Survey(parameters)
     if not survey.uses and not survey.too_deep:
         return parameters
-    return _Writer(parameters, survey.named()).whole()
+    return _SchemaWriter(parameters, survey.named()).whole()
 
 
 def is_too_deep(parameters: Mapping[str, JSON]) -> bool:
@@ -186,7 +186,7 @@ class Names:
             yield reference, self._names[reference]
 
 
-class _Writer:
+class _SchemaWriter:
     """Writes a schema anew. `_names` are the types that keep theirs."""
 
     def __init__(self, root: Mapping[str, JSON], named: frozenset[str]) -> None:

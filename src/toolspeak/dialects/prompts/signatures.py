@@ -43,7 +43,7 @@ _DEEPEST = 12
 def signature(spec: ToolSpec) -> str:
     """A tool's signature and, below it, what it does and what its parameters mean."""
     parameters = resolved(spec.parameters) if is_too_deep(spec.parameters) else spec.parameters
-    writer = _Writer(parameters)
+    writer = _SignatureWriter(parameters)
     lines = [f"{spec.name}({writer.properties(parameters)})"]
     lines += [line.rstrip() for line in spec.description.splitlines() if line.strip()]
     properties = as_mapping(parameters.get("properties"))
@@ -57,7 +57,7 @@ def signature(spec: ToolSpec) -> str:
     return "\n".join([*lines, *writer.named_types(), *(f"- {note}" for note in notes)])
 
 
-class _Writer:
+class _SignatureWriter:
     """Writes the types of one tool; `_names` are those of the references that it met, each to be told once."""
 
     def __init__(self, root: Mapping[str, JSON]) -> None:
