@@ -127,7 +127,7 @@ def test_a_model_told_another_dialect_than_its_own_is_read_in_both():
 @pytest.mark.parametrize("own", ["harmony", "muse", "qwen3-coder"])
 def test_what_a_model_was_told_is_read_in_any_message_of_its_own(own: str):
     auto = AutoDialect(get_dialect(own), prompt_dialect=get_dialect("cogency-json"))
-    call, native = written(auto.written, CALLS[:1], ""), written(get_dialect("harmony"), CALLS[2:], "")
+    call, native = written(auto.renderer, CALLS[:1], ""), written(get_dialect("harmony"), CALLS[2:], "")
     for text in (
         "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>",
         " to=user<|message|>",

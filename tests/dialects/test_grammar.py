@@ -161,7 +161,7 @@ def test_regular_calls_have_an_expression(name: str):
         (
             "hermes",
             {"target": "json_schema", "choice": REQUIRED},
-            "not plain JSON; take the target xgrammar, lark, gbnf",
+            "not plain JSON; use the target xgrammar, lark, gbnf",
         ),
         ("xlam", {"target": "json_schema"}, "free text"),
         ("llama3-json", {"target": "json_schema", "choice": REQUIRED}, "max_calls"),

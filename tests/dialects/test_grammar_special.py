@@ -68,7 +68,7 @@ def test_other_matchers_read_a_token_as_its_text(target):
 
 
 @pytest.mark.parametrize(
-    ("special", "remedy"), [(["[TOOL_CALLS]"], r"give its id, as \{text: id\}"), ("<tool_call>", "is a list of texts")]
+    ("special", "remedy"), [(["[TOOL_CALLS]"], r"add its id, as \{text: id\}"), ("<tool_call>", "is a list of texts")]
 )
 def test_a_token_without_a_name_needs_its_id(special, remedy):
     with pytest.raises(ConfigurationError, match=remedy):

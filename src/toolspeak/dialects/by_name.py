@@ -16,12 +16,12 @@ from toolspeak.dialects.trained.template import Template
 from toolspeak.dialects.trained.template_table import default_template, template_for
 from toolspeak.errors import UnknownDialect
 
-# The catalogue and `auto` are looked up in the package where they are needed: who names a dialect pays for that one.
+# The catalogue and `auto` are looked up in the package on use, so that naming one dialect imports that one only.
 
 
-@lru_cache(maxsize=256)  # an agent looks its model up when it is made, and a name means the same for ever
+@lru_cache(maxsize=256)  # each new agent looks its model up
 def known_dialect(model: str) -> Dialect | None:
-    """The dialect that a model of this name was trained on, None if it is not known."""
+    """The dialect that a model of this name was trained on, None if it is unknown."""
     try:
         return trained_dialect(find_dialect(model, dialects.DIALECTS), model)
     except UnknownDialect:
@@ -29,7 +29,7 @@ def known_dialect(model: str) -> Dialect | None:
 
 
 def trained_dialect(dialect: Dialect, model: str) -> Dialect:
-    """The dialect with the chat template of the model of this name, if one is known; else with its default."""
+    """The dialect with the chat template of this model, or with its default template if the model's is unknown."""
     template = template_for(dialect.name, model)
     return dialect if template in (None, default_template(dialect.name)) else _with_template(dialect.name, template)
 
@@ -44,12 +44,13 @@ def _with_template(name: str, template: Template | None) -> Dialect:
 def get_dialect(name: str, *, model: str | None = None, strict_detection: bool = False) -> Dialect:
     """The dialect of this name, in any case, with `-` or `_`, or of the model family of this name (`glm-4.5`).
 
-    `auto` reads whatever dialect a turn is in; with the model's name, as a hub or a server knows it
-    (`Qwen/Qwen3-Coder-30B`, `qwen3-coder:30b`), that model's own first, which is also what it writes. Any other
-    dialect is what it is, whatever the model; the prompt is written as that model's chat template writes it, if it is
-    known. `strict_detection`: a marker stays text unless a complete, valid call of a known tool follows, so a call is
-    held back until its end. Raises UnknownDialect, which says the one name that may be meant, or that no dialect is
-    known for the model.
+    - `auto` reads the dialect that a turn is in. With `model` it tries that model's dialect first, and writes it.
+    - `model` is a name as hubs and servers write it (`Qwen/Qwen3-Coder-30B`, `qwen3-coder:30b`). The prompt follows
+      that model's chat template, if it is known.
+    - `strict_detection`: a marker stays text unless a complete, valid call of a known tool follows. The deltas of a
+      call wait until its end.
+
+    Raises UnknownDialect for an unknown name, or if no dialect is known for the model of `auto`.
     """
     if strict_detection:
         return dialects.StrictDialect(get_dialect(name, model=model))
@@ -69,14 +70,14 @@ def get_dialect(name: str, *, model: str | None = None, strict_detection: bool =
 
 
 def _suggestion(name: str) -> str:
-    """What to write in place of a name that is none, as the rest of the message."""
+    """What to write in place of an unknown name, as the rest of the message."""
     listed = "`toolspeak dialects` lists them all."
     if (own := known_dialect(name)) is not None:
         return f"; models of that name write {own.name!r}."
     if (newest := newest_of(name, dialects.DIALECTS)) is not None:
         return f"; the newest models of that name write {newest.name!r}. {listed}"
     spelled = [other for other in (*PLACES, *_aliases(), "auto") if _digits(other) == _digits(name)]
-    close = difflib.get_close_matches(name.lower(), spelled, n=1)  # another number is another version, and no slip
+    close = difflib.get_close_matches(name.lower(), spelled, n=1)  # another number is another version, not a typo
     if close:
         return f". Did you mean {close[0]!r}? {listed}"
     return f", and none is known for a model of that name; 'auto' reads whichever a turn is in. {listed}"

@@ -10,9 +10,9 @@ from toolspeak.dialects.base import Dialect
 FAMILIES: Mapping[str, tuple[Dialect, ...]] = {
     family: tuple(map(registry.load_dialect, names)) for family, names in registry.FAMILIES.items()
 }
-"""By how a call is written, as in the registry."""
+"""The dialects by family, as in the registry."""
 
 PROTOCOLS: tuple[Dialect, ...] = FAMILIES["protocols"]
-"""The published text protocols, for models that know none of their own."""
+"""The published text protocols, for models without a format of their own."""
 
 DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in FAMILIES.values() for dialect in family)

@@ -1,4 +1,4 @@
-"""Which dialect a model speaks, by the name under which a hub, a server or a file knows it."""
+"""Which dialect a model writes, by its name on a hub, a server or in a file."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _VERSION = re.compile(r"(?<![a-z])v(?=\d)")
 
 Words = tuple[str, ...]
 Rank = tuple[int, int, int]
-"""How well a family is named: the greater, the better."""
+"""How well a model's name fits a family; greater is better."""
 
 
 def words_of(name: str) -> Words:
     """A name as its words and numbers: `hf.co/unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M` begins `qwen`, `3`, `coder`.
 
-    What stands before the last slash (an owner, a registry, a folder) says nothing of the model. Separators, case and
-    the `v` of a version make no difference.
+    The part before the last slash (an owner, a registry, a folder) does not count, nor do separators, case and the `v`
+    of a version.
     """
     last = name.lower().rstrip("/").rpartition("/")[2]
     return tuple(_WORD.findall(_VERSION.sub("", _DECIMAL.sub(".", last))))
 
 
 def find_dialect(model: str, dialects: Iterable[Dialect]) -> Dialect:
-    """The dialect whose model family stands first in the model's name; of several there, the most exactly named.
+    """The dialect whose model family stands first in the model's name; of several there, the longest name.
 
-    The first, because a fine-tune is named before what it was made from (`Hermes-3-Llama-3.1-8B`). A version is
-    taken at its word, since minor versions change formats; `granite-3.x` covers all of them. Raises UnknownDialect
-    if no family is in the name: a wrong dialect loses calls without a word.
+    A fine-tune's name precedes that of its base model (`Hermes-3-Llama-3.1-8B`). A version has to be the same, because
+    minor versions change formats; `granite-3.x` covers all of them. Raises UnknownDialect if the name holds no family:
+    a wrong dialect would lose calls silently.
     """
     words = words_of(model)
     best: tuple[Rank, Dialect] | None = None
@@ -45,13 +45,13 @@ def find_dialect(model: str, dialects: Iterable[Dialect]) -> Dialect:
         raise UnknownDialect(
             f"No dialect is known for the model {model!r}. Name the one it was trained on (`toolspeak dialects` lists "
             f"them and their models), or one of the protocols for any model (cogency-json), "
-            f'or take "auto" without a model, which reads them all.'
+            f'or use "auto" without a model, which reads them all.'
         )
     return best[1]
 
 
 def families_found(words: Words, families: Iterable[str]) -> Rank | None:
-    """How well the best of these families is named in a model's name, None if none is."""
+    """How well a model's name fits the best of these families, None if it fits none."""
     best: Rank | None = None
     for family in map(words_of, families):
         at = _find(words, family)
@@ -63,7 +63,7 @@ def families_found(words: Words, families: Iterable[str]) -> Rank | None:
 
 
 def named_family(name: str, dialects: Iterable[Dialect]) -> Dialect | None:
-    """The dialect of the family whose whole name this is: `glm-4.5`, not `glm-4.5-air`."""
+    """The dialect of the family with exactly this name: `glm-4.5`, not `glm-4.5-air`."""
     words = words_of(name)
     for dialect in dialects:
         for family in map(words_of, dialect.info.models):
@@ -85,7 +85,7 @@ def newest_of(name: str, dialects: Iterable[Dialect]) -> Dialect | None:
 
 
 def _version(family: Words) -> tuple[int, ...]:
-    """The first number of a family's name that is no size (`7b`) and no date (`2407`); none is the oldest."""
+    """The first number of a family's name that is neither a size (`7b`) nor a date (`2407`), else the empty tuple."""
     for word, behind in zip(family, (*family[1:], ""), strict=True):
         numbers = tuple(int(each) for each in word.removesuffix(".x").split(".") if each.isdigit())
         if numbers and behind != "b" and numbers[0] < 100:
@@ -94,7 +94,7 @@ def _version(family: Words) -> tuple[int, ...]:
 
 
 def _find(words: Words, family: Words) -> int:
-    """Where the family stands in a name, else -1."""
+    """The position of a family in a name, else -1."""
     size = len(family)
     for start in range(len(words) - size + 1):
         if all(map(_same, words[start : start + size], family)):

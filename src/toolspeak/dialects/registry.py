@@ -1,4 +1,4 @@
-"""Every dialect there is, by family and name. Adding one: its file, and a line here."""
+"""Every dialect, by family and name. A new dialect is a file in models/, and a line here."""
 
 from __future__ import annotations
 
@@ -89,20 +89,26 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "functiongemma": "gemma:FUNCTIONGEMMA",
     },
 }
-"""The `module:attribute` of each, which is imported when it is asked for. The families are how a call is written:
-published protocols, JSON between markers, the name outside of the JSON, elements, pairs of key and value, function
-notation."""
+"""The `module:attribute` of each dialect, which is imported on first use.
+
+The families are ways to write a call: published protocols, JSON between markers, the name outside of the JSON,
+elements, pairs of key and value, function notation.
+
+The order counts: `DETECTION` follows it. A dialect in front of another wins where both know a marker.
+"""
 
 PLACES: Mapping[str, str] = {name: place for family in FAMILIES.values() for name, place in family.items()}
 
 DETECTION: Sequence[str] = (*(name for name in PLACES if name not in FAMILIES["protocols"]), *FAMILIES["protocols"])
-"""The order in which `auto` asks where several dialects know a marker: the models' own formats before the protocols,
-so that JSON in <tool_call> is Hermes's, of whose calls all count."""
+"""The order in which `auto` tries dialects that know the same marker: that of `FAMILIES`, with the protocols last.
+
+So JSON in <tool_call> is read as Hermes's, in which all calls count.
+"""
 
 
-@cache  # an agent asks for one whenever it is made
+@cache  # each new agent loads its dialect
 def load_dialect(name: str) -> Dialect:
-    """The dialect of this name, which is in the table."""
+    """The dialect of this name in the table. Raises KeyError for another name."""
     module, _, attribute = PLACES[name].partition(":")
     folder = "protocols" if name in FAMILIES["protocols"] else "models"
     return getattr(importlib.import_module(f"toolspeak.dialects.{folder}.{module}"), attribute)

@@ -1,4 +1,4 @@
-"""A conversation in the text of one dialect, turned into another's."""
+"""Translates a conversation in the text of one dialect into the text of another."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ from toolspeak.dialects.text.markers import MarkerTable
 
 _LISTING = "## The tools you have"
 _OWN = "oWnTeXt"
-"""In the place of the agent's own text, to see what a prompt puts around it."""
+"""A stand-in for the agent's own text, which shows what a prompt puts around it."""
 
 
 @quick()
 class Translation:
-    """The messages in the other dialect, and what could not be carried over as it was: each line names its message."""
+    """A conversation in another dialect."""
 
     messages: tuple[TextMessage, ...]
     warnings: tuple[str, ...]
+    """What could not be translated exactly. Each line names its message."""
 
 
 def translate(
     messages: Sequence[TextMessage], source: Dialect, target: Dialect, tools: Sequence[ToolSpec] = ()
 ) -> Translation:
-    """Turns calls, results and the instructions of one dialect into those of another; other text stays as it is.
+    """Translates calls, results and the instructions of one dialect into those of another; other text stays.
 
-    `tools` give values their types where a dialect writes them as text, and are what the instructions list. Results go
-    to the role they had. A result whose text does not read as the source dialect's is carried over as text.
+    `tools` give values their types where a dialect writes them as text, and the instructions list them. Results keep
+    their role. A result that is not in the source dialect's form becomes a result with that text.
     """
     reader = _Reader(source, target, tools)
     for i, message in enumerate(messages):
@@ -68,9 +69,9 @@ class _Reader:
         self._source = source
         self._target = target
         self._tools = tools
-        self._open_calls: list[ToolCall] = []
+        self._open_calls: list[ToolCall] = []  # calls whose results have not come yet
         self._tool_texts: list[tuple[int, str]] = []  # tool messages not yet read, each with its position
-        self.listing: Listing | None = None
+        self.listing: Listing | None = None  # of the source's prompt, once that is recognised and removed
         self.messages: list[Message] = []
         self.warnings: list[str] = []
 
@@ -88,7 +89,7 @@ class _Reader:
                 self._system(position, role, message.text)
 
     def flush(self) -> None:
-        """The tool messages of a batch: one holds all its results, or each holds one."""
+        """Reads the tool messages of a batch: one holds all results, or each holds one."""
         texts, open_calls = self._tool_texts, self._open_calls
         self._tool_texts = []
         if not texts:
@@ -136,7 +137,7 @@ class _Reader:
         self.messages.append(Message("assistant", (*thought, *parts)))
 
     def _thought(self, position: int, reasoning: str) -> tuple[TextPart, ...]:
-        """Reasoning between the target's own markers."""
+        """The reasoning between the target's own markers."""
         if not reasoning.strip():
             return ()
         table = getattr(self._target, "table", None)
@@ -190,14 +191,14 @@ class _Reader:
 
 
 def _lists_as(source: Dialect, text: str) -> bool:
-    """Whether a text lists tools, of whatever names, as the source's template does."""
+    """Whether a text lists tools of any names in the form of the source's template."""
     listed = source.instructions([ToolSpec(_OWN, _OWN, {"type": "object"})])
     start = listed.partition(_OWN)[0].rpartition("\n")[0]
     return len(start) > 32 and start in text
 
 
 def _own_text(source: Dialect, text: str, tools: Sequence[ToolSpec], listing: Listing) -> str | None:
-    """The agent's own part of a system message that lists the tools, None if it lists none in this way."""
+    """The agent's own part of a system message with this listing of the tools, None for another message."""
     if text in source.prompt("", tools, listing).system:
         return ""
     for section in source.prompt(_OWN, tools, listing).system:

@@ -7,18 +7,18 @@ from typing import Literal
 from toolspeak.data.values import quick
 
 Section = Literal["text", "reasoning"]
-"""Where a turn starts: many chat templates open the reasoning block in the prompt already."""
+"""Where a turn starts: many chat templates open the reasoning block at the end of the prompt."""
 
 
 @quick()
 class BatchRule:
     """How many calls a turn may hold and which of them count.
 
-    `counts="first_block"`: the calls of the turn's first block, known when it closes.
-    `counts="last_call"`: the turn's last call, known only when the turn ends.
-    `counts="all_calls"`: every call of the turn, known when it ends.
+    - `first_block`: the calls of the turn's first block; they are certain when it closes.
+    - `last_call`: the turn's last call, which is certain when the turn ends.
+    - `all_calls`: every call of the turn; they are certain when it ends.
 
-    Results that the model makes up end the turn in this sense: no call behind them counts.
+    No call behind results that the model makes up counts.
     """
 
     counts: Literal["first_block", "last_call", "all_calls"]

@@ -56,7 +56,7 @@ def accepted(grammar: str, texts: set[str]) -> set[str]:
 def test_it_prints_the_grammar_of_a_choice(tools: str, target: str, choice: str, admitted: set[str]):
     done = grammar(tools, "--choice", choice, target=target)
     if target not in ("lark", "gbnf") and TEXT in admitted:
-        assert "choose required or a tool" in str(done.exception)
+        assert "use tool choice required or a specific tool" in str(done.exception)
         return
     assert done.exception is None
     compile_target = {
@@ -98,9 +98,9 @@ WRONG = [
     (
         ["--choice", "required"],
         {"dialect": "hermes", "target": "json_schema"},
-        ["take the target xgrammar, lark, gbnf"],
+        ["use the target xgrammar, lark, gbnf"],
     ),
-    (["--choice", "required"], {"dialect": "qwen3-coder", "target": "regex"}, ["take the target xgrammar, lark, gbnf"]),
+    (["--choice", "required"], {"dialect": "qwen3-coder", "target": "regex"}, ["use the target xgrammar, lark, gbnf"]),
     ([], {"target": "yaml"}, ["'xgrammar', 'lark', 'gbnf', 'json_schema', 'regex'"]),
     ([], {"dialect": "hermez"}, ["hermes"]),
     (["--special-tokens", "TOOLS"], {}, ['["<tool_call>", …]']),

@@ -125,7 +125,7 @@ def test_repair_with_auto(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("parse", "--repair", "--strict"), "repair, not both"),
+        (("parse", "--repair", "--strict"), "strict detection and repair cannot be combined"),
         (("parse", "--repair", "--model", "qwen3-coder"), "qwen3-coder does not write its calls as JSON"),
         (("parse", "--strict", "--dialect", "harmony"), "use it without strict"),
         (("parse", "--model", "nobody-7b"), "No dialect is known for the model 'nobody-7b'"),

@@ -1,1 +1,1 @@
-"""Which dialect a turn is in, and dialects that wrap another one."""
+"""Detects the dialect of a turn. Holds the dialects that wrap another one."""

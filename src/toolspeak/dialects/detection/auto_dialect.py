@@ -1,4 +1,4 @@
-"""The dialect `auto`: reads whichever dialect a turn turns out to be in."""
+"""The dialect `auto`: reads a turn in any dialect."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ _ALL = BatchRule("all_calls")
 
 
 class AutoParser(BlockParser):
-    """Implements `Parser`: every dialect's blocks in one turn.
+    """Implements `Parser`: reads every dialect's blocks in one turn.
 
-    The first block fixes the batch rule. A dialect that is no sequence of blocks (Harmony, Muse) reads the rest of
-    the turn from its first marker on.
+    The first block fixes the batch rule. A dialect whose turns are messages (Harmony, Muse) reads the rest of the turn
+    from its first marker on. `own` are the dialects that come first; with `other_prompt` the first of them is not the
+    model's own, but the one that the prompt teaches.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class AutoParser(BlockParser):
         self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
         self._malformed: list[int] = []  # the indexes of the rest's malformed calls
         batch = own[0].batch if own else _ALL
-        # Without a model's own dialect the model is shown how Hermes writes calls, as `AutoDialect` does.
+        # Without a model's own dialect, examples for the model are in Hermes's form, as those of `AutoDialect`.
         names = {} if own else {spec.name: spec for spec in tools}
         format = BlockFormat(self._union, batch, self._new_body, names, writes=HERMES.example)  # noqa: A001
         super().__init__(format, starts_in if shared.thinks else "text")
@@ -67,7 +68,7 @@ class AutoParser(BlockParser):
 
     @property
     def dialect(self) -> str | None:
-        """The dialect of the last block so far; before any, the model's own."""
+        """The dialect of the last block; before the first block the model's own."""
         current = self._union.current
         return current.dialect.name if current else self._own[0].name if self._own else None
 
@@ -80,7 +81,7 @@ class AutoParser(BlockParser):
         return self._settle(reason) + super().close(reason)
 
     def _settle(self, reason: FinishReason) -> list[Delta]:
-        """Nothing follows: what waited for more is decided now."""
+        """Decides about the text that waits for more: nothing follows."""
         out: list[Delta] = []
         if self._rest is not None:
             self._add(self._rest.close(reason), out)
@@ -121,7 +122,7 @@ class AutoParser(BlockParser):
             self._union.current = reader._union.current
 
     def _begin(self, text: str, position: int, out: list[Delta]) -> int:
-        """At the start of a turn: prompts end where a header begins."""
+        """Before the turn's first text, which may be the rest of a header that the prompt has begun."""
         rest = text[position : position + MAX_CANDIDATE]
         begins = self._begins(rest)
         coming = begins is None and len(rest) < MAX_CANDIDATE
@@ -163,7 +164,7 @@ class AutoParser(BlockParser):
         return at
 
     def _add(self, deltas: Iterable[Delta], out: list[Delta]) -> None:
-        """The deltas of the rest of the turn, in their place in the whole."""
+        """Adds the deltas of the rest of the turn, with their indexes and offsets in the whole turn."""
         for delta in deltas:
             match delta:
                 case BatchEnded():
@@ -216,9 +217,11 @@ class AutoDialect(WrappedDialect):
         return self.parser_of(AutoParser, tools, starts_in)
 
     def parser_of(self, kind: NewAutoParser, tools: Sequence[ToolSpec], starts_in: Section) -> Parser:
-        """Where the turns of the model's own dialect are messages with headers (Harmony, Muse), blocks of other
-        dialects are read up to the first header; behind it the message says to whom it goes, and what it tells the user
-        is no call."""
+        """The parser of a turn, of class `kind`.
+
+        If the turns of the model's own dialect are messages with headers (Harmony, Muse), blocks of other dialects are
+        read up to the first header only: behind it a header says which messages are calls.
+        """
         own = [dialect for dialect in (self.prompt_dialect, self.own) if dialect is not None]
         alone = self.own.parser(tools, starts_in) if self.own and not self.prompt_dialect else None
         if alone is not None and starts_in == "reasoning" and any(turns.dialect is self.own for turns in TURNS):

@@ -1,4 +1,4 @@
-"""What `auto` looks for: the blocks of every dialect, and which of them may stand where."""
+"""The blocks that `auto` searches for: those of every dialect, and where they may stand."""
 
 from __future__ import annotations
 
@@ -40,25 +40,26 @@ _HARMONY_CALL = re.compile(r"<\|start\|>assistant\s+to=[^\s<]+\s*<\|channel\|>|<
 _MUSE_HEAD = re.compile(r"\s*(?:<\|start\|>assistant)?\s+to=[^\s<]+<\|message\|>")
 _MUSE_CALL = re.compile(r"<\|start\|>assistant\s+to=(?!(?:user|self)<)[^\s<]+<\|message\|>")
 _MUSE_OPENED = re.compile(r"\s+(?:t(?:o(?:=(?:[^\s<]+(?:<[|a-z]*)?)?)?)?)?")
-"""As much of the addressee, with which a turn of Muse begins behind its prompt, as there may be."""
+"""The beginning of an addressee, with which a turn of Muse begins behind its prompt."""
 
 
 @quick()
 class Reader:
-    """One dialect as `auto` reads it. `own`: the model's, or the one it was told to write. `turn`: from its marker on
-    it reads all the rest of the turn."""
+    """One dialect as `auto` reads it."""
 
     dialect: Dialect
     format: BlockFormat
     own: bool = False
+    """It is the model's own, or the one that the prompt teaches."""
     turn: bool = False
+    """From its marker on it reads the whole rest of the turn."""
 
 
 def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
     def follows(rest: str) -> bool | None:
         if head.match(text + rest):
             return True
-        # Both heads are at most a few words of a known shape; what cannot be told yet is decided by the next token.
+        # Both heads are a few words of a certain shape, so the next token decides.
         return None if rest.count("<") < 2 and "\n" not in rest else False
 
     return Marker("calls", text, None, Follows(follows))
@@ -66,11 +67,13 @@ def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
 
 @quick()
 class _Turns:
-    """A dialect whose turns are messages with headers: where one begins, and the tokens that are its own anywhere."""
+    """A dialect whose turns are messages with headers."""
 
     dialect: Dialect
     begins: Callable[[str], bool | None]
+    """Whether a text begins with a header; None asks for more text."""
     tokens: tuple[str, ...]
+    """The tokens that belong to the dialect anywhere in a turn."""
 
     def reader(self) -> Reader:
         table = MarkerTable([Marker("calls", token, None) for token in self.tokens])
@@ -116,8 +119,7 @@ def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, other_promp
 
 
 class _TableIndex:
-    """The tables of many dialects: which of them to ask, by how a candidate begins; `behind_text`: where the turn has
-    text already."""
+    """The tables of many dialects by the beginning of a candidate. `behind_text`: for turns that have text already."""
 
     def __init__(self, readers: Sequence[Reader], end: str, behind_text: bool) -> None:
         self._readers: list[tuple[Reader, MarkerTable]] = []
@@ -133,18 +135,18 @@ class _TableIndex:
         self.candidate = candidate_pattern([table.beginnings for _, table in self._readers], end)
 
     def _in_order(self, start: str) -> list[tuple[Reader, MarkerTable]]:
-        """Who knows a marker that begins so, or with the first character of it."""
+        """The tables with a marker that begins so, or with the first character of it; the model's own first."""
         tables = [self._readers[i] for i in sorted({*self._starts[start], *self._starts.get(start[:1], ())})]
         return sorted(tables, key=lambda each: not each[0].own)
 
 
 class Union:
-    """Implements `Table` over the tables of many dialects, asking only those one of whose markers may stand there.
+    """Implements `Table` over the tables of many dialects. Asks only those with a marker that may begin there.
 
-    The model's own dialects come first, then `current`, which is that of the last block, then the order of `DETECTION`:
-    where several know a marker, the first whose body follows is taken, once nobody before it is undecided. Calls are
-    known in every dialect; reasoning, results and noise only as the own and the current dialect write them, and while
-    there is neither, where the marker itself can be no prose.
+    The model's own dialects come first, then `current`, which is that of the last block, then the others in the order
+    of `DETECTION`. If several know a marker, the first one whose body follows wins, once no earlier one is undecided.
+    Markers of calls count in every dialect. Markers of reasoning, results and noise count in the own and the current
+    dialect; without either, in all dialects if the marker cannot be prose.
     """
 
     def __init__(self, readers: Sequence[Reader]) -> None:
@@ -159,7 +161,7 @@ class Union:
         self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}
 
     def of_a_turn(self) -> Union:
-        """The same for one turn: only that has a current dialect."""
+        """A copy for one turn, which has a current dialect of its own."""
         new = object.__new__(Union)
         vars(new).update(vars(self))
         return new
@@ -226,7 +228,7 @@ class Union:
     def _other_form(
         self, held: str, in_code: bool, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]
     ) -> Verdict:
-        """What the marker of a block opens that no dialect would write in it."""
+        """The decision about a block in a form that its own dialect does not write."""
         for reader, table in ordered:
             verdict = table.decide(held, in_code, final) if id(reader) in self._formed else "text"
             if verdict != "text":
@@ -247,13 +249,15 @@ class Union:
         return self._is_known(reader) and (not alone or _is_no_prose(marker))
 
     def _is_known(self, reader: Reader) -> bool:
-        """Whether it is of the own or the current dialect, if there is any."""
+        """Whether the reader's dialect is an own one or the current one, if there is any of these."""
         return reader.own or reader is self.current or (not self._owned and self.current is None)
 
 
 def _is_exact(match: Found, text: str) -> bool:
-    """Whether the body begins as it should: a marker that expects JSON is also one before a tag, to report the mistake,
-    and the other way round."""
+    """Whether the body begins in the dialect's own form.
+
+    A marker that expects JSON also counts before a tag, so that the mistake is reported, and the other way round.
+    """
     opening = match.marker.opening
     if not isinstance(opening, Starts) or match.length >= len(text):
         return True
@@ -261,12 +265,12 @@ def _is_exact(match: Found, text: str) -> bool:
 
 
 def _is_no_prose(marker: Marker) -> bool:
-    """Whether a marker that opens no calls is known while the dialect is not: a word or an HTML tag may be prose."""
+    """Whether a marker that opens no calls counts while the dialect is unknown: a word or an HTML tag may be prose."""
     return marker.text[0] in "<[" if marker.kind != "noise" else marker.text.startswith(("<|", "<｜"))
 
 
 class Same:
-    """A sequence as the key of a cache: compared by which objects are in it, and it keeps them."""
+    """A sequence as the key of a cache. It compares by the identity of its items, and keeps them alive."""
 
     __slots__ = ("_hash", "items")
 
@@ -285,18 +289,21 @@ class Same:
 
 @quick()
 class SharedReaders:
-    """What all the turns with the same dialects and tools share; `beginner` reads a turn that `begins` as its own.
-    `thinks`: a prompt may have opened reasoning."""
+    """What all turns with the same dialects and tools share."""
 
     readers: Sequence[Reader]
     union: Union
     begins: Callable[[str], bool | None]
+    """Whether a turn begins with a header; None asks for more text."""
     beginner: Reader
+    """Reads a turn that begins with a header."""
     may_begin: bool
+    """Whether a turn may begin with a header."""
     thinks: bool
+    """Whether a prompt may have opened reasoning."""
 
 
-# An agent has one set of tools for all its turns; putting this together takes a millisecond, keeping it 70 KB.
+# An agent has one set of tools for all its turns. Making an entry takes a millisecond, and it has 70 KB.
 @lru_cache(maxsize=64)
 def shared_readers(own: Same, tools: Same, other_prompt: bool) -> SharedReaders:
     dialects, specs = cast("Sequence[Dialect]", own.items), cast("Sequence[ToolSpec]", tools.items)

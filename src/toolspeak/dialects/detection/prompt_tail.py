@@ -1,4 +1,4 @@
-"""Where a turn begins: many chat templates open reasoning, or a call that was asked for, in the prompt."""
+"""Where a turn begins: many chat templates open reasoning, or a required call, at the end of the prompt."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def open_parser(
 ) -> Parser:
     """The parser of a turn.
 
-    `prompt_tail` is what the chat template writes behind the last message. The dialect's own parser reads it: if it
-    ends inside reasoning, the turn starts there; if it ends inside a call, the turn goes on with that call.
-    `keep_reasoning`: reasoning and its markup stay in the text.
+    - `prompt_tail`: the text that the chat template writes behind the last message. If it ends inside reasoning or
+      inside a call, the turn starts there.
+    - `keep_reasoning`: reasoning and its markup stay in the text.
 
-    With strict detection a call that the prompt itself began is no mention: such a turn is read without it.
+    Strict detection does not apply to a turn whose call the prompt has begun.
     """
     if isinstance(dialect, StrictDialect) and prompt_tail and _ends_in_call(dialect.dialect, tools, prompt_tail):
         dialect = dialect.dialect
@@ -44,16 +44,15 @@ def open_parser(
 
 
 def section_of_reply(dialect: Dialect, reply: str, tools: Sequence[ToolSpec] = ()) -> Section:
-    """Where a finished reply begins, if nobody kept the prompt: inside reasoning if reasoning's end marker stands in
-    it with nothing but text before.
+    """Where a finished reply begins whose prompt is unknown: inside reasoning if only text precedes its end marker.
 
-    Not for a stream: what is said already stays what it was. A marker that is spoken of, or stands inside a call or
-    behind one, says nothing.
+    A marker that is mentioned, or stands inside a call or behind one, does not count. Not for a stream, whose deltas
+    cannot be taken back.
     """
     inner = dialect.inner if isinstance(dialect, RepairingDialect) else dialect
     parser = inner.parser(tools)
     if not isinstance(parser, BlockParser):
-        return "text"  # the turns of the others are messages, whose headers say what they are
+        return "text"  # other dialects have messages, whose headers mark reasoning
     deltas = [*parser.feed(reply), *parser.close("stop")]
     return "reasoning" if any(isinstance(delta, TextWasReasoning) for delta in deltas) else "text"
 
@@ -74,7 +73,7 @@ _SPOKEN = (TextDelta, TextAside, ReasoningDelta)
 
 
 class _OpenedCall:
-    """Implements `Parser`: what the prompt began of a call belongs to it, what else it says does not."""
+    """Implements `Parser` of a turn whose prompt ends inside a call, which belongs to the turn; other text does not."""
 
     def __init__(self, inner: Parser, prompt_tail: str) -> None:
         self._inner = inner

@@ -281,7 +281,7 @@ class StrictDialect(WrappedDialect):
     def __post_init__(self) -> None:
         if not isinstance(self.dialect, AutoDialect) and type(self.dialect.parser()) is not BlockParser:
             raise ConfigurationError(
-                f"{self.dialect.name} frames every message of a turn, so strict_detection cannot apply to it; "
+                f"{self.dialect.name} marks every message of a turn, so strict_detection cannot apply to it; "
                 f"use it without strict_detection."
             )
 

@@ -1,4 +1,4 @@
-"""A native turn whose calls may also stand in its text: what a server's own parser missed is read and used."""
+"""Reads calls in the text of a native turn, which the server's own parser missed."""
 
 from __future__ import annotations
 
@@ -25,33 +25,31 @@ from toolspeak.dialects.base import Parser
 from toolspeak.dialects.text.extract import only_object
 
 _MAX_ECHO = 64 * 1024
-"""Characters that text is held back for that may be nothing but a call's arguments."""
+"""Characters of text that wait while the text may be only a call's arguments."""
 
 _FENCE = "```"
 
 
 class LeakedCalls:
-    """Takes the deltas of a native turn, gives them with what a parser finds in their text; `new_parser` makes it once
-    there is any.
+    """Turns the deltas of a native turn into deltas with the calls that stand in its text.
 
-    The API's calls keep their numbers. A call in the text takes the next one above them all; so does an API's call
-    whose number is taken by then. One that stands in the text is noted as `leaked`, on itself and on the batch; one
-    that also came natively does not count again. Text that is nothing but the arguments of a call of the turn, as some
-    servers repeat them, is dropped: text that begins like JSON is held back until that can be told, unless `echoes` is
-    False. Prose that quotes them, and `{}`, stay; so does what goes back to its provider as it came
-    (`PartEnded.opaque`). Calls, reasoning and the end of a part stay behind the text they came behind, unless that may
-    be an echo.
-
-    `late`: what was found in the text is held back until the turn ends and it is known whether it also came natively.
+    - `new_parser` makes the parser of the text, once there is text.
+    - The API's calls keep their numbers. A call in the text takes the next one above all, and so does a native call
+      whose number is in use by then. Calls in the text, and their batch, have the note `leaked`. A call that also came
+      natively counts once.
+    - `echoes`: some servers repeat the arguments of a call as text; such text is dropped. So text that begins like JSON
+      waits until that is certain. Prose that quotes arguments, and `{}`, stay, and so does text that goes back to its
+      provider unchanged (`PartEnded.opaque`).
+    - Calls, reasoning and the end of a part stay behind the text they follow, unless that text may be an echo.
+    - `late`: calls in the text wait until the turn ends, when it is certain whether they also came natively.
     """
 
     def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True, late: bool = False) -> None:
         self._new_parser = new_parser
         self._parser: Parser | None = None
-        # What came before any text, but for arguments: it passed as it is, which for most turns is all of them.
+        # The deltas before the first text, without arguments: they passed unchanged, as most turns do.
         self._passed: list[Delta] | None = []
-        # The numbers of the calls that came natively, and of those that stand in the text; what is taken, and the
-        # first above it.
+        # The numbers of native calls, and of calls in the text; all numbers in use, and the next one above them.
         self._natives: dict[int, int] = {}
         self._strays: dict[int, int] = {}
         self._used_numbers: set[int] = set()
@@ -59,12 +57,12 @@ class LeakedCalls:
         self._native: list[CallCompleted | CallMalformed] = []
         self._leaked: list[CallCompleted] = []
         self._ends: list[BatchEnded] = []
-        # Text that may be an echo, with what came behind it; None once it cannot.
+        # Text that may be an echo, with the deltas behind it; None once it cannot be one.
         self._echo: list[TextDelta | ReasoningDelta | PartEnded] | None = [] if echoes else None
         self._may_echo = False
         self._echo_chars = 0
         self._late: list[Delta] | None = [] if late else None
-        # Characters of text that the parser was given and told, and what came behind text that it holds back.
+        # Characters of text that went into the parser and came out of it, and the deltas behind text that is in it.
         self._read_chars = self._emitted_chars = 0
         self._behind: list[tuple[int, Delta]] = []
 
@@ -118,7 +116,7 @@ class LeakedCalls:
         return self._in_place([delta])
 
     def _in_place(self, deltas: list[Delta]) -> list[Delta]:
-        """These, unless text in front of them is held back: then they come behind it."""
+        """These deltas, or none if text in front of them is still in the parser: then they wait for it."""
         if self._read_chars > self._emitted_chars:
             self._behind += [(self._read_chars, delta) for delta in deltas]
             return []
@@ -131,7 +129,7 @@ class LeakedCalls:
         return self._parsed(self._parser.feed(text))
 
     def _parsed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """What the parser says."""
+        """The deltas of the parser, with those that waited between them."""
         if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta) and not self._behind:
             self._emitted_chars += len(deltas[0].text)
             return deltas  # most pieces of a turn without calls in its text
@@ -142,11 +140,11 @@ class LeakedCalls:
             else:
                 out += self._all_behind()
                 out += self._from_text(delta)
-                self._emitted_chars = self._read_chars  # which of it was text cannot be told any more
+                self._emitted_chars = self._read_chars  # it is unknown how much of it was text
         return out
 
     def _placed(self, text: str) -> list[Delta]:
-        """The text, with what came in the middle of it."""
+        """The text, with the deltas that came in the middle of it."""
         out: list[Delta] = []
         while self._behind and self._behind[0][0] <= self._emitted_chars + len(text):
             place, delta = self._behind.pop(0)
@@ -161,7 +159,7 @@ class LeakedCalls:
         return [delta for _, delta in behind]
 
     def _from_text(self, delta: Delta) -> list[Delta]:
-        """What the parser found in the text."""
+        """A delta that the parser read in the text, unless it has to wait for the end of the turn."""
         renumbered = self._renumbered(delta, leaked=True)
         if self._late is None or isinstance(delta, ReasoningDelta | ForgedResults):
             return renumbered

@@ -1,1 +1,1 @@
-"""Grammars from the live tool set: what a model may write, for matchers that constrain its decoding."""
+"""Grammars of what a model may write with a set of tools, for matchers that constrain its decoding."""

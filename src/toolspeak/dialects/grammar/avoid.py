@@ -1,4 +1,4 @@
-"""Text that may not contain something: patterns, and the automaton that reads such text a character at a time."""
+"""Text that must not contain certain patterns, and the automaton that reads such text a character at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from toolspeak.data.values import quick
 
 OTHER = ""
-"""Stands for every character that no pattern names."""
+"""Every character that no pattern names."""
 
 
 @quick()
@@ -42,7 +42,7 @@ class Pattern:
 
 
 def exactly(text: str, *, anchored: bool = False, fold: bool = False) -> Pattern:
-    """The pattern of one text; `fold`: in any case, of ASCII letters."""
+    """The pattern of one text. `fold`: ASCII letters match in any case."""
     return Pattern(items_of(text, fold=fold), anchored)
 
 
@@ -56,11 +56,13 @@ def texts(*each: str) -> tuple[Pattern, ...]:
 
 @quick()
 class Edge:
-    """From one state to `target` (None: the end is complete) by one of `chars`, or, `others`, by any but these."""
+    """A step from one state to another."""
 
     chars: str
     others: bool
+    """The step is for any character but `chars`; else for one of them."""
     target: int | None
+    """The next state; None: the end is complete."""
 
 
 State = frozenset[tuple[int, int]]
@@ -69,9 +71,8 @@ State = frozenset[tuple[int, int]]
 class Automaton:
     """The states of text that avoids `patterns` and ends at the first `end`; `states[i]` are the edges of state `i`.
 
-    Built by subsets: a state is how far each pattern has come. Without an end the text may stop in every state.
-    A pattern with which the end begins (`</think` of `</thinking>`) may occur where the end does: behind it stands the
-    rest of the end and nothing else.
+    A state is the set of positions in the patterns (subset construction). Without an end the text may stop in every
+    state. A pattern that begins the end (`</think` of `</thinking>`) may occur as part of the end only.
     """
 
     def __init__(self, patterns: Sequence[Pattern], end: str = "") -> None:
@@ -93,11 +94,11 @@ class Automaton:
 
     @property
     def restart(self) -> int:
-        """The state in which no pattern has begun, which an unanchored text starts in too."""
+        """The state in which no pattern has begun. A text without anchored patterns starts in it."""
         return self._number(self._restart)
 
     def step(self, state: int, char: str) -> int | None:
-        """The next state; None where a pattern or the end is complete."""
+        """The next state; None if a pattern or the end is complete."""
         edges = self.states[state]
         match = next((edge for edge in edges if (char in edge.chars) != edge.others), None)
         return match.target if match else None
@@ -130,7 +131,7 @@ class Automaton:
         complete = {number for number, at in closed if at == len(self._patterns[number].items)}
         if self._end in complete:
             return "end"
-        # Only in the end: no pattern begins anew, so that the end has to go on.
+        # The positions in the end alone: a text that has begun a pattern of it has to go on with the end.
         ending = frozenset((number, at) for number, at in closed if number == self._end and at > 1)
         if self._end >= 0 and state.isdisjoint(self._restart):
             return ending or "dead"
@@ -141,7 +142,7 @@ class Automaton:
         return closed | self._restart
 
     def _closure(self, places: Sequence[tuple[int, int]]) -> State:
-        """Loops may be passed over, at once; one at a pattern's end is passed over too."""
+        """The positions with those behind loops, each of which may take no character at all."""
         closure: set[tuple[int, int]] = set()
         for number, at in places:
             items = self._patterns[number].items
@@ -166,7 +167,7 @@ def _escaped(char: str) -> str:
 
 
 def _begins(pattern: Pattern, end: str) -> bool:
-    """Whether the end begins with what the pattern takes."""
+    """Whether the pattern matches the beginning of the end."""
     return all(not item.loop and item.takes(char) for item, char in zip(pattern.items, end, strict=False))
 
 

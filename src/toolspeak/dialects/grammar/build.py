@@ -1,4 +1,4 @@
-"""A dialect's grammar for a matcher: which targets there are, and what each takes."""
+"""Builds a dialect's grammar for one of the targets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OTHERS = ", ".join(target for target in TARGETS if target not in _CALLS_ONLY)
 
 
 class WithGrammar:
-    """Gives a dialect its `grammar`: it says what its calls look like, its markers and its batch rule."""
+    """Gives a dialect its `grammar`, from the frame of its calls, its markers and its batch rule."""
 
     __slots__ = ()
 
@@ -44,21 +44,25 @@ class WithGrammar:
     ) -> Grammar:
         """What the model may write in one turn, for a matcher that constrains its decoding.
 
-        `max_calls` bounds the calls of the turn (the dialect's batch rule does too; a named tool is called once unless
-        it says more). `reasoning`: the turn may begin with a reasoning block, if the dialect has one;
-        `starts_in="reasoning"`: the prompt has opened it already. `special_tokens`: the texts of the model's special
-        tokens, or their ids by text, for the target `lark`: llguidance never matches such a token as text (the other
-        targets' matchers do, and need none). Raises ConfigurationError for a target the dialect does not have, for a
-        choice the tools cannot meet, and for a special token that cannot be named.
+        - `max_calls`: the most calls of the turn, besides the dialect's batch rule. With a specific tool it is 1 by
+          default.
+        - `starts_in="reasoning"`: the prompt has opened the reasoning block.
+        - `reasoning`: the turn may begin with a reasoning block, if the dialect has one.
+        - `special_tokens`: the texts of the model's special tokens, or their ids by text. Only the target `lark` uses
+          them: llguidance never matches such a token as text.
+
+        Raises ConfigurationError for a target that the dialect does not have, for a choice that the tools cannot meet,
+        and for a special token that cannot be named.
         """
         if target not in TARGETS:
-            raise ConfigurationError(f"There is no grammar target {suggest(target, TARGETS)}")
+            raise ConfigurationError(f"unknown grammar target {suggest(target, TARGETS)}")
         if max_calls is not None and max_calls < 1:
-            raise ConfigurationError("max_calls is at least 1; to forbid calls choose none")
+            raise ConfigurationError("max_calls must be at least 1; to forbid calls use tool choice none")
         alone = target in _CALLS_ONLY
         if alone and (choice.mode in ("auto", "none") or starts_in == "reasoning"):
             raise ConfigurationError(
-                f"{target} cannot say free text: choose required or a tool, or the target {_OTHERS}"
+                f"the target {target!r} cannot express free text; use tool choice required or a specific tool, "
+                f"or the target {_OTHERS}"
             )
         frame, markers, batch = self.grammar_parts()
         definition = build_turn(
@@ -90,10 +94,12 @@ def _regex(definition: Definition) -> str:
     try:
         return to_regex(definition)
     except NotRegularError as problem:
-        raise ConfigurationError(f"these calls are no regular language: {problem}; take the target {_OTHERS}") from None
+        raise ConfigurationError(
+            f"these calls are not a regular language: {problem}; use the target {_OTHERS}"
+        ) from None
 
 
 def _json_schema(frame: Frame, tools: Sequence[ToolSpec], max_calls: int | None) -> str:
     if frame.json_schema is None:
-        raise ConfigurationError(f"calls of this dialect are not plain JSON; take the target {_OTHERS}")
+        raise ConfigurationError(f"calls of this dialect are not plain JSON; use the target {_OTHERS}")
     return json.dumps(frame.json_schema(tools, max_calls), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The frames of calls in function notation: Python's and Gemma's, whose values are JSON in another spelling."""
+"""Frames of calls in the function notations of Python and Gemma, whose values are JSON in another spelling."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PYTHON_STRING = Token(choice(_python_string("'"), _python_string('"')))
 
 
 def python_notation(write: Sequence[Write]) -> Notation:
-    """Python's literals. `write` are the ways in which a fixed value may be written."""
+    """Python's literals. `write` are the ways to write a fixed value."""
 
     def dump(value: JSON) -> list[str]:
         return list(dict.fromkeys(each(value) for each in write))
@@ -55,7 +55,7 @@ def python_notation(write: Sequence[Write]) -> Notation:
 
 
 def python_arguments(spec: ToolSpec, rules: Rules, notation: Notation) -> Node:
-    """`(name=value, …)`, the arguments in the schema's order. Names that are none of Python's cannot be written."""
+    """`(name=value, …)`: the arguments in the schema's order. Names that Python does not admit cannot be written."""
     named = Notation(
         string=notation.string,
         text=notation.text,
@@ -76,13 +76,13 @@ def _arguments(spec: ToolSpec, rules: Rules, named: Notation, inner: Notation, b
 
 
 def before_call(name: str, opening: str, bracket: str) -> Pattern:
-    """`[name(`, with white space: where a call without a marker begins."""
+    """`[name(`, with white space: the beginning of a call without a marker."""
     space = Item(frozenset(" \t\r\n"), loop=True)
     return Pattern((*items_of(opening), space, *items_of(name), space, *items_of(bracket)))
 
 
 def gemma_notation(quote: str, avoid: Sequence[str], write: Write, key: Callable[[str], str]) -> Notation:
-    """Gemma's values: strings between `quote`, none of `avoid` in them, and keys as they are."""
+    """Gemma's values: strings between `quote`, without the texts of `avoid`, and plain keys."""
     string = choice(series(quote, Text(texts(*avoid), quote)), JsonText())
 
     def fixed(value: JSON) -> list[str]:

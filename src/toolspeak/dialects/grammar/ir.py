@@ -1,7 +1,7 @@
-"""What a grammar is made of, before it is written for a matcher: a few frozen nodes over characters.
+"""The nodes of a grammar, before it is written for a matcher.
 
-A dialect describes one call as nodes; `turn` puts calls, free text and reasoning together for a tool choice; `lark`,
-`gbnf` and `structural_tag` write the nodes down.
+A dialect describes one call as nodes. `tool_choice` joins calls, free text and reasoning for a tool choice. `lark`,
+`gbnf`, `regex` and `structural_tag` write the nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Literal:
 class Chars:
     r"""One character of a class, written as in a regular expression without its brackets (`A-Z\x00-\x1f`).
 
-    Only ranges, `\n`, `\t`, `\r`, `\xHH` and a backslash before `\ ] [` may stand in it: what all targets read.
+    It may hold ranges, `\n`, `\t`, `\r`, `\xHH` and a backslash before `\ ] [`, which all targets read.
     """
 
     body: str
@@ -36,21 +36,21 @@ class Chars:
 
 @quick()
 class Series:
-    """One after the other."""
+    """The parts, one after the other."""
 
     parts: tuple[Node, ...]
 
 
 @quick()
 class Choice:
-    """One of these; of none, nothing can be written."""
+    """One of the options. Without options nothing can be written."""
 
     options: tuple[Node, ...]
 
 
 @quick()
 class Repeat:
-    """At least `low` and at most `high` times (None: without bound)."""
+    """The part, at least `low` and at most `high` times (None: any number)."""
 
     part: Node
     low: int = 0
@@ -66,10 +66,7 @@ class Token:
 
 @quick()
 class Text:
-    """Any text in which none of the patterns occurs, with `end` behind it, which occurs nowhere else.
-
-    Where the end completes a pattern, the end counts.
-    """
+    """Any text without the patterns, up to the first `end`. If the end completes a pattern, the end counts."""
 
     avoid: tuple[Pattern, ...]
     end: str = ""
@@ -77,23 +74,24 @@ class Text:
 
 @quick()
 class JsonText:
-    """A JSON string, its quotes included, in whose source none of the patterns occurs (the closing quote is part of
-    the source)."""
+    """A JSON string with its quotes. Its source, the closing quote included, is without the patterns."""
 
     avoid: tuple[Pattern, ...] = ()
 
 
 @quick()
 class Json:
-    """A JSON value of a schema (as JSON text); `form` is the same for targets that know no JSON Schema, as nodes."""
+    """A JSON value of a schema."""
 
     schema: str
+    """The JSON Schema, as JSON text."""
     form: Node
+    """The same as nodes, for targets without JSON Schema."""
 
 
 @quick()
 class Special:
-    """One token of the model's vocabulary that stands for this text; `number` is its id, if known."""
+    """One token of the model's vocabulary, with this text. `number` is its id, if known."""
 
     text: str
     number: int | None = None
@@ -110,15 +108,17 @@ Node: TypeAlias = Literal | Chars | Series | Choice | Repeat | Token | Text | Js
 
 COUNTER = Token(Series((Chars("0-9"), Repeat(Chars("0-9"), 0, 8))))
 NINE = Token(Repeat(Chars("0-9A-Za-z"), 9, 9))
-"""An id as Mistral's template demands it."""
+"""An id as Mistral's template requires it."""
 
 EMPTY = Series(())
 NOTHING = Choice(())
 
 
 def series(*parts: Node | str) -> Node:
-    """Parts behind each other, flat, neighbouring literals joined; a literal moves into a choice whose options go on
-    with literals, so that a lexer sees where they differ."""
+    """The parts as one flat series, with neighbouring literals joined.
+
+    A literal moves into a choice behind it whose options begin with literals, so that a lexer sees the difference.
+    """
     flat: list[Node] = []
     for part in parts:
         node = Literal(part) if isinstance(part, str) else part
@@ -161,7 +161,7 @@ def behead(node: Node) -> tuple[Node, Node]:
 
 
 def is_regular(node: Node) -> bool:
-    """Whether no rule, no JSON and no special token stands in a node, so that a lexer can read it."""
+    """Whether a lexer can read the node: it holds no rule, no JSON and no special token."""
     match node:
         case Series(parts) | Choice(parts):
             return all(map(is_regular, parts))
@@ -251,7 +251,7 @@ def reached(node: Node, rules: Mapping[str, Node]) -> list[str]:
 
 
 def strip_prefix(node: Node, prefix: str) -> Node:
-    """What is left of a node behind a literal beginning; NOTHING where it cannot begin so."""
+    """The rest of a node behind the prefix; NOTHING if it cannot begin so."""
     match node:
         case _ if not prefix:
             return node

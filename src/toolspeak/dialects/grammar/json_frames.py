@@ -1,4 +1,4 @@
-"""The frames of calls whose arguments are JSON."""
+"""Frames of calls whose arguments are JSON."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def json_call(
     before: str = "",
     after: str = "",
 ) -> Callable[[ToolSpec, Rules], Node]:
-    """`{"name": …, "arguments": …}` between `before` and `after`; with `keyed`, `{name: …}`; with `id_key` the id
-    behind it, or in front."""
+    """`{"name": …, "arguments": …}` between `before` and `after`.
+
+    `keyed`: `{name: …}`. `id_key`: the key of the call's id, which is last, or with `id_first` first.
+    """
 
     def call(spec: ToolSpec, rules: Rules) -> Node:
         name, body = name_source(spec, live), arguments(spec, rules, live)
@@ -57,7 +59,7 @@ def json_call(
 def named_call(
     live: re.Pattern[str], before: Callable[[str], Node | str], after: str = ""
 ) -> Callable[[ToolSpec, Rules], Node]:
-    """The arguments as JSON behind what names the tool."""
+    """The arguments as JSON, between `before`, which names the tool, and `after`."""
 
     def call(spec: ToolSpec, rules: Rules) -> Node:
         return series(before(spec.name), arguments(spec, rules, live), after)
@@ -66,8 +68,7 @@ def named_call(
 
 
 def arguments_schema(spec: ToolSpec) -> dict[str, JSON]:
-    """What a matcher enforces: an object, whatever the schema says, that takes no undeclared properties unless the
-    schema says so itself."""
+    """The schema that a matcher enforces: an object without undeclared properties, unless the schema admits them."""
     schema: dict[str, JSON] = {**as_mapping(closed(spec.parameters, spec.parameters)), "type": "object"}
     schema.setdefault("properties", {})
     if not schema["properties"]:
@@ -76,7 +77,7 @@ def arguments_schema(spec: ToolSpec) -> dict[str, JSON]:
 
 
 def call_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str) -> JSON:
-    """One call as a JSON object. Each tool's definitions get a place of their own."""
+    """The schema of one call as a JSON object. Each tool has its definitions in a place of its own."""
     definitions: dict[str, JSON] = {}
     options: list[JSON] = []
     for spec in tools:
@@ -90,7 +91,7 @@ def call_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str) ->
 
 
 def calls_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str, max_calls: int | None) -> JSON:
-    """A turn's calls as an array."""
+    """The schema of a turn's calls as an array."""
     one = dict(as_mapping(call_schema(tools, name_key, arguments_key)))
     definitions = one.pop("$defs")
     bound: dict[str, JSON] = {} if max_calls is None else {"maxItems": max_calls}
@@ -98,7 +99,7 @@ def calls_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str, m
 
 
 def _moved(schema: JSON, place: str) -> JSON:
-    """A schema whose references into itself point to where it now stands."""
+    """A schema with its references adapted to its new place."""
     if isinstance(schema, Mapping):
         return {
             key: place + value[1:]

@@ -1,11 +1,11 @@
-"""JSON Schema as nodes: for targets that know none, and for values that are no JSON (Python, Gemma) or stand in tags.
+"""JSON Schema as nodes, for targets without JSON Schema, for values in other notations (Python, Gemma) or in tags.
 
-Read are `type` (or several), `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`,
+These keywords count: `type` (or several), `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`,
 `prefixItems`, `minItems`, `maxItems`, `minLength` and `maxLength` (up to 64), `anyOf`, `oneOf`, `allOf` (of objects),
-`$ref` into the tool's own schema, recursive ones too. All else (`pattern`, `format`, bounds of numbers, `not`,
-`uniqueItems` …) widens the grammar: more is accepted than the schema says, and the tool's validation has the last
-word. Two things are narrower than the schema: properties come in its order, and an object that names properties takes
-no others unless `additionalProperties` says so.
+and `$ref` into the tool's own schema, recursive ones too. The grammar ignores all others (`pattern`, `format`, bounds
+of numbers, `not`, `uniqueItems` …), so it accepts more than the schema; the tool's validation decides. It is narrower
+than the schema in two points: properties come in the schema's order, and an object that names properties takes no
+others unless `additionalProperties` admits them.
 """
 
 from __future__ import annotations
@@ -59,21 +59,24 @@ _STRING_CHAR = choice(
 
 @quick(eq=False, kw_only=True)
 class Notation:
-    """How values are written: JSON, or something like it.
-
-    `string` is any string, `text` one of its own, `key` and `any_key` the same of an object's keys. `space` may stand
-    inside of brackets, around commas and behind `colon`.
-    """
+    """How values are written: as JSON, or in a notation like it."""
 
     string: Node
+    """Any string."""
     text: Callable[[str], Node]
+    """One certain string."""
     key: Callable[[str], Node]
+    """One certain key of an object."""
     any_key: Callable[[Sequence[str]], Node]
+    """Any key but these."""
     counted: bool = False
+    """Bounds of a string's length count."""
     colon: str = ":"
     space: Node = SPACE
+    """May stand inside brackets, around commas and behind `colon`."""
     words: tuple[str, str, str] = ("true", "false", "null")
     dump: Callable[[JSON], Sequence[str]]
+    """The ways to write one certain value."""
 
     def word(self, value: bool | None) -> Node:
         return Token(series(self.words[2 if value is None else 0 if value else 1]))
@@ -81,7 +84,7 @@ class Notation:
 
 @lru_cache(64)
 def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None = None) -> Notation:
-    """JSON in whose strings none of the patterns occurs. A fixed text may be written with its live markers escaped."""
+    """JSON whose strings are without the patterns. A certain text may also have its live markers escaped."""
 
     def sources(value: JSON) -> list[str]:
         plain = json.dumps(value, ensure_ascii=False)
@@ -99,8 +102,11 @@ def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None 
 
 
 class SchemaNodes:
-    """Writes the schemas of one tool as nodes. `root` is where `$ref` looks. `inner` writes the values of an object's
-    properties, where they are in another notation than the object."""
+    """Writes the schemas of one tool as nodes.
+
+    `root` is the schema that `$ref` points into. `hint` begins the names of rules. `inner` writes the values of an
+    object's properties if these have another notation than the object.
+    """
 
     def __init__(
         self,
@@ -117,7 +123,7 @@ class SchemaNodes:
         self._inner = inner or self
 
     def value(self, schema: JSON) -> Node:
-        """Any value of the schema; NOTHING if it admits none."""
+        """Any value of the schema; NOTHING if it has no values."""
         if schema is False:
             return NOTHING
         mapping = merged(as_mapping(schema), self._root)
@@ -192,7 +198,7 @@ class SchemaNodes:
         return series("[", space, inner if low else optional(inner), "]")
 
     def object(self, mapping: Mapping[str, Any], brackets: tuple[str, str] = ("{", "}")) -> Node:
-        """An object, its brackets too."""
+        """An object with its brackets."""
         properties = as_mapping(mapping.get("properties"))
         required = set(mapping.get("required", ()))
         pairs = [(name, self._pair(name, schema), name in required) for name, schema in properties.items()]
@@ -205,13 +211,13 @@ class SchemaNodes:
     def _object(
         self, pairs: Sequence[tuple[str, Node, bool]], others: JSON, names: Sequence[str], brackets: tuple[str, str]
     ) -> Node:
-        """Pairs in their order, those that are not needed left out or not; `others` behind them."""
+        """Pairs in their order, each optional one present or not, then pairs of `others`."""
         space = self._notation.space
         joint = series(space, ",", space)
         other = NOTHING
         if others is not False:
             other = series(self._notation.any_key(names), self._colon(), self.value(others))
-        # Behind the first pair that is there each has a comma; before it, none.
+        # A comma precedes each pair but the first that is present.
         behind: Node = space if other == NOTHING else series(Repeat(series(joint, other)), space)
         first: Node = optional(series(joined(other, joint, 1, None), space)) if other != NOTHING else EMPTY
         for name, pair, needed in reversed(pairs):
@@ -236,14 +242,14 @@ _BOUNDS = frozenset(
 
 
 def _count(mapping: Mapping[str, Any], low: str, high: str) -> tuple[int, int | None]:
-    """Bounds of a length; those over `_MOST_COUNTED` are not kept: a matcher would copy the rule so many times."""
+    """Bounds of a length. Those over `_MOST_COUNTED` do not count: a matcher would copy the rule so many times."""
     least, most = int(mapping.get(low, 0) or 0), mapping.get(high)
     bound = None if most is None or most > _MOST_COUNTED else int(most)
     return min(least, _MOST_COUNTED), bound
 
 
 def _both(rest: Mapping[str, Any], branch: JSON) -> JSON:
-    """A branch of `anyOf` with what stands beside it."""
+    """A branch of `anyOf` joined with the keywords beside it."""
     if not isinstance(branch, Mapping):
         return cast("JSON", rest) if branch is True else branch
     beside = {name: each for name, each in rest.items() if name in _SHAPES}
@@ -255,7 +261,7 @@ _SHAPES = _BOUNDS | {"type", "additionalItems", "maxItems"}
 
 
 def merged(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0) -> Mapping[str, Any]:
-    """`allOf` put together with what stands beside it, as far as objects go."""
+    """The schema with `allOf` joined with the keywords beside it, as far as these describe objects."""
     branches = mapping.get("allOf")
     if not branches or depth > 8:
         return mapping
@@ -281,16 +287,18 @@ def _add(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 @quick()
 class Split:
-    """A schema's values by how text dialects write them: any text; these values and no others; values of the schemas
-    in `others`, none of which is text."""
+    """A schema's values by how text dialects write them."""
 
     text: bool
+    """Any text is a value."""
     values: tuple[JSON, ...]
+    """Certain values, of `enum` and `const`."""
     others: tuple[JSON, ...]
+    """Schemas of further values, none of which is text."""
 
 
 def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
-    """Sorts the values of a schema; through `anyOf`, `oneOf` and `$ref`."""
+    """The values of a schema by kind. Follows `anyOf`, `oneOf` and `$ref`."""
     if schema is False:
         return Split(False, (), ())
     mapping = as_mapping(schema)
@@ -316,7 +324,7 @@ def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
 
 
 def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
-    """The schema's values of one type; `number` takes in the integers. False if there are none."""
+    """The schema restricted to one type, of which `number` includes integers. False if it has no such values."""
     mapping = as_mapping(schema)
     if isinstance(mapping.get("$ref"), str):
         return only(resolve(mapping["$ref"], root), kind, root)
@@ -332,11 +340,11 @@ def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
 
 
 def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> JSON:
-    """The schema in which an object that names properties takes no others unless it says so itself: what
-    `SchemaNodes` reads it as, for matchers that read JSON Schema. Keys and texts of the schema stay as they are.
+    """The schema as `SchemaNodes` reads it, for matchers that read JSON Schema.
 
-    Objects put together with `allOf` become one, for each part would else exclude the others' properties; properties
-    that no value can have are left out, which xgrammar takes for a fault.
+    An object that names properties takes no others unless it admits them itself. Objects joined with `allOf` become
+    one, because each part would exclude the properties of the others. Optional properties without values are left out:
+    xgrammar refuses them.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -363,7 +371,7 @@ def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> 
 
 
 def _of_objects(branches: Sequence[JSON], root: Mapping[str, JSON]) -> bool:
-    """Whether all of these say nothing but which properties an object has, so that they can be put together."""
+    """Whether all branches only name properties of an object, so that they can be joined."""
     mappings = [as_mapping(branch) for branch in branches]
     whole = [
         as_mapping(resolve(each["$ref"], root)) if isinstance(each.get("$ref"), str) else each for each in mappings

@@ -45,7 +45,7 @@ def with_special(definition: Definition, tokens: SpecialTokens) -> Definition:
     nameless = [text for text, number in ids.items() if number is None and not _NAME.fullmatch(text)]
     if nameless:
         raise ConfigurationError(
-            f"special token {nameless[0]!r} has no name in angle brackets: give its id, as {{text: id}}"
+            f"special token {nameless[0]!r} has no name in angle brackets: add its id, as {{text: id}}"
         )
     marked = _Marked({text: Special(text, number) for text, number in ids.items() if text})
     rules = {name: marked.node(node) for name, node in definition.rules.items()}

@@ -1,4 +1,4 @@
-"""What a grammar is to its user: the matchers there are, and the text for one of them."""
+"""The matchers that take grammars, and a grammar for one of them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.ir import Definition
 
 Target = Literal["xgrammar", "lark", "gbnf", "json_schema", "regex"]
-"""`xgrammar`: a structural tag (vLLM, SGLang); `lark`: llguidance; `gbnf`: llama.cpp; `json_schema` and `regex` where
-a turn of calls is one JSON value, or a regular language."""
+"""The language of a grammar.
+
+- `xgrammar`: a structural tag, for vLLM and SGLang
+- `lark`: for llguidance
+- `gbnf`: for llama.cpp
+- `json_schema`: if a turn of calls is one JSON value
+- `regex`: if a turn of calls is a regular language
+"""
 
 TARGETS: tuple[Target, ...] = get_args(Target)
 
 
 @quick()
 class Grammar:
-    """A grammar for one turn: `source` in the language of `target`. `definition` is the same before it was written."""
+    """A grammar for one turn."""
 
     target: Target
     source: str
+    """The grammar's text, in the language of `target`."""
     definition: Definition
+    """The same as nodes."""

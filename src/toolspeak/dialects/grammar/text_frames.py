@@ -1,4 +1,4 @@
-"""The frames of calls whose values are text between tags, typed by the tool's schema."""
+"""Frames of calls whose values are text between tags, typed by the tool's schema."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ STARTS_CDATA = (Pattern((SPACE, *items_of(CDATA)), anchored=True),)
 
 @quick(kw_only=True)
 class Argument:
-    """How one argument is written: the tag that opens it for text, for JSON, and for JSON where the schema admits text
-    too (None: not written so; `marks_beside_listed`: also if the only texts are listed ones); what follows that tag in
-    front of the value (`edge`), and what ends the value.
-
-    `avoid` is what neither a text nor JSON may hold besides `end`. `fixed` writes a whole argument with a value of an
-    enumeration, as the renderer does.
-    """
+    """How one argument is written."""
 
     text: str
+    """The tag that opens text."""
     json: str
+    """The tag that opens JSON."""
     marked: str | None
+    """The tag that opens JSON if the schema admits text too; None: JSON is not written then."""
     marks_beside_listed: bool = False
+    """Use `marked` also if the schema's only texts are those of an enumeration."""
     edge: str = ""
+    """Stands on both sides of the value."""
     end: str
+    """Ends the value."""
     avoid: tuple[str, ...] = ()
+    """Texts that a value must not hold, besides `end`."""
     fixed: Callable[[JSON], str]
+    """Writes a whole argument with a value of an enumeration, as the renderer does."""
 
 
 def argument(spec: ToolSpec, name: str, schema: JSON, rules: Rules, how: Argument) -> Node:
-    """The argument with any value of its schema; NOTHING if there is none."""
+    """The argument with any value of its schema; NOTHING if the schema has no values."""
     if schema is False:
         return NOTHING
     sorted_ = split(schema, spec.parameters)
@@ -57,13 +59,13 @@ def argument(spec: ToolSpec, name: str, schema: JSON, rules: Rules, how: Argumen
 
 
 def cdata() -> Node:
-    """Sections that hold any text, `]]>` in it divided."""
+    """CDATA sections that hold any text; each `]]>` of it is divided between two."""
     section = series(CDATA, Text((), CDATA_END))
     return series(section, Repeat(section))
 
 
 def in_order(spec: ToolSpec, write: Callable[[str, JSON], Node]) -> Iterable[Node]:
-    """A tool's arguments in the schema's order, those that are not required left out or not."""
+    """A tool's arguments in the schema's order. Those that are not required are optional."""
     required = set(cast("Sequence[str]", spec.parameters.get("required", ())))
     for name, schema in spec.properties.items():
         node = write(name, schema)

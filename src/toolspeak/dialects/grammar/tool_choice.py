@@ -1,8 +1,11 @@
 """A turn as nodes: reasoning, free text and calls, as a tool choice admits them.
 
-`auto`: text in which no marker of the dialect stands, and calls behind it or none; behind calls the turn ends.
-`required` and a named tool: calls and no text in front. `none`: text alone. Where the dialect has reasoning markers a
-turn may think first, under `required` too: a model that thinks and may not, calls worse.
+- `auto`: text without markers of the dialect, then calls or none. The turn ends behind calls.
+- `required` and a specific tool: calls without text in front.
+- `none`: text alone.
+
+In a dialect with reasoning markers a turn may begin with reasoning, also under `required`: models that were trained to
+think write worse calls if they must not.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from toolspeak.dialects.turn_rules import BatchRule, Section
 from toolspeak.errors import ConfigurationError, suggest
 
 _GAP = Token(Repeat(Chars("\\n"), 0, 2))
-"""What templates write between reasoning and calls."""
+"""The white space that templates write between reasoning and calls."""
 
 WriteCall = Callable[[ToolSpec, Rules], Node]
 Triggers = Callable[[Sequence[ToolSpec]], Iterable[str]]
@@ -71,16 +74,17 @@ class Frame:
 
 @quick()
 class Turn:
-    """The parts of a turn for one tool choice, which targets put together in their own way.
-
-    `calls` is NOTHING where none may be written. `auto` holds for each trigger what follows it.
-    """
+    """The parts of a turn for one tool choice."""
 
     choice: ToolChoice
     calls: Node
+    """The calls of the turn; NOTHING if it may have none."""
     auto: tuple[tuple[str, Node], ...]
+    """The triggers, each with what follows it."""
     avoid: tuple[Pattern, ...]
+    """The patterns that free text must not hold."""
     thoughts: tuple[tuple[str, str, str], ...]
+    """Each kind of reasoning: start, end, and what follows."""
     starts_in: Section
     frame: Frame
 
@@ -102,11 +106,11 @@ class Turn:
         lead, thought = frame.lead, self._thought()
         if self.starts_in == "reasoning" and thought != NOTHING:
             return series(thought, body)
-        # Behind a thought comes no lead: what it leads to has been written.
+        # No lead stands behind reasoning.
         return series(optional(thought), body) if lead == EMPTY else choice(series(lead, body), series(thought, body))
 
     def _thought(self) -> Node:
-        """The reasoning in front, behind its marker if the prompt has written that; NOTHING where there is none."""
+        """The reasoning in front, without its marker if the prompt has opened it; NOTHING if there is none."""
         gap = _GAP if self.choice.mode in ("required", "specific") else EMPTY
         opened = self.starts_in == "reasoning"
         each = (("" if opened else start, Text(self.avoid, end), behind) for start, end, behind in self.thoughts)
@@ -131,7 +135,7 @@ def build_turn(
         max_calls = 1
     bounds = [bound for bound in (max_calls, batch.max_calls) if bound is not None]
     more = min(bounds) - 1 if bounds else None
-    # What begins a call stands with what is in front of it, so that a lexer sees at once which call it is.
+    # The literals that begin a call are joined with the frame in front, so that a lexer tells the calls apart at once.
     split = {spec.name: behead(frame.call(spec, rules)) for spec in used}
     each = [(head, rules.add(f"call-{name}", rest)) for name, (head, rest) in split.items()]
     later = choice(*(series(frame.joint, head, rest) for head, rest in each))
@@ -162,30 +166,32 @@ def build_turn(
 
 
 def chosen_tools(tools: Sequence[ToolSpec], tool_choice: ToolChoice) -> list[ToolSpec]:
-    """The tools that may be called. Raises ConfigurationError for a name that is none of theirs, or for no tools at
-    all."""
+    """The tools that may be called.
+
+    Raises ConfigurationError if the choice names an unknown tool, or requires a call and there are no tools.
+    """
     if tool_choice.mode == "none":
         return []
     if tool_choice.mode == "specific":
         matching = [spec for spec in tools if spec.name == tool_choice.name]
         if not matching:
             raise ConfigurationError(
-                f"tool_choice names no tool: {suggest(tool_choice.name or '', [t.name for t in tools])}"
+                f"tool_choice names an unknown tool: {suggest(tool_choice.name or '', [t.name for t in tools])}"
             )
         return matching
     if tool_choice.mode == "required" and not tools:
-        raise ConfigurationError("tool_choice is required, and there are no tools; give some, or choose auto")
+        raise ConfigurationError("tool_choice is required, and there are no tools; add some, or use auto")
     return list(tools)
 
 
 def reasoning_of(markers: Sequence[Marker]) -> tuple[tuple[str, str, str], ...]:
-    """Start (with its label) and end of a dialect's reasoning, and what always follows."""
+    """Start (with its label) and end of each kind of reasoning, and what follows it."""
     return tuple(
         (marker.text + marker.label, marker.end, "") for marker in markers if marker.kind == "reasoning" and marker.end
     )
 
 
-# The patterns that markers' signatures are made of.
+# The regular expressions in markers' signatures, as items.
 _LOOPS: dict[str, tuple[Item, ...]] = {
     r"\s*": (SPACE,),
     r'[^"\\\x00-\x1f]*': (Item(frozenset('"\\'), True, True),),
@@ -197,7 +203,7 @@ _KEYS = ("parameters", "arguments", "args")
 
 
 def marker_patterns(markers: Sequence[Marker]) -> list[Pattern]:
-    """What free text must not hold, so that no parser sees a block in it that is none."""
+    """The patterns that free text must not hold, so that a parser finds no block in it."""
     patterns: list[Pattern] = []
     for marker in markers:
         if marker.kind == "noise" or (isinstance(marker.opening, Matches) and marker.opening.within):
@@ -209,7 +215,7 @@ def marker_patterns(markers: Sequence[Marker]) -> list[Pattern]:
             patterns.append(Pattern((*items_of(f"<{marker.element}", fold=True), ending)))
         else:
             patterns.append(exactly(marker.text))
-    # What ends in another pattern says nothing more.
+    # A pattern that ends in another one adds nothing.
     tails = {pattern.items for pattern in patterns}
     return [each for each in patterns if not any(each.items[i:] in tails for i in range(1, len(each.items)))]
 
@@ -221,10 +227,10 @@ def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]
             runs = [(*run, *items_of(part)) for run in runs]
         elif part.pattern in _LOOPS:
             runs = [(*run, *_LOOPS[part.pattern]) for run in runs]
-        elif part.pattern.startswith(r"\{"):  # an object: its beginning is enough
+        elif part.pattern.startswith(r"\{"):  # the beginning of an object is enough
             return [Pattern((*run, *items_of("{"))) for run in runs]
         elif part.pattern.startswith("(?:parameters"):  # the key behind the name
             runs = [(*run, *items_of(key)) for run in runs for key in _KEYS]
-        elif runs != [()]:  # what comes only narrows it; a tool's name in front is any text
+        elif runs != [()]:  # further parts only narrow the pattern; a tool's name in front may be any text
             break
     return [Pattern(run) for run in runs]

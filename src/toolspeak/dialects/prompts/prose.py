@@ -42,7 +42,7 @@ _FACTS: Mapping[str, Callable[[JSON], str]] = {
     "deprecated": lambda value: "deprecated" if value is True else "",
     "default": lambda value: "" if value is None else f"default {json_text(value)}",
 }
-_HANDLED_KEYS = frozenset(  # in other words, or nothing that a caller needs
+_HANDLED_KEYS = frozenset(  # written as words, or of no use to a caller
     {
         *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "prefixItems", "properties", "required"),
         *("patternProperties", "additionalProperties", "nullable", "description", "title", "$defs", "definitions"),
@@ -68,7 +68,7 @@ def describe(spec: ToolSpec) -> str:
 
 
 def _property_names(schema: JSON, depth: int = 0) -> dict[str, None]:
-    """The arguments that a tool has, also by a choice of several schemas."""
+    """The names of a tool's arguments, also of those in a choice of several schemas."""
     mapping = as_mapping(schema)
     names = dict.fromkeys(as_mapping(mapping.get("properties")))
     for key in ("allOf", "anyOf", "oneOf"):
@@ -79,12 +79,15 @@ def _property_names(schema: JSON, depth: int = 0) -> dict[str, None]:
 
 @dataclass(slots=True)
 class _Description:
-    """What is said of a value: its type in words, what else holds of it, what it means; and the lines below."""
+    """A value in words."""
 
     words: str
+    """Its type."""
     facts: list[str] = field(default_factory=list[str])
+    """Its bounds and the like."""
     meaning: str = ""
     lines: list[str] = field(default_factory=list[str])
+    """The lines below, about what it holds."""
 
     @property
     def is_short(self) -> bool:
@@ -96,14 +99,14 @@ class _Description:
 
 
 class _ProseWriter:
-    """Writes the values of one tool. `_names` are those of the types that it met."""
+    """Writes the values of one tool, and collects the names of their types."""
 
     def __init__(self, root: Mapping[str, JSON]) -> None:
         self._root = root
         self._names = Names()
 
     def named_types(self) -> Iterator[str]:
-        """The types that have a name, also those that are met on the way."""
+        """The types with a name, also those that only such types name."""
         for reference, name in self._names.each():
             if reference == ROOT:
                 yield f"{name}: all arguments of this tool, as above"
@@ -144,7 +147,7 @@ class _ProseWriter:
         return parts[0] if len(parts) == 1 else _together(parts)
 
     def _either(self, branches: Sequence[_Description]) -> _Description:
-        """One of several types. Lines below belong to the one that has them, where that is clear."""
+        """One of several types. If only one of them has lines below, these stand without its name."""
         long = [branch for branch in branches if not branch.is_short]
         if len(long) > 1:
             lines = [
@@ -155,7 +158,7 @@ class _ProseWriter:
         return _Description(words, [], long[0].meaning, long[0].lines) if long else _Description(words)
 
     def _plain(self, mapping: Mapping[str, JSON], depth: int) -> _Description:
-        """The type that stands in the schema itself."""
+        """The type by the schema's own keywords, without `$ref` and choices."""
         kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied(mapping)]
         kinds = [*kinds, "null"] if mapping.get("nullable") is True and "null" not in kinds else kinds
         parts = [self._kind(str(kind), mapping, depth) for kind in dict.fromkeys(map(str, kinds))]
@@ -197,7 +200,7 @@ class _ProseWriter:
         return _Description("object", [f"with {', '.join(needed)}"] if needed else [], "", lines)
 
     def _json(self, value: JSON) -> str:
-        """A part of a schema as it is. The types that it names are told too."""
+        """A part of a schema as JSON. The types that it names are listed too."""
         for reference in references(value):
             if reference == ROOT or type_name(reference) in as_mapping(self._root.get("$defs")):
                 self._names.of(reference)
@@ -205,7 +208,7 @@ class _ProseWriter:
 
 
 def _together(parts: Sequence[_Description]) -> _Description:
-    """Several that all hold."""
+    """Several descriptions that all hold, as one."""
     words = " and ".join(dict.fromkeys(part.words for part in parts if part.words != _ANY)) or _ANY
     facts = list(dict.fromkeys(fact for part in parts for fact in part.facts))
     meaning = "\n".join(dict.fromkeys(part.meaning for part in parts if part.meaning))

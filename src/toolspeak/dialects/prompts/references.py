@@ -1,7 +1,7 @@
-"""JSON Schemas without references: what a `$ref` names stands in its place, so that a model reads it where it counts.
+"""JSON Schemas without references: each `$ref` is replaced by its target, so that a model reads the type in place.
 
-A type that holds itself keeps its name, and so does one that would make the schema many times as long, or stand very
-deep. Such types are the `$defs` of what comes out, whatever the place was that they were defined in.
+A reference stays if its target holds itself, if the schema would become many times as long, or if it stands very deep.
+The targets of such references are in the `$defs` of the new schema.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.text.typed_text import as_list, as_mapping, resolve
 
 ROOT = "#"
-_NOT_IN_NAMES = str.maketrans({"/": ".", "~": "-", "%": "-"})  # what means something in a reference
+_NOT_IN_NAMES = str.maketrans({"/": ".", "~": "-", "%": "-"})  # characters with a meaning in references
 _ONE = frozenset(
     {
         *("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"),
@@ -28,17 +28,16 @@ _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _INLINE_DEPTH = 32
-"""Schemas around a reference from which on it keeps its name."""
+"""The number of schemas around a reference from which on it stays."""
 
 _GROWTH, _ALWAYS = 4, 2000
-"""How many times as many keywords a schema may come to have, and how many keywords are never too many."""
+"""By which factor a schema's keywords may grow, and the number of keywords that is always admitted."""
 
 
 def resolved(parameters: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """A tool's parameters with their references resolved; the same object where nothing is to be done.
+    """A tool's parameters with their references resolved; the same object if there are none.
 
-    What is nested deeper than arguments may be is left out. A reference that leads nowhere, or out of the schema,
-    stays.
+    Schemas that are nested deeper than arguments may be are left out. A reference without a target in the schema stays.
     """
     survey = _Survey(parameters)
     if not survey.uses and not survey.too_deep:
@@ -66,7 +65,7 @@ def references(value: JSON) -> Iterator[str]:
 
 
 def json_text(value: JSON) -> str:
-    """A part of a schema as JSON. What no argument could be, for its depth, is not shown."""
+    """A part of a schema as JSON, or a placeholder if it is nested deeper than arguments may be."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
@@ -74,7 +73,7 @@ def json_text(value: JSON) -> str:
 
 
 def subschemas(schema: Mapping[str, JSON]) -> Iterator[JSON]:
-    """The schemas that stand in a schema, but for its definitions."""
+    """The schemas directly inside a schema, without its definitions."""
     for key, value in schema.items():
         if key in _BY_NAME:
             yield from as_mapping(value).values()
@@ -86,14 +85,14 @@ def subschemas(schema: Mapping[str, JSON]) -> Iterator[JSON]:
 
 @quick()
 class _Counted:
-    """Of one definition, or of the whole: its keywords, and the references in it."""
+    """The number of keywords of a definition, or of the whole schema, and the references in it."""
 
     keywords: int
     references: tuple[str, ...]
 
 
 class _Survey:
-    """The references of a schema. `uses` says how often each stands in what can be reached."""
+    """The references of a schema. `uses` counts each in the parts that can be reached."""
 
     def __init__(self, root: Mapping[str, JSON]) -> None:
         self._root = root
@@ -128,11 +127,13 @@ class _Survey:
         return _Counted(keywords, tuple(references))
 
     def named(self) -> frozenset[str]:
-        """The references that keep their name: of types that hold themselves; of all that are used more than once, if
-        else too much would come of it."""
+        """The references that stay: those to types that hold themselves.
+
+        If the schema would grow too much, all that are used more than once.
+        """
         ordered, recursive = self._walk()
         sizes: dict[str, int] = {}
-        for name in ordered:  # what a definition holds comes before it
+        for name in ordered:  # each definition follows those in it
             inner = (1 if each in recursive else sizes[each] for each in self._definitions[name].references)
             sizes[name] = self._definitions[name].keywords + sum(inner)
         before = sum(each.keywords for each in self._definitions.values())
@@ -141,7 +142,7 @@ class _Survey:
         return frozenset(recursive)
 
     def _walk(self) -> tuple[list[str], set[str]]:
-        """All definitions, each behind those that it holds, and those in which such a walk comes round."""
+        """All definitions, each behind those that it holds, and those that hold themselves."""
         ordered: list[str] = []
         recursive: set[str] = set()
         under_way: dict[str, Iterator[str]] = {"": iter(self._definitions[""].references)}
@@ -161,7 +162,7 @@ class _Survey:
 
 
 class Names:
-    """What the types are called that references name, in the order in which they are asked for."""
+    """The names of the types that references point to, in the order of their first use."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -181,13 +182,13 @@ class Names:
         return name
 
     def each(self) -> Iterator[tuple[str, str]]:
-        """Reference and name; also of those that are asked for while this goes on."""
+        """Reference and name, also of those that are added during the iteration."""
         for reference in self._references:
             yield reference, self._names[reference]
 
 
 class _SchemaWriter:
-    """Writes a schema anew. `_names` are the types that keep theirs."""
+    """Writes a schema without references, but for those in `named`."""
 
     def __init__(self, root: Mapping[str, JSON], named: frozenset[str]) -> None:
         self._root = root
@@ -202,7 +203,7 @@ class _SchemaWriter:
         return {**schema, "$defs": definitions} if definitions else dict(schema)
 
     def _schema(self, schema: JSON, depth: int, inlined: int) -> JSON:
-        """`inlined` are the references that this schema stands for, one behind the other."""
+        """`inlined` is the number of references in a row that this schema replaces."""
         if not isinstance(schema, Mapping):
             return schema
         if depth >= Caps().depth:
@@ -235,14 +236,13 @@ class _SchemaWriter:
 
 
 def type_name(reference: str) -> str:
-    """What a type is called that a reference names: `Node` of `#/$defs/Node`."""
+    """The name of the type that a reference points to: `Node` of `#/$defs/Node`."""
     last = unquote(reference.rpartition("/")[2].lstrip("#")).replace("~1", "/").replace("~0", "~")
     return last.translate(_NOT_IN_NAMES) or "Arguments"
 
 
 def _joined(target: JSON, others: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """What a reference names, and what stands beside the reference: both hold, and of what only describes, the nearer
-    one."""
+    """The target of a reference, joined with the keywords beside the reference, whose annotations win."""
     mapping = as_mapping({"not": {}} if target is False else target)
     if all(key in _ANNOTATIONS or key not in mapping for key in others):
         return {**mapping, **others}

@@ -1,7 +1,7 @@
-"""Reading the results of a batch back from the text that a dialect wrote of them.
+"""Reads the results of a batch back from the text that a dialect wrote.
 
-No dialect declares an inverse: it is found by letting the dialect write results of known content, which shows what
-stands around them. That needs the calls, whose names and ids may stand there.
+No dialect declares how. The reader lets the dialect write results of known content, which shows the text around them.
+That takes the calls, because their names and ids may stand in that text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.prompts.marker_escaping import ERROR
 
 _CONTENT = "QzQ{}QzQ"  # letters and digits, which no dialect escapes
-_AWKWARD = "\ud800"  # no text can carry it: a dialect with quotes of its own writes such a text as JSON
+_AWKWARD = "\ud800"  # no request can carry it, so a dialect with its own quotes writes such a text as JSON
 _REFERENCE = re.compile(r"&((?:amp;)*)(lt|#\d{1,7});")
 
 
@@ -29,14 +29,15 @@ _STATUSES: tuple[ResultStatus, ResultStatus] = ("success", "failure")
 
 @quick()
 class _Layout:
-    """What stands before each result and behind the last, by what became of the result before it and of the one behind.
-    `is_json`: a result is JSON, else it is text in which live markers are escaped."""
+    """The text around the results of a batch."""
 
     edges: tuple[dict[_Pair, str], ...]
+    """The text before each result, and behind the last one, by the statuses of the results beside it."""
     is_json: bool
+    """A result is JSON; else it is text with its live markers escaped."""
 
     def start(self, i: int) -> str:
-        """How an edge begins, whatever became of the results beside it."""
+        """The beginning of an edge that all statuses have in common."""
         least, most = min(self.edges[i].values()), max(self.edges[i].values())
         return least[: next((at for at, char in enumerate(least) if most[at : at + 1] != char), len(least))]
 
@@ -49,9 +50,9 @@ def read_results(
     *,
     tool_role: bool = False,
 ) -> tuple[list[ToolResult], str] | None:
-    """The results of `calls` that `text` begins with, and the text behind them; None if it does not hold them.
+    """The results of `calls` at the beginning of `text`, and the text behind them; None if it does not hold them.
 
-    Of a dialect that writes nothing around results, or nothing but line breaks, the whole text is the results.
+    In a dialect that writes nothing or only line breaks around results, the whole text is results.
     """
     if not calls:
         return None
@@ -64,7 +65,7 @@ def read_results(
 
 
 def begins_as_results(dialect: Dialect, text: str, calls: Sequence[ToolCall], tools: Sequence[ToolSpec] = ()) -> bool:
-    """Whether `text` begins as the dialect's results of these calls do, even if they cannot be told from each other."""
+    """Whether `text` begins like the dialect's results of these calls, even if it cannot be divided into them."""
     layout = _layout(dialect, calls, "", tools, tool_role=False) if calls else None
     return layout is not None and text.lstrip().startswith(layout.start(0).strip())
 
@@ -110,7 +111,7 @@ def _result(call: ToolCall, part: TextPart | JsonPart, status: ResultStatus, is_
 def _layout(
     dialect: Dialect, calls: Sequence[ToolCall], suffix: str, tools: Sequence[ToolSpec], tool_role: bool
 ) -> _Layout | None:
-    """`suffix`: what the results end with by which the layout is found."""
+    """The layout that results with this suffix show; None if they are not one message, in order."""
     after = json.dumps(suffix)[1:]  # as JSON writes it, with the quote behind
     edges: list[dict[_Pair, str]] = [{} for _ in range(len(calls) + 1)]
     for first, second in itertools.product(_STATUSES, repeat=2):
@@ -140,7 +141,7 @@ def _edges(
     tools: Sequence[ToolSpec],
     tool_role: bool,
 ) -> list[str] | None:
-    """What the dialect writes around results; None if it does not write them in one message, in order."""
+    """The text around results; None if the dialect does not write them in one message, in order."""
     results = [
         ToolResult(call.id, call.name, status, (TextPart(_CONTENT.format(i) + suffix),))
         for i, (call, status) in enumerate(zip(calls, statuses, strict=True))
@@ -157,7 +158,7 @@ def _edges(
 
 
 def _unquoted(edge: str, i: int, last: int, after: str) -> str:
-    """An edge without the quotes of the JSON strings beside it, and without what a failure says there."""
+    """An edge without the quotes of the JSON strings beside it, and without the prefix of a failure."""
     edge = edge.removeprefix(after) if i else edge
     return edge if i == last else edge.removesuffix(ERROR).removesuffix('"')
 
@@ -187,9 +188,9 @@ def _text(dialect: Dialect, layout: _Layout, text: str, position: int, i: int) -
 
 
 def _unescaped(dialect: Dialect, text: str) -> str:
-    """The text without the escapes of the dialect's live markers: those references behind which the rest of one stands.
+    """The text without the escapes of the dialect's live markers.
 
-    An escape is one because the dialect would write it again.
+    A character reference is such an escape if the dialect would write it again.
     """
     if "&" not in text:
         return text

@@ -19,8 +19,7 @@ _ORDER = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 
 def list_tools(tools: Sequence[ToolSpec], listing: Listing = "prose") -> str:
-    """The tools as prompt text; see `Listing`. As a model was trained only its dialect lists them (`Dialect.prompt`):
-    here that is prose."""
+    """The tools as prompt text, in one of `Listing`. `trained` is prose here: only `Dialect.prompt` knows templates."""
     match listing:
         case "trained" | "prose":
             return "\n\n".join(describe(spec) for spec in tools) or "(no tools)"
@@ -34,21 +33,21 @@ def _definition(spec: ToolSpec) -> str:
     function = {"name": spec.name, "description": spec.description, "parameters": dict(resolved(spec.parameters))}
     try:
         return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
-    except RecursionError:  # a default, say, that is deeper than any argument may be
+    except RecursionError:  # for example a default that is deeper than any argument may be
         names: dict[str, JSON] = {name: {} for name in spec.properties}
         function["parameters"] = {"type": "object", "properties": names}
         return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
 
 
 def sample_arguments(spec: ToolSpec) -> dict[str, JSON]:
-    """Plausible arguments for a worked example: the required parameters, or the first one."""
+    """Plausible arguments for an example: the required parameters, or else the first one."""
     required: Iterable[str] = as_list(spec.parameters.get("required"))
     names = list(required) or list(spec.properties)[:1]
     return {name: _sample(name, spec.properties.get(name), spec.parameters) for name in names}
 
 
 def _sample(name: str, schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> JSON:
-    """A value the schema takes, as far as types, bounds and required properties go."""
+    """A value that fits the schema's types, bounds and required properties."""
     mapping = as_mapping(schema)
     for key in ("const", "default"):
         if mapping.get(key) is not None:
@@ -87,6 +86,6 @@ def _sample_number(mapping: Mapping[str, JSON]) -> JSON:
 
 
 def example_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Up to two tools for the worked examples, readers first: nobody should copy a write by mistake."""
+    """Up to two tools for the examples, those that only read first: a model may copy an example by mistake."""
     ranked = sorted(tools, key=lambda spec: (not spec.effects.read_only, not spec.properties))
     return ranked[:2]

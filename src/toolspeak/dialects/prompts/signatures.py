@@ -1,4 +1,4 @@
-"""Tools as signatures: the listing that costs a prompt the fewest tokens and leaves nothing out.
+"""Tools as signatures: the complete listing with the fewest tokens.
 
     search(query: str, limit?: int(1..100) = 10, by?: "name"|"date", area?: Box)
     Find things.
@@ -6,9 +6,9 @@
     - query: What to look for.
     - Box.left: In pixels.
 
-Types read as in TypeScript, but for shorter names: `str[]`, `{key: type, other?: type}`, `{[key]: type}`, `int|null`,
-literals for enums. What bounds a value stands behind its type in brackets, a `$ref` is a type with a name of its own.
-What is nested very deep is written as JSON Schema.
+Types are those of TypeScript with shorter names: `str[]`, `{key: type, other?: type}`, `{[key]: type}`, `int|null`,
+literals for enums. The bounds of a value stand behind its type in brackets. A `$ref` is a type with a name of its own.
+Schemas that are nested very deep are written as JSON Schema.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RANGES = (
     ("minProperties", "maxProperties"),
 )
 _UNITS = {"minLength": " characters", "minItems": " items", "minProperties": " keys"}
-_HANDLED_KEYS = frozenset(  # elsewhere in the signature, or nothing a caller needs
+_HANDLED_KEYS = frozenset(  # elsewhere in the signature, or of no use to a caller
     {
         *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "properties", "required", "default"),
         *("description", "title", "additionalProperties", "$defs", "definitions", "$schema", "$id", "$comment"),
@@ -37,11 +37,11 @@ _HANDLED_KEYS = frozenset(  # elsewhere in the signature, or nothing a caller ne
 )
 _CHOICES = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
 _DEEPEST = 12
-"""Types inside of types that are written so; the path of each is written again for what is said of it."""
+"""Levels of types that are written as signatures. The notes repeat the path of each type."""
 
 
 def signature(spec: ToolSpec) -> str:
-    """A tool's signature and, below it, what it does and what its parameters mean."""
+    """A tool's signature, and below it the descriptions of the tool and of its parameters."""
     parameters = resolved(spec.parameters) if is_too_deep(spec.parameters) else spec.parameters
     writer = _SignatureWriter(parameters)
     lines = [f"{spec.name}({writer.properties(parameters)})"]
@@ -52,13 +52,13 @@ def signature(spec: ToolSpec) -> str:
     if as_mapping(others):
         notes += [f"any other argument: {writer.type(others)}", *writer.notes("any other argument", others)]
     rest = {key: value for key, value in parameters.items() if key in _CHOICES or key not in _HANDLED_KEYS}
-    if rest:  # what holds of all arguments together
+    if rest:  # the schema of all arguments together
         notes += [f"all arguments: {writer.type(rest)}", *writer.notes("all arguments", rest)]
     return "\n".join([*lines, *writer.named_types(), *(f"- {note}" for note in notes)])
 
 
 class _SignatureWriter:
-    """Writes the types of one tool; `_names` are those of the references that it met, each to be told once."""
+    """Writes the types of one tool, and collects the references in them, each of which is listed once."""
 
     def __init__(self, root: Mapping[str, JSON]) -> None:
         self._root = root
@@ -105,7 +105,7 @@ class _SignatureWriter:
         return parts[0] if len(parts) == 1 else " & ".join(f"({part})" if "|" in part else part for part in parts)
 
     def _plain(self, mapping: Mapping[str, JSON]) -> str:
-        """The type that stands in the schema itself."""
+        """The type by the schema's own keywords, without `$ref` and choices."""
         kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied(mapping)]
         kinds = [*kinds, "null"] if mapping.get("nullable") is True and "null" not in kinds else kinds
         return "|".join(dict.fromkeys(self._kind(str(kind), mapping) for kind in kinds)) + self._bounds(mapping)
@@ -139,20 +139,20 @@ class _SignatureWriter:
         return f"({', '.join(bounds)})" if bounds else ""
 
     def _json(self, value: JSON) -> str:
-        """A part of a schema as it is. The types that it names are told too."""
+        """A part of a schema as JSON. The types that it names are listed too."""
         for reference in references(value):
             self._names.of(reference)
         return json_text(value)
 
     def named_types(self) -> Iterator[str]:
-        """`Name = type` of every reference, also of those that are met on the way."""
+        """`Name = type` of every reference, also of those in the types themselves."""
         for reference, name in self._names.each():
             schema = resolve(reference, self._root)
             yield f"{name} = {self.type(schema)}"
             yield from (f"- {note}" for note in self.notes(name, schema))
 
     def notes(self, path: str, schema: JSON, depth: int = 0) -> Iterator[str]:
-        """What is said of a value and of what it holds: `path: description`."""
+        """The descriptions of a value and of what it holds, as `path: description`."""
         mapping = as_mapping(schema)
         if depth > _DEEPEST and any(True for _ in subschemas(mapping)):
             return

@@ -29,7 +29,7 @@ EXECUTE, RESULTS, THINK = "execute", "results", "think"
 MARKERS = marker_prefix((EXECUTE, RESULTS, THINK))
 BATCH = BatchRule("first_block")
 EARLIER = EarlierThoughts(f"<{THINK}>", f"</{THINK}>\n", "always")
-"""The reference implementation replays what the model thought (Cogency, conversation.py)."""
+"""The reference implementation shows the model its earlier thoughts again (Cogency, conversation.py)."""
 
 
 def marker_table(calls_start: str) -> MarkerTable:
@@ -81,9 +81,9 @@ class CogencyHistory:
 
 
 class CogencyDialect(WithGrammar):
-    """What the two protocols have in common; a subclass introduces, writes and reads the calls of one block.
+    """What the two protocols have in common. A subclass introduces, writes and reads the calls of one block.
 
-    `introduction` holds `{example}` where the worked examples go.
+    `introduction` is the first part of the instructions, with `{example}` for the examples.
     """
 
     introduction = ""
@@ -112,7 +112,7 @@ class CogencyDialect(WithGrammar):
         raise AssertionError("a dialect writes its own calls")
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> CogencyHistory:
-        """`tool_role` changes nothing in this protocol: results are user messages."""
+        """`tool_role` has no effect: results are user messages in this protocol."""
         return CogencyHistory(self, tools)
 
     def render(
@@ -131,5 +131,5 @@ def _row(result: ToolResult) -> dict[str, JSON]:
 
 
 def unreadable(calls: Sequence[ToolCall | MalformedCall]) -> MalformedCall | None:
-    """The block that could not be read at all, if this is one."""
+    """The malformed call that is a whole block, None if there is none."""
     return next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)

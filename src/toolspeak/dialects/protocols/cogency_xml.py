@@ -93,7 +93,7 @@ def _element(call: ToolCall, spec: ToolSpec | None) -> str:
 
 
 def _call_node(spec: ToolSpec, rules: Rules) -> Node:
-    """What `_element` may write for a tool, for grammars."""
+    """The layout of `_element` for grammars."""
     start, own = open_tag(spec.name, NAMED_CALL)
     avoid = (*_MARKERS, f"</{own}>")
     return series(start, *argument_nodes(spec, rules, MARKERS, avoid), f"</{own}>")

@@ -105,15 +105,16 @@ class ToolCallDialect(WithGrammar):
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
         """Each result as the content of its `tool` message: text as it is, other values as JSON, failures
-        behind `ERROR: `. The '<' of a live marker is written `&lt;` in text (`read_result` reverses it) and
-        `\\u003c` in JSON."""
+        behind `ERROR: `. The '<' of a live marker is `&lt;` in text (`read_result` reverses it), `\\u003c` in JSON."""
         return "\n".join(result_text(result, _LIVE) for result in results)
 
 
 class ToolCallHistory:
-    """Implements `History`. With `tool_role` results are `tool` messages, else user messages that hold a
-    <tool_result> block. A turn of several calls, from a session in another dialect, becomes as many pairs of
-    call and result."""
+    """Implements `History`.
+
+    Results are `tool` messages with `tool_role`, else user messages with a <tool_result> block. A turn of several
+    calls, which another dialect admits, becomes as many pairs of call and result.
+    """
 
     def __init__(self, tools: Mapping[str, ToolSpec], tool_role: bool) -> None:
         self._tools = tools
@@ -141,7 +142,7 @@ class ToolCallHistory:
         append_message(self.messages, TextMessage(message.role, text))
 
     def flush(self) -> None:
-        """Writes the calls that wait for their results: there are none, the turn was interrupted."""
+        """Writes the calls that wait for their results: the turn was interrupted, and there are none."""
         for call in self._waiting:
             append_message(self.messages, TextMessage("assistant", _render_call(call)))
         self._waiting = []
@@ -164,7 +165,7 @@ def _render_call(call: ToolCall | MalformedCall) -> str:
 
 
 def read_result(text: str) -> str:
-    """The text result that `render_results` wrote, without its escapes and its `ERROR: `."""
+    """A text result of `render_results` without its escapes and its `ERROR: `."""
     return unescape_text(text.removeprefix(ERROR), _LIVE)
 
 

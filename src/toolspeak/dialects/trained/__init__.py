@@ -1,1 +1,1 @@
-"""Prompts as trained: what the models' own chat templates write of tools, calls and results, written here in Python."""
+"""What the models' own chat templates write for tools, calls and results, written in Python."""

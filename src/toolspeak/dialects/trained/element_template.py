@@ -62,8 +62,10 @@ def _parameter(name: str, schema: JSON, first: Sequence[str]) -> str:
 
 
 def _functions(tools: Sequence[ToolSpec], first: Sequence[str] = (), last: Sequence[str] = ()) -> str:
-    """Each tool as an element; `first` are the keys of a parameter, `last` those of all, that have a place of their
-    own."""
+    """Each tool as an element.
+
+    `first` are keys of a parameter that precede its others, `last` are keys of all parameters that follow these.
+    """
     text = "<tools>"
     for spec in tools:
         text += f"\n<function>\n<name>{spec.name}</name>"
@@ -106,7 +108,7 @@ def _stripped(place: Callable[[str, Sequence[ToolSpec]], Prompt]) -> Callable[[s
 
 
 def _apart(text: str, _calls: object, block: str) -> str:
-    """An empty line between what the model said and its calls."""
+    """An empty line between the model's text and its calls."""
     return f"{text.strip()}\n\n{block}" if text.strip() else block
 
 

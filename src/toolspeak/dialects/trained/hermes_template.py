@@ -75,7 +75,7 @@ def _python_type(schema: JSON) -> str:
 
 
 def _hermes_tool(spec: ToolSpec) -> str:
-    """Not quite JSON: nothing is escaped in the description."""
+    """A tool as the template writes it: JSON, but nothing is escaped in the description."""
     properties: Mapping[str, JSON] = spec.properties
     signature = ", ".join(f"{name}: {_python_type(schema)}" for name, schema in properties.items())
     parameter_lines = "".join(
@@ -105,7 +105,7 @@ def _hermes_tools(tools: Sequence[ToolSpec]) -> str:
 
 
 def first_message(write: Callable[[Sequence[ToolSpec]], str]) -> Callable[[str, Sequence[ToolSpec]], Prompt]:
-    """The tools in a system message of their own, in front of the system text."""
+    """Writes the tools in a system message of their own, in front of the system text."""
 
     def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
         return Prompt((write(tools), system) if system else (write(tools),))

@@ -1,4 +1,4 @@
-"""How a model's own chat template writes tools, as a declaration."""
+"""The declaration of what a model's own chat template writes for tools."""
 
 from __future__ import annotations
 
@@ -12,47 +12,48 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
 
 Place: TypeAlias = Callable[[str, Sequence[ToolSpec]], Prompt]
-"""From the agent's own system text, empty if there is none, and its tools (at least one), what is sent of both."""
+"""Makes the prompt from the agent's own system text, which may be empty, and its tools, at least one."""
 
 WriteTools: TypeAlias = Callable[[Sequence[ToolSpec]], str]
 WriteTurn: TypeAlias = Callable[[str, Sequence[ToolCall | MalformedCall], str], str]
-"""The text of a turn with calls: from what the model said, the calls, and these as the dialect writes them."""
+"""Makes the text of a turn with calls from the model's text, the calls, and the text that the dialect wrote for them."""
 
 WriteResults: TypeAlias = Callable[[Sequence[ToolResult], Sequence[str]], str]
-"""A batch's results in one message: from the results, and each as bare text without live markers."""
+"""Makes one message of a batch's results, from these and the text of each, which is without live markers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """What the chat template of `source` does with tools.
-
-    `models` are the families whose template it is, as in `DialectInfo.models`; a dialect's first template is that of
-    models which no other one names. `turn` and `results` are for templates that write a turn with calls, or results in
-    a message of the user, otherwise than the dialect does. `tool_turns`: the template writes the frame of a result
-    itself, around the bare text of a message of role `tool`, each its own, and asks for no id.
-    """
+    """What a chat template writes for tools."""
 
     source: str
+    """The model with this template."""
     place: Place
     models: tuple[str, ...] = ()
+    """The families with this template, as in `DialectInfo.models`; a dialect's first template is for all others."""
     turn: WriteTurn | None = None
+    """Writes a turn with calls; None: as the dialect does."""
     results: WriteResults | None = None
+    """Writes results in a user message; None: as the dialect does."""
     tool_turns: bool = False
+    """Each result is a message of role `tool` without an id, around whose text the template writes the frame."""
 
 
 def directly(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
-    """A turn whose calls stand right behind its text."""
+    """Writes the calls right behind the text."""
     return text + block
 
 
 def in_a_new_line(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
-    """A turn whose calls stand in a new line, also where there is no text."""
+    """Writes the calls on a new line, even without text."""
     return f"{text}\n{block}"
 
 
 def in_system(write: WriteTools, *, joint: str = "\n\n", default: str = "", lead: str = "") -> Place:
-    """The tools behind the system text and `joint`. Where there is no system text, `default` is it; where that is
-    empty too, the tools stand alone, behind `lead`."""
+    """Writes the system text, or `default` without one, then `joint` and the tools.
+
+    If both are empty, `lead` precedes the tools.
+    """
 
     def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
         text = system or default
@@ -62,7 +63,7 @@ def in_system(write: WriteTools, *, joint: str = "\n\n", default: str = "", lead
 
 
 def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") -> Place:
-    """The tools, `joint` and the system text, or `default` where there is none."""
+    """Writes the tools, then `joint` and the system text, or `default` without one."""
 
     def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
         text = system or default
@@ -72,18 +73,18 @@ def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") 
 
 
 def function_of(spec: ToolSpec) -> dict[str, Any]:
-    """A tool's function as chat templates are given it: `name`, `description`, `parameters`, in this order."""
+    """A tool's function as servers pass it to chat templates: `name`, `description`, `parameters`, in this order."""
     description = {"description": spec.description} if spec.description else {}
     return {"name": spec.name, **description, "parameters": spec.parameters}
 
 
 def tool_of(spec: ToolSpec) -> dict[str, Any]:
-    """A tool as chat templates are given it."""
+    """A tool as servers pass it to chat templates."""
     return {"type": "function", "function": function_of(spec)}
 
 
 def dump(value: Any, indent: int | None = None) -> str:
-    """JSON as the filter `tojson` writes it in Hugging Face's chat templates."""
+    """JSON as the filter `tojson` of Hugging Face's chat templates writes it."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 

@@ -1,4 +1,4 @@
-"""Every template there is, by dialect. Adding one: its declaration in a file of this folder, and a line here."""
+"""Every template, by dialect. A new template is a declaration in a file of this folder, and a line here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "spark25": ("poolside:SPARK25",),
     "step3p5": ("listing:STEP35",),
 }
-"""The `module:attribute` of each, which is imported when it is asked for; of a dialect's, the first is its default."""
+"""The `module:attribute` of each template, which is imported on first use. A dialect's first one is its default."""
 
 
 @cache
@@ -72,12 +72,12 @@ def templates_of(dialect: str) -> tuple[Template, ...]:
 
 @cache
 def default_template(dialect: str) -> Template | None:
-    """The template of a model of this dialect of which nothing more is known."""
+    """The template of an unknown model of this dialect."""
     return next(iter(templates_of(dialect)), None)
 
 
 def template_for(dialect: str, model: str) -> Template | None:
-    """The template of the model of this name, if it is one of this dialect's."""
+    """The dialect's template for the model of this name, None if it is a template of another dialect or unknown."""
     words = words_of(model)
     ranked = [
         (rank, -i, each)
