@@ -12,7 +12,16 @@ from page_examples import check_page, program_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIAL = ["index", "first-agent", "tools", "approvals", "resume", "dialects", "tests"]
-ONE_PROGRAM = ["guides/approvals.md", "guides/interceptors.md"]
+ONE_PROGRAM = [
+    "guides/approvals.md",
+    "guides/approve-over-http.md",
+    "guides/custom-provider.md",
+    "guides/interceptors.md",
+    "guides/migrate.md",
+    "guides/several-agents.md",
+    "guides/stream-to-a-web-page.md",
+    "guides/structured-output.md",
+]
 """Pages whose Python blocks are one program, which asserts what it says."""
 ELSEWHERE = {
     "guides/adding-a-dialect.md": "test_guide.py",
