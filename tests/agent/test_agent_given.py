@@ -89,7 +89,7 @@ class Unawaited:
 SETTINGS = [
     ({"approve": lambda request: True}, "approve is an async function.*<lambda> is not async.*async def"),
     ({"approve": refuse}, "refuse is not async"),
-    ({"approve": Approval(policy=look)}, "a plain function of a request, and .*look.* is async"),
+    ({"approve": Approval(policy=look)}, "a plain function, and .*look.* is async"),
     ({"observers": [look]}, "a plain function, and .*look.* is async"),
     ({"interceptors": [Unasync()]}, "Unasync.before is not async; write `async def before`"),
     ({"interceptors": [Unawaited()]}, "Unawaited.after is not async"),
@@ -115,7 +115,7 @@ SETTINGS = [
     ({"cassette": "x.jsonl"}, "a Cassette"),
     ({"secrets": ["hunter2"]}, "a dict of names and values"),
     ({"dialect": DialectSettings(starts_in="thinking")}, "'text' or 'reasoning'"),
-    ({"secrets": {"KEY": 12345}}, "'KEY' is a text, not of type int"),
+    ({"secrets": {"KEY": 12345}}, "'KEY' must be a string, not int"),
     ({"tools": [add, None]}, "None is no function"),
     ({"execution": Execution(early_start="no")}, "early_start is True or False"),
     ({"execution": Execution(throw_on_failure="false")}, "throw_on_failure is True or False"),

@@ -34,17 +34,17 @@ RULES = [
     # '/tmp/*' is a sequence of texts, the last of which fits everything.
     (Rule("approve", paths="/tmp/*"), r"paths=\('/tmp/\*',\)"),
     (Rule("approve", begins="make"), r"begins=\('make',\)"),
-    (Rule("reject", paths=["*.pem", None]), "None is no text"),
+    (Rule("reject", paths=["*.pem", None]), "None is not a string"),
     # Those that would refuse, and fit nothing.
     (Rule("reject", effects="write"), "no 'write'. Did you mean 'writes'"),
     (Rule("Reject"), "no 'Reject'. Did you mean 'reject'"),
     (Rule("deny", tool="write"), "no 'deny'.*Known: approve"),
-    (Rule("reject", tool=["write"]), r"tool=\['write'\].*a text"),
-    (Rule("reject", tool=write), "a text"),
-    (Rule("reject", arguments=["path"]), "a dict by argument"),
-    (Rule("modify", change=[1]), "a dict by argument"),
+    (Rule("reject", tool=["write"]), r"tool=\['write'\].*expected a string"),
+    (Rule("reject", tool=write), "expected a string"),
+    (Rule("reject", arguments=["path"]), "a dict keyed by argument name"),
+    (Rule("modify", change=[1]), "a dict keyed by argument name"),
     (Rule("approve", exact="no"), "True or False"),
-    (Rule("reject", reason=None), "a text"),
+    (Rule("reject", reason=None), "expected a string"),
 ]
 
 
@@ -59,8 +59,8 @@ def test_a_rule_that_is_mistyped_is_refused(rule, told):
 DECISIONS = [
     (Decision("no"), "approved='no'.*True or False"),
     (Decision(1), "approved=1"),
-    (Decision(True, 5), "reason=5.*a text"),
-    (Decision(True, arguments=["/tmp/x"]), "a dict by argument"),
+    (Decision(True, 5), "reason=5.*expected a string"),
+    (Decision(True, arguments=["/tmp/x"]), "a dict keyed by argument name"),
     (Decision(False, ends_run="no"), "ends_run='no'"),
     (Decision(True, always=True), r"request\.always\(\)"),
     (Decision(True, always=Rule("approve", paths="/tmp/*")), r"paths=\('/tmp/\*',\)"),

@@ -208,10 +208,10 @@ class Smuggles(Interceptor):
         (FailsBefore, "ValueError: broken", False),
         (FailsAround, "ValueError: broken", False),
         (FailsAfter, "(the tool itself had run): ValueError: broken", True),
-        (ForgetsToReturn, "before returns a ToolCall, a Block or an Answer, not NoneType", False),
-        (ReturnsAValue, "around and after return a ToolResult, not int", True),
-        (ChangesTheId, "before keeps the call's id 'c'", False),
-        (Smuggles, "around proceeds with what it was given", False),
+        (ForgetsToReturn, "before must return a ToolCall, a Block or an Answer, not NoneType", False),
+        (ReturnsAValue, "around and after must return a ToolResult, not int", True),
+        (ChangesTheId, "before must keep the call's id 'c'", False),
+        (Smuggles, "around must proceed with the value it got", False),
     ],
 )
 def test_an_error_in_an_interceptor_fails_that_call_and_names_it(kind, message, entered):

@@ -150,8 +150,8 @@ def test_what_came_before():
     ("rule", "problem"),
     [
         (Rule("approve", paths=("src/*",)), "does not say where it starts"),
-        (Rule("modify"), "if and only if"),
-        (Rule("approve", change={"a": 1}), "if and only if"),
+        (Rule("modify"), "go together"),
+        (Rule("approve", change={"a": 1}), "go together"),
     ],
 )
 def test_rules_that_make_no_sense_are_refused(rule, problem):
@@ -181,7 +181,7 @@ def test_the_first_rule_that_fits_decides():
     batch, _ = judged(rules, a_call("write", path="/w/.env"))
     assert (batch.results[0].code, batch.results[0].text) == ("rejected", "the call was rejected: secrets")
     batch, _ = judged(rules, a_call("read", path="/w/x"))
-    assert batch.pending[0].reason == "a rule says that a person decides"
+    assert batch.pending[0].reason == "a rule leaves it to a person"
     batch, _ = judged(rules, a_call("write", path="/other"))
     assert batch.pending[0].reason == "writes file:/other"
     assert ran == [("write", "/w/x", "")]
@@ -252,7 +252,7 @@ def test_always_is_kept_listed_and_revoked():
     assert rules.revoke(kept.id) == kept
     once("4")
     assert asked == ["1", "3", "4"]
-    with pytest.raises(ConfigurationError, match="no rule '1' is kept; these are"):
+    with pytest.raises(ConfigurationError, match="there is no rule '1'; the rules are"):
         rules.revoke("1")
 
 

@@ -31,14 +31,14 @@ HookName: TypeAlias = Literal["before", "around", "after"]
 
 @quick()
 class Block:
-    """It does not happen; the reason goes to the model where there is one to tell, else it ends the run."""
+    """The value does not go on. The model reads the reason; without a model to read it, it ends the run."""
 
     reason: str
 
 
 @quick()
 class Answer:
-    """It does not happen; the value stands for what would have come of it."""
+    """The value does not go on. `value` stands for its outcome."""
 
     value: Any
 
@@ -46,12 +46,12 @@ class Answer:
 Verdict: TypeAlias = ToolCall | Block | Answer
 
 Proceed: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
-"""Runs the call: the interceptors further in, then the function. Takes the call `around` was given."""
+"""Runs the call: the inner interceptors, then the function. Takes the call that `around` got."""
 
 
 @quick()
 class MetadataChange:
-    """Metadata to keep: `fact` as the hook saw it, `change` what to make of the value there is when it is applied."""
+    """Metadata to record: `fact` as the hook set it, `change` to apply again to the metadata of that moment."""
 
     fact: MetadataSet
     change: Callable[[JSON], JSON] | None = None
@@ -59,9 +59,13 @@ class MetadataChange:
 
 @quick(frozen=False, eq=False)
 class HookNotes:
-    """What the hooks around one thing leave behind: metadata to keep, what is said to the model, and which failed.
+    """What the hooks around one value record.
 
-    `current` is the metadata as the next hook sees it, `last` the interceptor that was asked last.
+    - `current`: the metadata as the next hook sees it.
+    - `changes`: the metadata that hooks set.
+    - `failed`: the interceptors that failed.
+    - `messages`: what hooks say to the model.
+    - `last`: the interceptor that was called last.
     """
 
     current: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -73,7 +77,7 @@ class HookNotes:
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """The run as a hook may see it. `memory` is what the run's tools share."""
+    """The run as a hook sees it. `memory` is the memory of the run's tools."""
 
     run_id: str
     step: int
@@ -86,25 +90,29 @@ class HookContext:
 
     @property
     def metadata(self) -> Mapping[str, JSON]:
-        """What interceptors have kept with the run so far, by key."""
+        """The metadata that interceptors set so far, by key."""
         return self._notes.current
 
     def set(self, key: str, value: JSON) -> None:
-        """Keeps a JSON value with the run: it is recorded, and later hooks and tools find it in the metadata.
+        """Sets metadata: the JSON value is recorded, and later hooks and tools see it.
 
-        What `before` sets for a call holds from the next call on; what `around` and `after` set holds once the batch
-        is over, in call order. Raises Unserialisable for what is no JSON.
+        A value from a call's `before` holds from the next call on; one from `around` and `after` once the batch is
+        over, in
+        call order. Raises Unserialisable for a value that is not JSON.
         """
         self._keep(key, value, None)
 
     def update(self, key: str, change: Callable[[JSON], JSON]) -> None:
-        """Keeps what `change` makes of the value (None if there is none): for counts and lists. Where several calls of
-        a batch do so it is applied to each other's values, in call order, and so called more than once. Raises what
-        `change` raises."""
+        """Sets metadata to `change(value)` of its present value (None without one): for counts and lists.
+
+        When several calls of a batch do so, each change is applied to the result of the one before, in call order, so
+        `change`
+        is called more than once. Raises what `change` raises.
+        """
         self._keep(key, change(self._notes.current.get(key)), change)
 
     def say(self, text: str) -> None:
-        """Says something to the model, as the user: it is recorded, and read at the next step."""
+        """Sends a message to the model, as the user. It is recorded, and the model reads it at the next step."""
         self._notes.messages.append(text)
 
     def _keep(self, key: str, value: JSON, change: Callable[[JSON], JSON] | None) -> None:
@@ -114,7 +122,7 @@ class HookContext:
 
 
 class HookError(Exception):
-    """An interceptor raised, or gave back what it must not."""
+    """An interceptor raised an exception, or returned what it must not."""
 
     def __init__(self, interceptor: object, level: Level, hook: HookName, error: Exception, *, ran: bool) -> None:
         self.name = type(interceptor).__name__
@@ -132,10 +140,13 @@ class HookError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InterceptorChain(Generic[ValueT, OutcomeT]):
-    """One value on its way through the interceptors of a level, the outermost first in `interceptors`.
+    """The interceptors of a level, around one value.
 
-    `check` raises ConfigurationError for a value that `before` must not give back, `own` for an outcome that is none;
-    it may change it. `contain` turns an error into the outcome of what it happened to, or raises it.
+    - `interceptors`: the outermost first.
+    - `context`: makes the hook context for an interceptor's name.
+    - `check`: returns the value that `before` returned, or raises ConfigurationError if it must not return that.
+    - `own`: returns the outcome that a hook returned, changed if need be, or raises ConfigurationError.
+    - `contain`: turns an error into the outcome of the value, or raises it.
     """
 
     interceptors: Sequence[Any]
@@ -146,7 +157,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
     contain: Callable[[HookError], OutcomeT]
 
     async def before(self, value: ValueT) -> ValueT | Block | Answer:
-        """The value to go on with, or what takes its place. Raises HookError."""
+        """Returns the value to go on with, or what takes its place. Raises HookError."""
         for interceptor in self.interceptors:
             try:
                 verdict = cast("object", await interceptor.before(value, self._for(interceptor)))
@@ -160,17 +171,17 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
         return value
 
     async def around(self, value: ValueT, innermost: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
-        """The outcome with every `around` around `innermost`, then through every `after`."""
+        """Returns the outcome with every `around` around `innermost`, passed through every `after`."""
         return await self.after(value, await self.surround(value, innermost))
 
     async def surround(self, value: ValueT, innermost: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
-        """The outcome with every `around` around `innermost`."""
+        """Returns the outcome with every `around` around `innermost`."""
         for interceptor in reversed(self.interceptors):
             innermost = self._wrapped(interceptor, value, innermost)
         return await innermost()
 
     async def after(self, value: ValueT, outcome: OutcomeT) -> OutcomeT:
-        """The outcome through every `after`."""
+        """Returns the outcome, passed through every `after`."""
         for interceptor in reversed(self.interceptors):
             try:
                 outcome = self.own(await interceptor.after(value, outcome, self._for(interceptor)))
@@ -193,7 +204,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
             async def proceed(replacement: ValueT) -> OutcomeT:
                 nonlocal ran
                 if replacement is not value and replacement != value:
-                    raise ConfigurationError("around proceeds with what it was given; change it in before")
+                    raise ConfigurationError("around must proceed with the value it got; change it in before")
                 try:
                     outcome = await inner()
                 except Exception as error:
@@ -217,7 +228,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
 def applied(
     notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON], level: Level, hide: Callable[[str], str]
 ) -> list[MetadataSet | InterceptorFailed | UserMessageQueued]:
-    """What the hooks around several things that ran at once keep and say, one thing after the other."""
+    """Returns the facts of what the hooks around several concurrent values recorded, one value after the other."""
     facts: list[MetadataSet | InterceptorFailed | UserMessageQueued] = []
     current, changed_notes = dict(metadata), [each for each in notes if each is not None]
     for one in (one for each in changed_notes for one in each.changes):
@@ -236,43 +247,45 @@ def applied(
 
 
 def in_order(interceptors: Sequence[Any]) -> tuple[Any, ...]:
-    """The interceptors, the outermost first: by priority, equals as they were given."""
+    """Returns the interceptors, the outermost first: by priority, equals in the order given."""
     return tuple(sorted(interceptors, key=lambda interceptor: -interceptor.priority)) if interceptors else ()
 
 
 class Interceptor(Protocol):
-    """Lets every call pass as it is; subclass it and override, or have the same attributes.
+    """Lets every call pass as it is. Subclass it and override, or have the same attributes.
 
-    The highest `priority` is outermost: its `before` and `around` come first, its `after` last; equals keep
-    the order they were given in. An exception in one fails that call alone, with a message that names the
-    interceptor's class; it is recorded (`InterceptorFailed`). `AgentStop` ends the run. Nothing is remembered of
-    `before` while a run waits for approvals: it is asked again.
+    The highest `priority` is outermost: its `before` and `around` come first, its `after` last. Equals keep the order
+    they
+    were given in. An exception in one fails that call alone, with a message that names the interceptor's class; it is
+    recorded (`InterceptorFailed`). `AgentStop` ends the run. While a run waits for approvals nothing is remembered of
+    `before`: it is called again.
 
-    `before` sees every call that can be read, one of an unknown tool too: it may name another. `after` sees every call
-    that was let pass, also one that could not run (the result's `code` says why): of what cannot be read as a call
-    `arguments` are empty, and `extra["malformed"]` is what the model wrote.
+    `before` sees every call that can be read, also one of an unknown tool: it may name another. `after` sees every call
+    that `before` let pass, also one that could not run (the result's `code` says why). For a malformed call the
+    `arguments`
+    are empty, and `extra["malformed"]` is what the model wrote.
     """
 
     level: Level = "call"
     priority: int = 0
 
     async def before(self, call: ToolCall, context: HookContext) -> Verdict:
-        """The call to go on with (changed or not, with the same id), a Block or an Answer."""
+        """Returns the call to go on with (changed or not, with the same id), a Block or an Answer."""
         return call
 
     async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:
-        """The call's result. What runs is what was approved: a call is changed in `before`."""
+        """Returns the call's result. The call that was approved is the one that runs: change a call in `before`."""
         return await proceed(call)
 
     async def after(self, call: ToolCall, result: ToolResult, context: HookContext) -> ToolResult:
-        """The result to record, whole: it is shortened for the model afterwards."""
+        """Returns the result to record, whole: it is shortened for the model afterwards."""
         return result
 
 
 def chain_of(
     call: ToolCall, interceptors: Sequence[Interceptor], context: BatchContext, notes: HookNotes
 ) -> InterceptorChain[ToolCall, ToolResult]:
-    """The call's way through the interceptors; what they leave behind is in `notes`."""
+    """Returns the interceptors around a call. What they record is in `notes`."""
 
     def seen_by(name: str) -> HookContext:
         notes.last = name
@@ -282,16 +295,18 @@ def chain_of(
 
     def check(verdict: object) -> ToolCall:
         if not isinstance(verdict, ToolCall):
-            raise ConfigurationError(f"before returns a ToolCall, a Block or an Answer, not {type(verdict).__name__}")
+            raise ConfigurationError(
+                f"before must return a ToolCall, a Block or an Answer, not {type(verdict).__name__}"
+            )
         if verdict.id != call.id:
-            raise ConfigurationError(f"before keeps the call's id {call.id!r}, it gave {verdict.id!r}")
+            raise ConfigurationError(f"before must keep the call's id {call.id!r}, not return {verdict.id!r}")
         if verdict.repaired_from != call.repaired_from:
-            raise ConfigurationError("before keeps repaired_from: what was repaired stays so")
+            raise ConfigurationError("before must keep repaired_from")
         return verdict
 
     def own(result: object) -> ToolResult:
         if not isinstance(result, ToolResult):
-            raise ConfigurationError(f"around and after return a ToolResult, not {type(result).__name__}")
+            raise ConfigurationError(f"around and after must return a ToolResult, not {type(result).__name__}")
         if result.call_id == call.id and result.name == call.name:
             return result
         return replace(result, call_id=call.id, name=call.name)
@@ -303,6 +318,6 @@ def chain_of(
 
 
 def hook_failure(call: ToolCall, error: HookError, notes: HookNotes) -> ToolResult:
-    """The failure of a call whose interceptor failed; noted."""
+    """Notes the error, and returns the failure of its call."""
     notes.failed.append(error.fact(call.id))
     return failure(call, "exception", str(error))

@@ -1,4 +1,4 @@
-"""The runs that the function of one call starts: where they stand when the function is over."""
+"""The runs that the function of one call starts, and where they are when the function is over."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from toolspeak.execute.concurrency.threads import call_in_loop
 
 @quick()
 class SubRun:
-    """A run that has come to rest. `pending` are the builder it waits with; `is_kept`: a journal has it, so that it
-    can go on when the call's function is run again."""
+    """A run that rests: it has ended or paused.
+
+    - `pending`: the questions it waits with.
+    - `is_kept`: whether a journal holds it, so that it can go on when the call's function is called again.
+    """
 
     run_id: str
     agent: str
@@ -27,7 +30,12 @@ class SubRun:
 
 
 class SubRuns:
-    """Those of one call; made where its function is entered, in the event loop of its batch."""
+    """The runs of one call. Made where its function is called, in the event loop of its batch.
+
+    - `started`: how many runs were started with each task, by its digest.
+    - `resting`: the runs that rest, by id.
+    - `at_work`: the ids of the runs that go on.
+    """
 
     __slots__ = ("_ended", "_loop", "at_work", "call_id", "resting", "run_id", "started")
 
@@ -35,30 +43,29 @@ class SubRuns:
         self.run_id = run_id
         self.call_id = call_id
         self.started: Counter[str] = Counter()
-        """How many have been started with each task, by its digest."""
         self.resting: dict[str, SubRun] = {}
         self.at_work: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Event | None = None
 
     def begin(self, run_id: str) -> None:
-        """A run goes on; in any thread."""
+        """Notes that a run goes on. Callable in any thread."""
         self.resting.pop(run_id, None)
         self.at_work.add(run_id)
 
     def rest(self, run: SubRun) -> None:
-        """A run has come to rest; in any thread."""
+        """Notes that a run rests. Callable in any thread."""
         self.resting[run.run_id] = run
         self.at_work.discard(run.run_id)
         call_in_loop(self._loop, self._tell)
 
     @property
     def waiting(self) -> list[SubRun]:
-        """Those that have paused."""
+        """The runs that have paused."""
         return [run for run in self.resting.values() if run.status in ("awaiting_approval", "suspended")]
 
     async def all_rest(self, seconds: float | None) -> None:
-        """Waits for those that still go on, so many seconds at most (None: without a limit)."""
+        """Waits until all runs rest, for so many seconds at most (None: without a limit)."""
         self._ended = asyncio.Event()
         try:
             async with asyncio.timeout(seconds):
@@ -74,15 +81,15 @@ class SubRuns:
 
 
 ENTERED: ContextVar[SubRuns | None] = ContextVar("toolspeak_sub_runs", default=None)
-"""Of the call whose function is running here."""
+"""The sub-runs of the call whose function runs in this context."""
 
 
 class CallHeld(NotStarted):
-    """A call's function is over, but a run that it started waits: the call has no result yet."""
+    """A call's function is over, but a run that it started waits. The call has no result yet."""
 
 
 class BatchHeld(Exception):
-    """All that could run of a batch has its results; these calls wait for runs that their functions started."""
+    """All other calls of a batch have their results. These wait for runs that their functions started."""
 
     def __init__(self, held: tuple[SubRuns, ...]) -> None:
         super().__init__("calls wait for runs that their functions started")

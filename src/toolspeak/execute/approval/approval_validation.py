@@ -1,4 +1,4 @@
-"""Rules and decisions that can be meant: what is mistyped in one must not let pass, or refuse, anything else."""
+"""Rules and decisions are checked: a typing error in one must not let another call pass, or refuse it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ _EFFECTS: tuple[str, ...] = get_args(EffectKind)
 
 
 def check_rule(rule: Rule) -> None:
-    """Raises ConfigurationError for what is no rule, for a field of one that holds what cannot be meant, for a path
-    pattern whose root is not said, a prefix of commands under which any command could run or in a rule that refuses,
-    and for "modify" without a change."""
+    """Raises ConfigurationError for a value that is not a Rule, and for a rule with a field of the wrong type, a path
+    pattern
+    without a root, a command prefix that fits any command, a prefix in a rule that refuses, or "modify" without a
+    change.
+    """
     if not isinstance(cast("object", rule), Rule):
-        raise ConfigurationError(f"a rule is a Rule, say Rule('approve', tool='read'), not {rule!r}")
+        raise ConfigurationError(f"expected a Rule, such as Rule('approve', tool='read'), not {rule!r}")
     _check_fields(rule)
     for prefix in rule.begins:
         prefix_words(prefix)
     if rule.begins and rule.action != "approve":
         raise ConfigurationError(
-            f"a rule says begins=… only if its action is 'approve', not {rule.action!r}: a line can say "
-            "the same in many ways, so it would refuse too little"
+            f"begins=… needs the action 'approve', not {rule.action!r}: the same command can be written in "
+            "many ways, so such a rule would refuse too little"
         )
     for pattern in rule.paths:
         if "/" in pattern and ":" not in pattern and not pattern.startswith("/"):
@@ -34,20 +36,19 @@ def check_rule(rule: Rule) -> None:
                 "as a key ('file:/…'), or as a name without a slash ('*.md')"
             )
     if (rule.action == "modify") != (rule.change is not None):
-        raise ConfigurationError(f"a rule says change={{…}} if and only if its action is 'modify', not {rule.action!r}")
+        raise ConfigurationError(f"change={{…}} and the action 'modify' go together; the action is {rule.action!r}")
 
 
 def check_decision(decision: Decision) -> None:
-    """Raises ConfigurationError for a decision with a field that holds what cannot be meant: the text "no" is a true
-    value."""
+    """Raises ConfigurationError for a decision with a field of the wrong type: the string "no" is a true value."""
     for name in ("approved", "ends_run"):
         if not isinstance(value := getattr(decision, name), bool):
-            raise ConfigurationError(f"Decision({name}={value!r}): it is True or False")
+            raise ConfigurationError(f"Decision({name}={value!r}): must be True or False")
     _check_texts(decision, ("reason", "by", "digest"))
     _check_mappings(decision, ("arguments",))
     if decision.always is not None:
         if not isinstance(cast("object", decision.always), Rule):
-            raise ConfigurationError(f"Decision(always={decision.always!r}): it is a Rule, say request.always()")
+            raise ConfigurationError(f"Decision(always={decision.always!r}): expected a Rule, such as request.always()")
         check_rule(decision.always)
 
 
@@ -58,25 +59,29 @@ def _check_fields(rule: Rule) -> None:
     _check_texts(rule, ("tool", "after", "reason", "definition"))
     for name in ("paths", "begins"):
         value = cast("object", getattr(rule, name))
-        # A text is a sequence of texts too: of '/tmp/*' the last one would be a pattern that fits everything.
+        # A string is a sequence of strings too: the last character of '/tmp/*' is a pattern that fits everything.
         if isinstance(value, str) or not isinstance(value, Sequence):
-            raise ConfigurationError(f"Rule({name}={value!r}): it is a tuple of texts, say {name}=({str(value)!r},)")
+            raise ConfigurationError(
+                f"Rule({name}={value!r}): expected a tuple of strings, such as {name}=({str(value)!r},)"
+            )
         for each in cast("Sequence[object]", value):
             if not isinstance(each, str):
-                raise ConfigurationError(f"Rule({name}={value!r}): {each!r} is no text")
+                raise ConfigurationError(f"Rule({name}={value!r}): {each!r} is not a string")
     _check_mappings(rule, ("arguments", "change"))
     if not isinstance(cast("object", rule.exact), bool):
-        raise ConfigurationError(f"Rule(exact={rule.exact!r}): it is True or False")
+        raise ConfigurationError(f"Rule(exact={rule.exact!r}): must be True or False")
 
 
 def _check_texts(value: Rule | Decision, names: Sequence[str]) -> None:
     for name in names:
         if not isinstance(text := getattr(value, name), str):
-            raise ConfigurationError(f"{type(value).__name__}({name}={text!r}): it is a text")
+            raise ConfigurationError(f"{type(value).__name__}({name}={text!r}): expected a string")
 
 
 def _check_mappings(value: Rule | Decision, names: Sequence[str]) -> None:
     for name in names:
         mapping = getattr(value, name)
         if mapping is not None and not isinstance(mapping, Mapping):
-            raise ConfigurationError(f"{type(value).__name__}({name}={mapping!r}): it is a dict by argument")
+            raise ConfigurationError(
+                f"{type(value).__name__}({name}={mapping!r}): expected a dict keyed by argument name"
+            )

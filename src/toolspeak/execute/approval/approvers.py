@@ -23,12 +23,14 @@ from toolspeak.tools.context import StateView
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One call that may need a yes, with secrets as placeholders.
+    """The question whether one call may run, with placeholders for secrets.
 
-    `preview` shows what the call would change, "" when its tool cannot tell (or when a policy is asked: it is made
-    for people), and `previewed` are the arguments it was made of. `reason` says why the call needs a yes, "" if by
-    its effects it does not. `digest` is what a decision is bound to. `earlier` are the calls of its batch before it
-    that are to run, `state` is the run before the batch.
+    - `preview`: what the call would change; "" if its tool has no preview, or a policy is asked.
+    - `reason`: why the call needs approval; "" if its effects do not need it.
+    - `digest`: what a decision is bound to.
+    - `earlier`: the calls of its batch before it that are to run.
+    - `state`: the run before the batch.
+    - `previewed`: the arguments that the preview shows.
     """
 
     call: ToolCall
@@ -44,14 +46,15 @@ class ApprovalRequest:
 
     @property
     def can_be_revised(self) -> bool:
-        """Whether other arguments may be asked about; not of a call that was started before."""
+        """Whether the question may be asked about other arguments. Not for a call that was started before."""
         return self._revise is not None
 
     async def revised(self, arguments: Mapping[str, JSON]) -> ApprovalRequest:
-        """The same question about other arguments: validated, with the effects, the preview and the digest they have.
+        """Returns the same question about other arguments, which are validated, with their effects, preview and digest.
 
-        A `Decision` with its call's `arguments` and its `digest` is a yes to just that. Raises ConfigurationError, with
-        all that is wrong, for arguments that do not fit or that the policy refuses.
+        A `Decision` with its call's `arguments` and its `digest` approves just that. Raises ConfigurationError, with
+        every
+        problem, for arguments that do not fit or that the policy refuses.
         """
         if self._revise is None:
             raise ConfigurationError("the arguments of this call cannot be changed")
@@ -59,30 +62,31 @@ class ApprovalRequest:
 
     @property
     def repaired_from(self) -> str | None:
-        """What the model wrote, if that was malformed and the call is what repair made of it."""
+        """The model's text, if it was malformed and the call is its repair."""
         return self.call.repaired_from
 
     def because(self, reason: str) -> ApprovalRequest:
-        """The same question, with one more reason why it is asked."""
+        """Returns the same question with one more reason."""
         return replace(self, reason="; ".join(part for part in (reason, self.reason) if part)) if reason else self
 
     @property
     def command_line(self) -> str | None:
-        """What the call gives to /bin/sh; None if it runs no commands."""
+        """The line that the call passes to /bin/sh; None if it runs no commands."""
         line = self.call.arguments.get(self.tool.command_line) if self.tool.command_line else None
         return line if isinstance(line, str) else None
 
     @property
     def begins(self) -> tuple[str, ...]:
-        """How the commands begin that this call runs, one for each; () if it runs none, or not only such that can be
-        told by their beginning."""
+        """How each command of the call begins; () if it runs none, or one that its beginning does not identify."""
         return prefixes_of(self.command_line or "")
 
     def always(self, what: Literal["tool", "commands", "call"] = "tool") -> Rule:
-        """A rule that says yes to every call of this tool, for as long as its definition stays what it is; or only to
-        those whose commands begin as this one's (`begins`), or to this very call.
+        """Returns a rule that approves every call of this tool, while the tool's definition stays the same.
 
-        Raises ConfigurationError for "commands" where `begins` is empty.
+        - "commands": only calls whose commands begin as this one's (`begins`).
+        - "call": only this very call.
+
+        Raises ConfigurationError for "commands" if `begins` is empty.
         """
         rule = Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
         if what == "call":
@@ -99,14 +103,14 @@ Answer: TypeAlias = Decision | Escalate
 
 
 class Approver(Protocol):
-    """Answers one request; requests come one at a time, in call order. With `Escalate` the run pauses and waits."""
+    """Answers one request. Requests come one at a time, in call order. With `Escalate` the run pauses."""
 
     async def __call__(self, request: ApprovalRequest, /) -> Answer | bool: ...
 
 
 @runtime_checkable
 class BatchApprover(Protocol):
-    """An approver that is shown all the requests of a batch at once, and answers them in the same order."""
+    """An approver that gets all requests of a batch at once, and answers them in the same order."""
 
     async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer | bool]: ...
 
@@ -118,9 +122,9 @@ A plain function; one that raises escalates."""
 
 @quick()
 class StandingApprover:
-    """Gives every request the same answer. Nobody is asked, so no preview is made and no question recorded.
+    """Gives every request the same answer. Nobody is asked, so no preview is made and no question is recorded.
 
-    Its yes is none for a call that was repaired and does more than read, unless `repaired`: the model has to write
+    It does not approve a call that was repaired and does more than read, unless `repaired` is set: the model must write
     such a call again.
     """
 
@@ -142,13 +146,14 @@ approve_all_and_repaired = StandingApprover(Decision(True, by="approve_all"), re
 
 
 def approve_none(reason: str = "changes are not allowed in this run") -> StandingApprover:
-    """Says no to every call that needs a yes, with this reason for the model."""
+    """Returns an approver that refuses every call that needs approval, with this reason for the model."""
     return StandingApprover(Decision(False, reason, by="approve_none"))
 
 
 def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
-    """What a person may write as `approve=`: "all", "all+repaired", "none", an async callable, or None (pause and
-    wait).
+    """Returns the approver for a value of `approve=`: "all", "all+repaired", "none", an async callable, or None (the
+    run
+    pauses).
 
     Raises ConfigurationError for anything else.
     """
@@ -188,7 +193,7 @@ async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
 
 
 async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalRequest]) -> list[Answer]:
-    """The answers to all requests. Raises ConfigurationError unless there is one for each."""
+    """Returns the answers to all requests. Raises ConfigurationError unless there is one for each."""
     answers = await approver.together(requests)
     if len(answers) != len(requests):
         raise ConfigurationError(
@@ -215,8 +220,8 @@ def _checked(answer: object, request: ApprovalRequest) -> Answer:
 
 
 def approval_reason(effects: Effects) -> str:
-    """Why a call with these effects waits for a yes: it writes, leaves the machine, or does not say; "" if it
-    does not wait."""
+    """Why a call with these effects needs approval: it writes, leaves the machine, or does not say; "" if it needs
+    none."""
     if not effects.needs_approval:
         return ""
     if not effects.declared:
@@ -230,19 +235,21 @@ def approval_reason(effects: Effects) -> str:
 
 
 def definition_digest(tool: ToolSpec) -> str:
-    """SHA-256 (hex) of what a tool says it is: name, description, parameters, effects at most."""
+    """SHA-256 (hex) of a tool's definition: name, description, parameters, upper bound of its effects."""
     return _digest([tool.name, tool.description, tool.parameters, _listed(tool.effects)])
 
 
 def request_digest(call: ToolCall, tool: ToolSpec, effects: Effects, *, again: bool = False) -> str:
-    """SHA-256 (hex) of the tool's definition, the exact arguments and the effects they have. `again`: whether it may
-    run a second time is another question than whether it may run."""
+    """SHA-256 (hex) of the tool's definition, the exact arguments and their effects.
+
+    `again`: whether the question is about running the call a second time, which is a question of its own.
+    """
     parts = [definition_digest(tool), call.name, call.arguments, _listed(replace(effects, version=""))]
     return _digest([*parts, "again"] if again else parts)
 
 
 def literal(name: str) -> str:
-    """A pattern that fits this text alone."""
+    """A pattern that matches this text alone."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in name)
 
 
@@ -257,13 +264,13 @@ def _digest(value: Any) -> str:
 
 
 def question_fact(request: ApprovalRequest) -> ApprovalRequested:
-    """That somebody is asked about a call."""
+    """The fact that somebody is asked about a call."""
     call = request.call
     return ApprovalRequested(call.id, request.reason, request.preview, call, request.effects, request.digest)
 
 
 def decision_fact(call_id: str, decision: Decision, digest: str, secrets: Secrets) -> ApprovalDecided:
-    """The decision, bound to the question with this digest; its reason holds no secrets."""
+    """The fact of a decision, bound to the question with this digest. Its reason holds no secrets."""
     return ApprovalDecided(
         call_id,
         decision.approved,
@@ -277,7 +284,7 @@ def decision_fact(call_id: str, decision: Decision, digest: str, secrets: Secret
 
 
 def decision_of(fact: ApprovalDecided) -> Decision:
-    """The decision that was recorded."""
+    """The decision of a recorded fact."""
     return Decision(fact.approved, fact.reason, fact.by, fact.arguments, fact.ends_run, fact.always, fact.digest)
 
 
@@ -301,7 +308,7 @@ def read_decisions(answers: Mapping[str, bool | Decision]) -> dict[str, Decision
 def decision_facts(
     decisions: Mapping[str, Decision], waiting: Mapping[str, ApprovalRequested], secrets: Secrets
 ) -> list[ApprovalDecided]:
-    """The facts of these decisions, each bound to what was asked.
+    """Returns the facts of these decisions, each bound to its question.
 
     Raises RunError for a call that does not wait, and for a decision about another request than the one that waits.
     """

@@ -31,13 +31,13 @@ _LOG = logging.getLogger("toolspeak.execute")
 
 _PREVIEW_SECONDS = 30.0
 _PREVIEW_CHARACTERS = 16 * 1024 * 1024
-"""Of the longest preview: more than a person reads before saying yes, and small enough to record. A longer one is left
-out whole: a person must never decide by a part."""
+"""The longest preview: more than a person reads before a decision, and small enough to record. A longer one is left out
+as a whole: nobody must decide by a part."""
 
 
 @quick()
 class PolicyEvaluator:
-    """Decides without asking anybody. `decisions` are the answers to questions of this batch that were asked before."""
+    """Decides what needs no question. `decisions` holds earlier answers to this batch's questions, by call id."""
 
     policy: Policy | None
     rules: StandingRules
@@ -45,17 +45,17 @@ class PolicyEvaluator:
 
     @property
     def looks_back(self) -> bool:
-        """Whether a policy or a rule may want to know the calls before."""
+        """Whether a policy or a rule may need the calls before."""
         return self.policy is not None or len(self.rules) > 0
 
     def only_effects_decide(self, call: ToolCall) -> bool:
-        """Whether no policy, rule, decision or repair has a part in what is decided about the call."""
+        """Whether no policy, rule, decision or repair has a part in the decision about the call."""
         return not self.looks_back and call.id not in self.decisions and call.repaired_from is None
 
     def answer(self, request: ApprovalRequest) -> Answer | None:
-        """A decision, `Escalate` (somebody has to be asked), or None: it runs unasked.
+        """Returns a decision, `Escalate` if a person must decide, or None if the call runs without a question.
 
-        A yes that nobody gave to this very call does not hold for a repaired one that does more than read.
+        An approval that nobody gave to this very call does not hold for a repaired call that does more than read.
         """
         decision = self.decisions.get(request.call.id)
         if decision is not None and self._holds(decision, request):
@@ -70,11 +70,11 @@ class PolicyEvaluator:
         return answer
 
     def of_policy(self, request: ApprovalRequest) -> Answer | None:
-        """What the policy alone says."""
+        """Returns the answer of the policy alone."""
         return None if self.policy is None else self._by_policy(self.policy, request)
 
     def _holds(self, decision: Decision, request: ApprovalRequest) -> bool:
-        """A yes is for what was asked; a no that is bound to nothing is for whatever bears the id."""
+        """Whether the decision is about this request. A refusal without a digest holds for any call with its id."""
         return decision.digest == request.digest or (not decision.approved and not decision.digest)
 
     def _by_policy(self, policy: Policy, request: ApprovalRequest) -> Answer | None:
@@ -84,7 +84,7 @@ class PolicyEvaluator:
                 check_decision(answer)
             if answer is None or isinstance(answer, Decision | Escalate):
                 return answer
-            problem = f"the policy answered with {type(answer).__name__}, not a Decision, Escalate or None"
+            problem = f"the policy returned {type(answer).__name__}, not a Decision, Escalate or None"
         except AgentStop:
             raise
         except Exception as error:  # noqa: BLE001 - foreign code: a person decides when it cannot
@@ -94,7 +94,7 @@ class PolicyEvaluator:
 
 
 def no_unasked_repair(request: ApprovalRequest) -> str:
-    """What the model is told of a repaired call that may not run unasked, "" for every other call."""
+    """Why a repaired call may not run without a question, for the model; "" for every other call."""
     if request.repaired_from is None or not approval_reason(request.effects):
         return ""
     read = json.dumps(request.call.arguments, ensure_ascii=False)
@@ -105,20 +105,23 @@ def no_unasked_repair(request: ApprovalRequest) -> str:
 
 
 def only_a_person(answer: Escalate) -> str:
-    """What the model is told where a policy wants a person to decide, and there is nobody but a standing yes."""
+    """Why a call is refused that a person must decide about, where only a standing approver is present."""
     return f"{answer.reason or 'a person has to decide about it'}; there is nobody to ask"
 
 
 def changed_note(call: ToolCall, reason: str) -> str:
-    """What the model is told of a call that was let run with other arguments than its own."""
+    """What the model reads about a call that ran with other arguments than its own."""
     because = f" ({reason})" if reason else ""
     return f"[This call was changed before it ran{because}: its arguments were {json.dumps(call.arguments)}]\n"
 
 
 @quick(frozen=False)
 class RequestBuilder:
-    """Makes the requests of one batch; nobody is asked here. `prepare` makes a call ready to run, `run_context` is what
-    a tool's preview learns of the run."""
+    """Builds the requests of one batch. It asks nobody.
+
+    - `prepare`: makes a call ready to run.
+    - `run_context`: makes the context of a tool's preview.
+    """
 
     prepare: Callable[[ToolCall], PreparedCall | ToolResult]
     run_context: Callable[[ToolCall], RunContext[Any]]
@@ -130,7 +133,7 @@ class RequestBuilder:
     _revisions: dict[tuple[str, str], ApprovalRequest] = field(default_factory=dict[tuple[str, str], ApprovalRequest])
 
     def about(self, prepared: PreparedCall, earlier: Sequence[ToolCall]) -> ApprovalRequest:
-        """The question about a call, without a preview; `earlier` are the calls of the batch before it."""
+        """Returns the question about a call, without a preview. `earlier` are the calls of the batch before it."""
         effects = hide_effects(prepared.effects, self.secrets)
         reason = self.secrets.hide_text(approval_reason(effects))
         call, tool, before = prepared.call, prepared.tool.now, tuple(earlier)
@@ -140,22 +143,25 @@ class RequestBuilder:
         return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.state, revise)
 
     async def with_preview(self, request: ApprovalRequest, prepared: PreparedCall) -> ApprovalRequest:
-        """The question as a person reads it."""
+        """Returns the question with its preview, for a person."""
         return replace(request, preview=await self._preview_of(prepared), previewed=prepared.tool.previewed)
 
     async def _preview_of(self, prepared: PreparedCall) -> str:
         if self.replayer is not None:
-            return self.replayer.preview(prepared.call)  # the tool's function would look at what is here now
+            return self.replayer.preview(prepared.call)  # the tool would show what is here now
         text = await _preview(prepared.tool, prepared.arguments, self.run_context(prepared.call))
         if len(text) > _PREVIEW_CHARACTERS:
-            text = f"(no preview: it has {len(text):,} characters; the arguments hold all that the call is given)"
+            text = f"(no preview: it has {len(text):,} characters; the arguments are complete)"
         preview = self.secrets.hide_text(text)
         if self.recorder is not None:
             self.recorder.keep_preview(prepared.call, preview)
         return preview
 
     def revision_of(self, prepared: PreparedCall, decision: Decision) -> ApprovalRequest | None:
-        """The question with a decision's arguments, as it was shown; None if it was not, or would be another by now."""
+        """Returns the question with the decision's arguments, as it was shown; None if it was not shown, or would
+        differ by
+        now.
+        """
         request = self._revisions.get((prepared.call.id, decision.digest))
         if request is None or decision.arguments is None:
             return None
@@ -163,7 +169,7 @@ class RequestBuilder:
         return request if self._digest_of(revised) == decision.digest else None
 
     def decided_before(self, prepared: PreparedCall) -> Decision | None:
-        """A yes to this call with other arguments, of a question asked before, if it holds."""
+        """Returns an earlier approval of this call with other arguments, if it still holds."""
         decision = self.evaluator.decisions.get(prepared.call.id)
         if decision is None or not decision.approved or decision.arguments is None:
             return None
@@ -191,7 +197,7 @@ class RequestBuilder:
 
 
 def is_of_a_revision(decision: Decision, request: ApprovalRequest) -> bool:
-    """Whether the decision is a yes to other arguments, bound to the question that showed them."""
+    """Whether the decision approves other arguments, and is bound to the question that showed them."""
     return decision.approved and decision.arguments is not None and decision.digest not in ("", request.digest)
 
 

@@ -1,4 +1,4 @@
-"""Rules: which calls one fits, a policy made of several, and those that are kept because somebody said "always"."""
+"""Rules: which calls a rule fits, a policy made of rules, and standing rules, which come from "always"."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_
 
 
 def rules_policy(rules: Iterable[Rule], by: str = "rule") -> Policy:
-    """The first rule that fits decides. Raises ConfigurationError for a rule that cannot be meant as it is."""
+    """Returns a policy in which the first rule that fits decides. Raises ConfigurationError for a rule that contradicts
+    itself."""
     checked = tuple(rules)
     for rule in checked:
         check_rule(rule)
@@ -49,17 +50,17 @@ def rules_policy(rules: Iterable[Rule], by: str = "rule") -> Policy:
 
 
 def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
-    """What a person may write as `policy=`: a function, rules in order, or nothing."""
+    """Returns the policy for a value of `policy=`: a function, rules in order, or None."""
     if policy is None or callable(policy):
         if iscoroutinefunction(policy) or iscoroutinefunction(getattr(policy, "__call__", None)):  # noqa: B004
             raise ConfigurationError(
-                f"policy is a plain function of a request, and {policy!r} is async: nobody would wait for its answer. "
-                "What has to wait is an approver, approve=…"
+                f"policy must be a plain function, and {policy!r} is async: nothing would await its answer. "
+                "For a decision that takes time use an approver, approve=…"
             )
         return policy
     value = cast("object", policy)
     if not isinstance(value, Sequence) or not all(isinstance(each, Rule) for each in cast("Sequence[object]", value)):
-        raise ConfigurationError(f"policy is a function of a request, or a list of Rules, not {value!r}")
+        raise ConfigurationError(f"policy must be a function of a request, or a list of Rules, not {value!r}")
     return rules_policy(policy) if policy else None
 
 
@@ -68,7 +69,7 @@ def may_be_asked(
 ) -> bool:
     """Whether somebody may be asked before a call of this tool runs.
 
-    Of a policy that is a function only its calls would tell; what it asks about beyond the effects is not known here.
+    A policy that is a function decides about calls only; its questions beyond the effects are not known here.
     """
     if isinstance(approver, StandingApprover):
         return False
@@ -82,7 +83,7 @@ def may_be_asked(
 
 
 def _fits_always(rule: Rule, tool: ToolSpec) -> bool:
-    """Whether the rule fits all of the tool's calls that would be asked about by their effects."""
+    """Whether the rule fits all calls of the tool whose effects need approval."""
     if rule.arguments or rule.exact or rule.begins or rule.paths or rule.after:
         return False
     if rule.definition and rule.definition != definition_digest(tool):
@@ -102,7 +103,7 @@ def _fits_always(rule: Rule, tool: ToolSpec) -> bool:
 
 
 def fitting(rule: Rule, request: ApprovalRequest) -> Action | None:
-    """What the rule makes of the call, None if it does not fit."""
+    """Returns the rule's action for the call, None if the rule does not fit."""
     call, effects = request.call, request.effects
     if not (
         fnmatchcase(request.tool.name, rule.tool)
@@ -115,7 +116,7 @@ def fitting(rule: Rule, request: ApprovalRequest) -> Action | None:
         return None
     action = _on_paths(rule, effects) if rule.paths else rule.action
     if action in _LETS_PASS and any(protected(key[5:]) for key in effects.writes if key.startswith("file:")):
-        return "escalate"  # whoever made the rule did not mean the program's own files
+        return "escalate"  # a rule is not meant for the program's own files
     return action
 
 
@@ -126,7 +127,7 @@ def _has_effects(rule: Rule, effects: Effects) -> bool:
         case "reads":
             return effects.declared and effects.read_only and not effects.external
         case "writes":
-            # What does not say what it writes is not let pass as a mere write.
+            # A call that does not declare its writes does not pass as a mere write.
             return bool(effects.writes) and (effects.declared or rule.action not in _LETS_PASS)
         case "external":
             return effects.external
@@ -158,7 +159,7 @@ def _has_arguments(rule: Rule, arguments: Mapping[str, JSON]) -> bool:
 
 
 def _ran_before(request: ApprovalRequest) -> Iterator[str]:
-    """The names of the run's calls before this one that ran or are to run."""
+    """The names of the run's earlier calls that ran or are to run."""
     yield from (call.name for call in request.earlier)
     for message in () if request.state is None else request.state.messages:
         yield from (result.name for result in message.results if result.code not in _NEVER_RAN)
@@ -171,7 +172,7 @@ def _on_paths(rule: Rule, effects: Effects) -> Action | None:
         return rule.action if fits else None
     if any(_is_among(rule.paths, key) for key in keys):
         return rule.action
-    # It says too little to be sure: a person looks.
+    # The call names too little to be sure: a person decides.
     return "escalate" if any(_lies_above(key, pattern) for key in keys for pattern in rule.paths) else None
 
 
@@ -190,7 +191,7 @@ def _fits(pattern: str, key: str) -> bool:
 
 
 def _lies_above(key: str, pattern: str) -> bool:
-    """Whether a resource of this key may hold some that the pattern means."""
+    """Whether a resource of this key may hold resources that the pattern means."""
     if key == EVERYTHING or key.endswith(":"):
         return True
     whole = pattern if ":" in pattern else f"file:{pattern}" if pattern.startswith("/") else ""
@@ -209,13 +210,13 @@ def _answer(action: Action, rule: Rule, request: ApprovalRequest, by: str) -> An
         case "terminate":
             return Decision(False, rule.reason, by, ends_run=True)
         case "escalate":
-            return Escalate(rule.reason or "a rule says that a person decides")
+            return Escalate(rule.reason or "a rule leaves it to a person")
 
 
 class StandingRules:
-    """The rules that came of "always": they answer what would be asked otherwise. Iterating lists them, oldest first.
+    """The rules that came from "always". They answer what a person would be asked. Iterating lists them, oldest first.
 
-    `changed` is called after every change, with the rules: to store them (`dumps`).
+    `changed` is called with the rules after every change, to store them (`dumps`).
     """
 
     def __init__(
@@ -232,8 +233,7 @@ class StandingRules:
         return len(self._rules)
 
     def add(self, rule: Rule, by: str = "") -> StandingRule:
-        """Keeps a rule; one that is there already is not kept twice. Raises ConfigurationError for a rule that makes no
-        sense."""
+        """Adds a rule, unless it is there. Raises ConfigurationError for a rule that contradicts itself."""
         check_rule(rule)
         for known in self._rules.values():
             if known.rule == rule:
@@ -245,17 +245,17 @@ class StandingRules:
         return standing
 
     def revoke(self, rule_id: str) -> StandingRule:
-        """Forgets a rule: the next such call is asked about again. Raises ConfigurationError for an id that is not
-        there."""
+        """Removes a rule: the next such call is asked about again. Raises ConfigurationError for an unknown id."""
         if rule_id not in self._rules:
             known = ", ".join(self._rules) or "none"
-            raise ConfigurationError(f"no rule {rule_id!r} is kept; these are: {known}")
+            raise ConfigurationError(f"there is no rule {rule_id!r}; the rules are: {known}")
         gone = self._rules.pop(rule_id)
         self._changed(self)
         return gone
 
     def decide(self, request: ApprovalRequest) -> Answer | None:
-        """The answer of the oldest rule that fits; a yes where several together let each command of a line pass."""
+        """Returns the answer of the oldest rule that fits; an approval if several together let each command of a line
+        pass."""
         for each in self._rules.values():
             action = fitting(each.rule, request)
             if action is not None:
@@ -271,12 +271,12 @@ class StandingRules:
         return None
 
     def dumps(self) -> str:
-        """The rules as text, a JSON object a line."""
+        """The rules as text, one JSON object a line."""
         return "".join(dumps(each) + "\n" for each in self._rules.values())
 
     @classmethod
     def loads(cls, text: str, changed: Callable[[StandingRules], None] = lambda _: None) -> StandingRules:
-        """The rules that `dumps` wrote. Raises FormatError for anything else."""
+        """Reads the rules that `dumps` wrote. Raises FormatError for anything else."""
         return cls((_read(line, number) for number, line in enumerate(text.splitlines(), 1) if line.strip()), changed)
 
 

@@ -1,6 +1,7 @@
-"""What an observer is told of calls as they happen, and a call with what came of it as one value.
+"""Observer events about calls, and a call with its result as one value.
 
-Observer events are for logs, metrics and user interfaces. They are no journal facts: nothing is folded from them.
+Observer events are for logs, metrics and user interfaces. They are not facts of the journal: no state follows from
+them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ _LOG = logging.getLogger("toolspeak.execute")
 
 @quick()
 class LocalDetails:
-    """What of a call is no fact, and lives as long as its process: the exception its tool raised, and the whole of a
-    result that the model got shortened."""
+    """What no fact holds of a call. It lives as long as its process.
+
+    - `exception`: the exception that the tool raised.
+    - `whole`: the whole of a result that the model got shortened.
+    """
 
     exception: Exception | None = None
     whole: ToolResult | None = None
@@ -29,8 +33,12 @@ NO_DETAILS = LocalDetails()
 
 @quick()
 class ToolExecution:
-    """One call and what came of it. `id` is the same when the call is taken up again after a pause; `started` and
-    `completed` are Unix seconds, equal for a call whose function was not entered. `result` is what the model gets."""
+    """One call and its result.
+
+    - `id`: stays the same when the call goes on after a pause.
+    - `result`: the result that the model gets.
+    - `started`, `completed`: Unix seconds; equal for a call whose function was not called.
+    """
 
     id: str
     call: ToolCall | MalformedCall
@@ -50,8 +58,10 @@ class ToolExecution:
 
     @property
     def value(self) -> JSON:
-        """What the tool returned: text or JSON, whole also where the model's copy was shortened (as long as this is the
-        process that ran it); None for a failure."""
+        """What the tool returned, text or JSON; None for a failure.
+
+        It is whole although the model's copy may be shortened, as long as the process that ran the call lives.
+        """
         if self.has_error:
             return None
         whole = self.details.whole or self.result
@@ -64,7 +74,7 @@ class ToolExecution:
 
     @property
     def exception(self) -> Exception | None:
-        """What the tool's function raised, with its traceback; None if it did not, or did in another process."""
+        """The exception that the tool raised, with its traceback; None if it raised none, or in another process."""
         return self.details.exception
 
     @property
@@ -73,18 +83,18 @@ class ToolExecution:
 
     @property
     def error_message(self) -> str:
-        """What went wrong, as the model reads it; "" for a success."""
+        """The error as the model reads it; "" for a success."""
         return self.result.text if self.has_error else ""
 
     @property
     def was_blocked(self) -> bool:
-        """Whether the call was not let run, by an interceptor or by an approval."""
+        """Whether an interceptor or an approval kept the call from running."""
         return self.result.code in ("blocked", "rejected")
 
 
 @quick()
 class Observed:
-    """What every observer event says: which run, which step, on whose part."""
+    """The origin of an observer event: the run, its step, its agent, and the run whose tool started it."""
 
     run_id: str
     step: int
@@ -94,7 +104,7 @@ class Observed:
 
 @quick()
 class ToolCallStarted:
-    """The tool's function is about to be entered. `at` is Unix seconds."""
+    """The tool's function is about to be called. `at` is in Unix seconds."""
 
     tool: str
     args: Mapping[str, JSON]
@@ -105,7 +115,7 @@ class ToolCallStarted:
 
 @quick()
 class ToolCallCompleted:
-    """The call has its result, as the model gets it: interceptors have seen it, and it is recorded."""
+    """The call has its result, as the model gets it, and the result is recorded."""
 
     tool: str
     success: bool
@@ -123,7 +133,11 @@ class ToolCallCompleted:
 
 @quick()
 class ToolCallBlocked:
-    """The call was not let run. `hook` is the interceptor's class or who decided; the model is told `reason`."""
+    """The call was kept from running.
+
+    - `hook`: the class of the interceptor, or the author of the decision.
+    - `reason`: the reason, as the model reads it.
+    """
 
     tool: str
     args: Mapping[str, JSON]
@@ -135,7 +149,8 @@ class ToolCallBlocked:
 
 @quick()
 class DecisionExtractionFailed:
-    """A reply held no decision; `raw` is the reply. It is asked for again while `attempt` is below `max_attempts`."""
+    """A reply held no decision. `raw` is the reply. The model is asked again while `attempt` is below
+    `max_attempts`."""
 
     error: str
     raw: str
@@ -145,7 +160,7 @@ class DecisionExtractionFailed:
 
 @quick()
 class DecisionValidationFailed:
-    """A decision cannot be carried out: it names no known tool, say."""
+    """A decision cannot be carried out: it names an unknown tool, for example."""
 
     errors: tuple[str, ...]
     raw: str
@@ -155,7 +170,7 @@ class DecisionValidationFailed:
 
 @quick()
 class DecisionTaken:
-    """A ReAct driver read a decision that can be carried out: `decision` is the model's JSON object."""
+    """A ReAct driver read a decision that can be carried out. `decision` is the model's JSON object."""
 
     thought: str
     type: Literal["call_tool", "final_answer"]
@@ -166,15 +181,15 @@ class DecisionTaken:
 
 ToolEvent: TypeAlias = ToolCallStarted | ToolCallCompleted | ToolCallBlocked
 ObserverEvent: TypeAlias = ToolEvent | DecisionTaken | DecisionExtractionFailed | DecisionValidationFailed
-"""What an executor and a ReAct driver tell; an agent's observers are told of more (`agent.RunEvent`)."""
+"""The events of an executor and a ReAct driver. An agent's observers get more (`agent.RunEvent`)."""
 
 Observer: TypeAlias = Callable[[Any], object]
-"""Is called in the event loop and must not take long; what it raises is logged (logger `toolspeak.execute`) and changes
+"""Is called in the event loop and must return soon. Its exceptions are logged (logger `toolspeak.execute`) and change
 nothing."""
 
 
 class Observation:
-    """Tells a batch's observers what becomes of its calls."""
+    """Passes the events of a batch's calls to its observers."""
 
     def __init__(self, observers: Sequence[Observer], run: Observed) -> None:
         self._observers = observers
@@ -184,7 +199,8 @@ class Observation:
         tell(self._observers, ToolCallStarted(call.name, call.arguments, at, call.id, self.run))
 
     def ended(self, execution: ToolExecution, refused_by: str) -> None:
-        """A call has its result. `refused_by`: what did not let it run, an interceptor's name or who decided."""
+        """Reports the call's result. `refused_by`: the interceptor or the decision's author that kept it from
+        running."""
         call_id, error = execution.result.call_id, execution.error_message
         event: ToolEvent
         if execution.was_blocked:
@@ -196,7 +212,7 @@ class Observation:
 
 
 def tell(observers: Sequence[Observer], event: object) -> None:
-    """Hands the event to all observers, whatever some of them do with it."""
+    """Passes the event to every observer. An exception of one is logged."""
     for observer in observers:
         try:
             observer(event)

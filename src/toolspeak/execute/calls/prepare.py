@@ -21,15 +21,16 @@ _Reading: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
 
 
 def new_id() -> str:
-    """A name for a run or a session that no other has: 32 hexadecimal digits, by chance."""
+    """Returns a random id for a run or a session: 32 hexadecimal digits."""
     return os.urandom(16).hex()
 
 
 def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | MalformedCall]:
-    """The calls, those with a missing id or one used before with an id of their own.
+    """Returns the calls. A call whose id is missing, or was used before, gets an id of its own.
 
-    The first bearer of an id keeps it. The id a call came with stays beside the new one: as `provider_id` unless it
-    has one, of a malformed call as `extra["provider_id"]`.
+    The first call with an id keeps it. The model's own id stays as `provider_id`, unless the call has one; of a
+    malformed
+    call as `extra["provider_id"]`.
     """
     if len(calls) == 1 and calls[0].id:
         return calls
@@ -48,12 +49,13 @@ def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | Mal
 
 
 def key_of(run_id: str, call_id: str) -> str:
-    """A call's idempotency key: the same when the same call is run again."""
+    """A call's idempotency key: the same when the call runs again."""
     return f"{run_id}:{call_id}"
 
 
 def _free(stem: str, used: set[str], last: dict[str, int]) -> str:
-    """A name that is not taken; `last` keeps a batch of one id for all its calls from trying all numbers each time."""
+    """An id that is free. `last` remembers the last number of each stem, so that a batch of equal ids takes linear
+    time."""
     number = last.get(stem, 1) + 1
     while (name := f"{stem}#{number}") in used:
         number += 1
@@ -70,8 +72,12 @@ def _renamed(call: ToolCall | MalformedCall, name: str) -> ToolCall | MalformedC
 
 @quick()
 class PreparedCall:
-    """A call that may run. `arguments` hold revealed secrets and are for the function alone. `changed`: it is no longer
-    what the model wrote; `note` tells the model so, if it should know."""
+    """A call that may run.
+
+    - `arguments`: hold revealed secrets, and are for the function alone.
+    - `changed`: whether it differs from what the model wrote.
+    - `note`: what the model reads about that, "" for nothing.
+    """
 
     call: ToolCall
     tool: Tool
@@ -83,8 +89,8 @@ class PreparedCall:
 
 
 def prepare(call: ToolCall, tools: Toolset, secrets: Secrets, run_id: str) -> PreparedCall | ToolResult:
-    """The call with its tool, arguments and effects, or its failure. Raises ToolDefinitionError where the tool's own
-    declaration of effects fails."""
+    """Returns the call with its tool, arguments and effects, or its failure. Raises ToolDefinitionError if the tool's
+    own declaration of effects fails."""
     tool = tools.get(call.name)
     if tool is None:
         known = suggest(call.name, (one.name for one in tools))
@@ -96,17 +102,18 @@ def prepare(call: ToolCall, tools: Toolset, secrets: Secrets, run_id: str) -> Pr
 
 
 def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str, Any] | ToolResult:
-    """The function's keyword arguments with secrets revealed, or the failure that lists every problem.
+    """Returns the function's keyword arguments with secrets revealed, or the failure that lists every problem.
 
-    The values stay within the executor until the function runs: what an approver, an interceptor or a
-    journal sees is the call, which holds placeholders. No problem shows a secret or a part of one.
+    The revealed values stay within the executor until the function runs: an approver, an interceptor and the journal
+    see
+    the call, which holds placeholders. No problem shows a secret, or a part of one.
     """
     revealed = secrets.reveal(call.arguments) if secrets.has_values else call.arguments
     reading = _read(tool, revealed)
     if not isinstance(reading, (tuple, Exception)):
         return reading
     if revealed != call.arguments:
-        # Its words may quote a value, shortened: then `hide` would not know it again.
+        # A problem may quote a part of a value, which `hide` would not recognise.
         reading = _without_values(reading, tool, call, secrets)
     if isinstance(reading, Exception):
         return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} cannot be read: {describe(reading)}")
@@ -124,7 +131,7 @@ def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Reading | Exception:
 def _without_values(
     reading: tuple[ArgumentProblem, ...] | Exception, tool: Tool, call: ToolCall, secrets: Secrets
 ) -> tuple[ArgumentProblem, ...] | Exception:
-    """The problems in the words of a reading that knew the placeholders only, or in none."""
+    """The problems as they read with placeholders in place of the values, or without any value."""
     unrevealed = _read(tool, call.arguments)
     if isinstance(reading, Exception):
         return unrevealed if isinstance(unrevealed, Exception) else ToolError("a secret's value does not fit")
@@ -138,7 +145,7 @@ def _without_values(
 
 
 def _placeholder_as_key(value: JSON, secrets: Secrets) -> bool:
-    """Whether a place in the value may be called like a secret."""
+    """Whether a key in the value may be a secret."""
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, JSON]", value)
         return any(secrets.reveal(key) != key or _placeholder_as_key(entries[key], secrets) for key in entries)

@@ -1,4 +1,4 @@
-"""What came of calls, kept so that a run can be played again without them."""
+"""Recorded results of calls, with which a run is replayed without calling its tools."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from toolspeak.errors import AgentStop
 
 @quick()
 class RecordedResult:
-    """What a tool's function brought, before any interceptor changed it and however long it is. `stop` is set if it
-    ended the run, `recalled` if the run remembered an earlier call's result in its place, `skipped` if the function was
-    not called (for want of time, because of a call under way, or because nobody knows whether it ran before). `spent`
-    is what runs have used that it started."""
+    """The result of a call's function, before any interceptor changed it, and in its full length.
+
+    - `stop`: the stop that the function raised, if it ended the run.
+    - `recalled`: whether the result came from the result cache.
+    - `skipped`: whether the function was not called: for want of time, because of another call under way, or because it
+      may have run before.
+    - `spent`: the usage of the runs that the function started.
+    """
 
     result: ToolResult
     stop: AgentStop | None = None
@@ -25,30 +29,30 @@ class RecordedResult:
 
 
 class ResultRecorder(Protocol):
-    """Keeps what comes of the calls."""
+    """Records the results of calls."""
 
     def keep(self, call: ToolCall, recorded: RecordedResult) -> None: ...
 
     def keep_preview(self, call: ToolCall, preview: str) -> None:
-        """What was shown to whoever was asked about the call."""
+        """Records the preview that was shown with the question about the call."""
         ...
 
 
 class Replayer(Protocol):
-    """Says what came of the calls: no function is called."""
+    """Gives recorded results in place of calling functions."""
 
     def play(self, call: ToolCall) -> RecordedResult:
-        """What came of the call. Raises ReplayDiverged for one that was not recorded, or not like this."""
+        """Returns the recorded result of the call. Raises ReplayDiverged if there is none, or its call differs."""
         ...
 
     def recalled(self, call: ToolCall) -> ToolResult | None:
-        """The result of an earlier call, if that was given in place of this one's."""
+        """Returns the result that the result cache gave in place of the call's own; None if it gave none."""
         ...
 
     def skipped(self, call: ToolCall) -> ToolResult | None:
-        """The result of a call whose function was not called."""
+        """Returns the result of a call whose function was not called; None if it was called."""
         ...
 
     def preview(self, call: ToolCall) -> str:
-        """What was shown to whoever was asked about the call."""
+        """Returns the preview that was shown with the question about the call."""
         ...

@@ -1,4 +1,4 @@
-"""Answering a repeated read from memory: nothing it reads was changed, so its result still holds."""
+"""The result cache: a repeated read is answered from memory while nothing has changed what it reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWERED_FROM = "answered_from"
 
 
 class ResultCache:
-    """The last results of a run's read-only calls that say which resources they read."""
+    """The last results of a run's read-only calls that declare which resources they read."""
 
     __slots__ = ("_results",)
 
@@ -31,7 +31,7 @@ class ResultCache:
         return bool(self._results)
 
     def answer(self, call: ToolCall, effects: Effects) -> ToolResult | None:
-        """The result of the same call, with a note for the model, if it still holds."""
+        """Returns the result of an earlier equal call, with a note for the model, if it still holds; else None."""
         if not self._results or not _tells(effects):
             return None
         earlier = self._results.get(_key(call))
@@ -43,8 +43,11 @@ class ResultCache:
         return replace(result, call_id=call.id, content=(note, *result.content), extra=extra)
 
     def learn(self, calls: Sequence[tuple[ToolCall, Effects, ToolResult | None]], *, ordered: bool) -> None:
-        """What came of a batch's calls, in call order; None for one that began and has no result. `ordered`: what
-        conflicts ran one after the other, so that a read holds unless a later call changed what it read."""
+        """Takes the results of a batch's calls, in call order; None for a call that began and has no result.
+
+        `ordered`: calls that conflict ran one after the other, so a read holds unless a later call changed what it
+        read.
+        """
         if not self._results:
             for _, effects, _ in calls:
                 if _tells(effects):
@@ -77,8 +80,7 @@ class ResultCache:
 
 
 def _tells(effects: Effects) -> bool:
-    """Whether it is known what the call depends on, and would be seen if that changed: resources that it names, and
-    nothing beyond this machine."""
+    """Whether the call's dependencies are all declared and versioned, and lie on this machine."""
     return (
         bool(effects.reads)
         and EVERYTHING not in effects.reads

@@ -40,16 +40,21 @@ _LEAST = 8  # characters of a text; below that nothing of the value could be rec
 
 @quick()
 class ResultCap:
-    """How much of a result the model gets: `max_bytes` of text and JSON (UTF-8). With `pages` the whole of a longer
-    one is kept in the run's memory, where the tool `read_result` finds it under the call's id."""
+    """How much of a result the model gets.
+
+    - `max_bytes`: of text and JSON, in UTF-8 bytes.
+    - `pages`: whether the whole of a longer result is kept in the run's memory, for the tool `read_result`.
+    """
 
     max_bytes: int
     pages: bool = False
 
 
 def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
-    """The result of a call whose tool returned `value`: whole, without secrets. It is a success whatever the value is,
-    for the call ran: one that cannot be shown is told of."""
+    """Returns the result of a call whose tool returned `value`: whole, and without secrets.
+
+    It is a success whatever the value is, for the call ran. If the value cannot be shown, the result says so.
+    """
     try:
         content, structured = to_content(value)
         return hide_secrets(ToolResult(call.id, call.name, "success", content, structured=structured), secrets)
@@ -60,7 +65,7 @@ def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
 
 
 def stopped_result(call: ToolCall, stop: AgentStop) -> ToolResult:
-    """The result of the call that stopped the run: it did what it was there for."""
+    """Returns the result of the call that stopped the run: a success."""
     return ToolResult(call.id, call.name, "success", (TextPart(str(stop) or "the run stops here"),))
 
 
@@ -69,7 +74,7 @@ def _unshowable(error: Exception) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An exception as a model reads it: a ToolError's message as it is, others with their type in front."""
+    """An exception as the model reads it: the message of a ToolError, any other with its type in front."""
     try:
         message = str(error)
     except Exception:  # noqa: BLE001 - a broken __str__ must not cost the call its result
@@ -82,8 +87,10 @@ def describe(error: BaseException) -> str:
 def finish_result(
     result: ToolResult, secrets: Secrets, cap: ResultCap, memory: dict[str, Any]
 ) -> tuple[ToolResult, ToolResult | None]:
-    """The result as it is recorded: without secrets, then within the cap (a cut could halve a secret). And the whole of
-    one that was longer."""
+    """Returns the result as it is recorded, and the whole of it if that is longer.
+
+    Secrets are hidden first, for a cut could halve one; then the result is cut to the cap.
+    """
     try:
         whole = hide_secrets(result, secrets)
         capped = cap_result(whole, cap, memory)
@@ -94,13 +101,16 @@ def finish_result(
 
 
 def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> ToolResult:
-    """The result within the cap.
+    """Returns the result within the cap.
 
-    A text that is too long keeps its head and its tail, with a line between them that says how many bytes are left
-    out. JSON that is too long stays JSON, with its longest parts shortened and a note behind it; only where that is
-    not enough it becomes text. `extra["truncated_bytes"]` holds the number, `extra["handle"]` the name under which
-    the whole is kept, if it is; `structured` is dropped then, or when it is itself longer. Images and files stay as
-    they are.
+    A text that is too long keeps its head and its tail; a line between them says how many bytes are left out. JSON that
+    is
+    too long stays JSON, with its longest parts shortened and a note behind it; it becomes text if that is not enough.
+    Images and files stay as they are.
+
+    - `extra["truncated_bytes"]`: the number of bytes left out.
+    - `extra["handle"]`: the handle by which `read_result` finds the whole, if it is kept.
+    - `structured` is dropped if the content is cut, or if it is itself too long.
     """
     if len(result.content) == 1 and _surely_fits(part := result.content[0], cap.max_bytes):
         same = isinstance(part, JsonPart) and part.value is result.structured
@@ -117,7 +127,7 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
 
 
 def _surely_fits(part: ContentPart, max_bytes: int) -> bool:
-    """Whether the part is within the limit, told without writing it out."""
+    """Whether the part is within the limit for certain, without encoding it."""
     if type(part) is TextPart:
         return 4 * len(part.text) <= max_bytes
     if type(part) is not JsonPart or max_bytes < 32:
@@ -140,7 +150,7 @@ def _cap_structured(result: ToolResult, cap: ResultCap) -> ToolResult:
 def _shorten(
     parts: Sequence[ContentPart], whole: int, max_bytes: int, how: str
 ) -> tuple[tuple[ContentPart, ...], int] | None:
-    """A JSON result made shorter, with a note that says so behind its own, and the number of bytes left out."""
+    """Shortens a JSON result. Returns the parts, with a note behind them, and the number of bytes left out."""
     if not parts or not isinstance(parts[0], JsonPart) or not all(isinstance(part, TextPart) for part in parts[1:]):
         return None
     own = sum(len(_bytes_of(part)) for part in parts[1:])
@@ -155,7 +165,7 @@ def _shorten(
 
 
 def _whole_text(parts: Sequence[ContentPart]) -> str:
-    """What `read_result` pages through."""
+    """The text that `read_result` pages through."""
     return "\n".join(_decode(data) for part in parts if (data := _bytes_of(part)))
 
 
@@ -168,9 +178,9 @@ def cap_text(text: str, max_bytes: int) -> str:
 def cap_parts(
     parts: Sequence[ContentPart], max_bytes: int, how: str = _ASK_AGAIN
 ) -> tuple[tuple[ContentPart, ...], int]:
-    """The parts within `max_bytes`, and the number of bytes left out (0: nothing was changed).
+    """Returns the parts within `max_bytes`, and the number of bytes left out; 0 if none are.
 
-    The line that tells of the cut counts too; it is there even when `max_bytes` is too small for it.
+    The line that reports the cut counts too. It is there even if `max_bytes` is too small for it.
     """
     encoded = [_bytes_of(part) for part in parts]
     total = sum(map(len, encoded))
@@ -201,7 +211,7 @@ def cap_parts(
 
 
 def hide_secrets(result: ToolResult, secrets: Secrets) -> ToolResult:
-    """The result with placeholders for secrets in its text, JSON, names and files of text."""
+    """Returns the result with placeholders for secrets in its text, JSON, names and text files."""
     if not secrets.has_values:
         return result
     content = tuple(hide_part(part, secrets) for part in result.content)
@@ -263,15 +273,15 @@ def _character_after(data: bytes, position: int) -> int:
 
 
 def json_text(value: JSON) -> str:
-    """A JSON value as the text whose bytes are counted."""
+    """The JSON text whose bytes are counted."""
     return _TEXT(value)
 
 
 def shorten_json(value: JSON, max_bytes: int) -> JSON | None:
-    """The value in at most `max_bytes` of JSON text (UTF-8), None if it cannot be done.
+    """Returns the value in at most `max_bytes` of JSON text (UTF-8), None if that is not possible.
 
-    Long arrays and objects keep their beginning (arrays their end too), long texts their beginning and end, each with
-    a text that counts what is missing. The same room is tried for all of them, less and less of it.
+    Long arrays and objects keep their beginning (arrays their end too), long texts their beginning and end, each with a
+    text that counts what is missing. All of them get the same room, less and less of it until the value fits.
     """
     room = max_bytes
     while room >= _LEAST:

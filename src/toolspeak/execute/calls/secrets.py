@@ -23,10 +23,12 @@ _MIN_LINE = 8  # shorter lines of a longer value are common words and brackets
 class Secrets:
     """Named secret values.
 
-    `hide` also finds a value as JSON text spells it (escaped quotes and newlines; JSON inside of JSON too), as Python
-    does, as a number, and each longer line of a value of several lines, as `{{secret:KEY:2}}`: a diff or a numbered
-    listing shows none. It finds no other encoding or part. A placeholder of a known name is revealed wherever it comes
-    from, a tool result included: what leaves the machine stays behind an approval.
+    `hide` also finds a value in other spellings: as JSON text has it (escaped quotes and newlines; JSON within JSON
+    too),
+    as Python has it, and as a number. Each longer line of a value with several lines has a placeholder of its own
+    (`{{secret:KEY:2}}`), so a diff or a numbered listing shows no line. `hide` finds no other encoding and no part of a
+    value. A placeholder of a known name is revealed wherever it comes from, a tool result included: what leaves the
+    machine still needs approval.
 
     Raises ConfigurationError for a name other than letters, digits, `_`, `.` and `-`, and for a value of fewer than 4
     characters.
@@ -34,20 +36,20 @@ class Secrets:
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._given_values = dict(values or {})
-        self.has_values = bool(values)  # asked for every call, where a method would cost more than the answer
+        self.has_values = bool(values)  # read for every call, where a method call would cost more
         self._values: dict[str, str] = {}
         for name, value in (values or {}).items():
             _check(name, value)
             self._values[f"{{{{secret:{name}}}}}"] = value
         for name, value in (values or {}).items():
             self._values.update((f"{{{{secret:{name}:{number}}}}}", line) for number, line in _lines(value))
-        # What stands first is found: a value before a line of another, both before another one's spelling in JSON.
+        # The first one wins: a value before a line of another, both before a spelling of another in JSON.
         self._placeholders: dict[str, str] = {}
         for spell in _SPELLINGS:
             for placeholder, value in self._values.items():
                 self._placeholders.setdefault(spell(value), placeholder)
         self._hidden = _any_of(self._placeholders, keep=self._values)
-        # What may begin a match: a placeholder is one too, so that nothing inside of it is hidden.
+        # The texts that may begin a match. Placeholders are among them, so nothing inside one is hidden.
         self._spelled: dict[str, list[str]] = {}
         for spelling in (*self._placeholders, *self._values):
             self._spelled.setdefault(spelling[0], []).append(spelling)
@@ -59,8 +61,8 @@ class Secrets:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest spelling of a value: of a text that goes on, no more of its end can be part of
-        one."""
+        """The length of the longest spelling of a value, in characters: a spelling at the end of an unfinished text is
+        no longer."""
         return max(map(len, self._placeholders), default=0)
 
     def __bool__(self) -> bool:
@@ -70,7 +72,7 @@ class Secrets:
         return f"Secrets({', '.join(self._given_values)})"
 
     def and_keys(self, keys: Iterable[str]) -> Secrets:
-        """With these API keys, as `API_KEY` and so on, besides."""
+        """Returns the secrets with these API keys added, as `API_KEY` and so on."""
         values = dict(self._given_values)
         for key in keys:
             if key not in values.values():
@@ -79,13 +81,13 @@ class Secrets:
         return Secrets(values) if len(values) > len(self._given_values) else self
 
     def hide(self, value: JSON) -> JSON:
-        """The same text or JSON value with each secret value replaced by its placeholder."""
+        """Returns the text or JSON value with a placeholder for each secret value."""
         if self._numbers:
             value = _with_numbers(value, self._numbers)
         return _in_strings(value, self.hide_text) if self._values else value
 
     def hide_bytes(self, data: bytes) -> bytes:
-        """The same file, if it is text in UTF-8; what else there is in bytes cannot be searched."""
+        """Returns the file with placeholders, if it is UTF-8 text. Other bytes are not searched."""
         if not self._values:
             return data
         try:
@@ -100,14 +102,14 @@ class Secrets:
         return self._hidden.sub(lambda match: self._placeholders.get(match[0], match[0]), text)
 
     def hide_name(self, name: str) -> str:
-        """Like `hide_text`, for a tool's name or a call's id: what comes of it is a name too, which every model API and
-        every dialect takes."""
+        """Like `hide_text`, for a tool's name or a call's id. The result is a name that every model API and dialect
+        takes."""
         hidden = self.hide_text(name)
         return name if hidden == name else _NO_NAME.sub("_", hidden).strip("_")
 
     def certain(self, text: str) -> int:
-        """How many characters of a text that goes on can be hidden for themselves: behind them stands an end that may
-        be the beginning of a secret, and what is hidden with it."""
+        """How many characters of an unfinished text can be hidden now. What follows them may be the beginning of a
+        secret."""
         cut = len(text)
         for start in range(max(0, cut - self._longest + 1), cut):
             end, spelled = text[start:], self._spelled.get(text[start], ())
@@ -120,7 +122,7 @@ class Secrets:
         return cut
 
     def reveal(self, value: JSON) -> JSON:
-        """The same text or JSON value with each placeholder of a known name replaced by the secret value."""
+        """Returns the text or JSON value with the secret value for each placeholder of a known name."""
         return _in_strings(value, self._reveal_text) if self._values else value
 
     def _reveal_text(self, text: str) -> str:
@@ -133,7 +135,7 @@ def _key_names() -> Iterator[str]:
 
 
 def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
-    """The effects with placeholders in their resources."""
+    """Returns the effects with placeholders in their resources."""
     if not secrets.has_values:
         return effects
     return replace(effects, reads=secrets.hide(sorted(effects.reads)), writes=secrets.hide(sorted(effects.writes)))
@@ -141,20 +143,20 @@ def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
 
 def _check(name: str, value: str) -> None:
     if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"a secret's name is made of letters, digits, '_', '.' and '-', not {name!r}")
+        raise ConfigurationError(f"a secret's name consists of letters, digits, '_', '.' and '-', not {name!r}")
     if not isinstance(cast("object", value), str):
-        raise ConfigurationError(f"the secret {name!r} is a text, not of type {type(value).__name__}")
+        raise ConfigurationError(f"the secret {name!r} must be a string, not {type(value).__name__}")
     if not value:
-        raise ConfigurationError(f"the secret {name!r} is empty: it would be found everywhere; leave it out")
+        raise ConfigurationError(f"the secret {name!r} is empty: it would match everywhere; leave it out")
     if len(value) < _MIN_VALUE:
         raise ConfigurationError(
-            f"the secret {name!r} has {len(value)} characters: less than {_MIN_VALUE} would be found everywhere; "
-            "leave it out and let the tool read it, or choose a longer one"
+            f"the secret {name!r} has {len(value)} characters: less than {_MIN_VALUE} would match everywhere; leave it "
+            "out and let the tool read it, or choose a longer one"
         )
 
 
 def _lines(value: str) -> Iterator[tuple[int, str]]:
-    """The longer lines of a value of several, each with its number."""
+    """The longer lines of a value with several lines, each with its number."""
     lines = value.splitlines()
     for number, line in enumerate(map(str.strip, lines), 1):
         if len(lines) > 1 and len(line) >= _MIN_LINE:
@@ -178,7 +180,7 @@ def _in_python(value: str) -> str:
 
 
 def _in_quoting_python(value: str) -> str:
-    """With its single quotes escaped, for the text around it holds both kinds."""
+    """The spelling of a value in a text that holds both kinds of quotes: Python escapes the single ones."""
     return repr(f"\"'{value}")[4:-1]
 
 
@@ -186,11 +188,12 @@ _JSON = (_in_json, _in_ascii_json)
 _OUTER = (*_JSON, _in_python, _in_quoting_python)
 _INNER = tuple(partial(_spelled, outer, inner) for outer in _OUTER for inner in _OUTER)
 _SPELLINGS = (str, *_OUTER, *_INNER, *(partial(_spelled, outer, inner) for outer in _OUTER for inner in _INNER))
-"""How a value may stand in a text: a call's arguments hold JSON, of which a text may hold JSON, and so on."""
+"""How a value may stand in a text. A call's arguments hold JSON, a text in them may hold JSON, and so on."""
 
 
 def _any_of(texts: Mapping[str, str], *, keep: Mapping[str, str] | None = None) -> re.Pattern[str]:
-    """Matches the texts, the longest first; `keep` are matched before, so that nothing inside them is."""
+    """A pattern for the texts, the longest first. The texts of `keep` match before them, so nothing inside those
+    does."""
     ordered = [*(keep or {}), *sorted(texts, key=len, reverse=True)]
     return re.compile("|".join(map(re.escape, ordered)))
 

@@ -21,9 +21,11 @@ from toolspeak.execute.concurrency.schedule import Conflicts
 class Concurrency:
     """How many calls run at once; None is no limit.
 
-    `batch` of one batch, `run` of all that goes on in a run (calls that start early, batches of the same scope),
-    `threads` synchronous ones of a run: a batch of thousands must not become as many threads. A tool's own limit is
-    `@tool(max_concurrent=…)`. Raises ConfigurationError for a limit below 1.
+    - `batch`: the calls of one batch.
+    - `run`: all calls of a run: early calls, and those of batches with the same scope.
+    - `threads`: the synchronous calls of a run, for a batch of thousands must not start as many threads.
+
+    A tool has a limit of its own with `@tool(max_concurrent=…)`. Raises ConfigurationError for a limit below 1.
     """
 
     batch: int | None = None
@@ -34,16 +36,15 @@ class Concurrency:
         for name in ("batch", "run", "threads"):
             limit = getattr(self, name)
             if limit is not None and not (isinstance(limit, int) and limit >= 1):
-                raise ConfigurationError(
-                    f"Concurrency({name}={limit!r}): a number from 1 up, for one call must be able to run"
-                )
+                raise ConfigurationError(f"Concurrency({name}={limit!r}): expected a number from 1 up")
 
 
 class Limiter:
-    """Lets `limit` calls run at a time: each holds a slot, the others wait in their order.
+    """Lets `limit` calls run at a time. Each holds a slot, the others wait in order.
 
     A call that is orphaned in its thread may keep its slot. When orphaned calls hold all slots the limiter is
-    `blocked`, and whoever waits is called to be told so: nobody knows when one of them ends.
+    `blocked`,
+    and the waiting calls are started all the same, to be skipped: nobody knows when an orphaned call ends.
     """
 
     __slots__ = ("_limit", "_orphaned", "_used", "_waiting")
@@ -69,17 +70,17 @@ class Limiter:
         self._wake()
 
     def wait(self, start: Callable[[], None]) -> None:
-        """Calls `start` when there may be a slot; it acquires one, or waits again."""
+        """Calls `start` when a slot may be free. It acquires one, or waits again."""
         self._waiting.append(start)
 
     def orphan(self) -> None:
-        """The holder of a slot keeps it, although nobody waits for its call any more."""
+        """Marks one slot as held by an orphaned call."""
         self._orphaned += 1
         if self.blocked:
             self._wake()
 
     def release_orphaned(self) -> None:
-        """An orphaned call has ended after all."""
+        """Releases the slot of an orphaned call that has ended."""
         self._orphaned -= 1
         self.release()
 
@@ -105,7 +106,7 @@ class Flag:
 
 @quick()
 class OrphanedCall:
-    """A synchronous call that nobody waits for any more; `ended` is set once its function has ended."""
+    """A synchronous call that went on after its time. `ended` is set once its function has ended."""
 
     call_id: str
     tool: str
@@ -124,13 +125,13 @@ class OrphanedCalls:
         self.calls.append(call)
 
     def conflicting_tool(self, effects: Effects) -> str:
-        """The tool of one that may still change what a call with these effects touches, "" if there is none."""
+        """The tool of an orphaned call that may still change what a call with these effects touches; "" without one."""
         if not self.calls:
             return ""
         self._sweep()
         conflicts = Conflicts()
         for index, call in enumerate(self.calls):
-            # What an orphaned read still finds is dropped: it may go on beside anything.
+            # The result of an orphaned read is dropped, so it conflicts with nothing.
             if not call.effects.read_only or call.effects.external:
                 conflicts.add(index, call.effects)
         conflicting = conflicts.with_(effects)
@@ -147,8 +148,13 @@ class OrphanedCalls:
 
 @quick(frozen=False, eq=False)
 class Limit:
-    """The time one call has: its `task`, cancelled so many times `before`, is cancelled when it is over. Without one
-    the limit has ended."""
+    """The time limit of one call.
+
+    - `due`: when it ends, in the event loop's time.
+    - `task`: the task that it cancels then; None once the limit has ended.
+    - `before`: how often the task was cancelled before the limit began.
+    - `expired`: whether the limit has cancelled its task.
+    """
 
     due: float
     task: asyncio.Task[Any] | None
@@ -161,13 +167,16 @@ class Limit:
             self.task.cancel()
 
     def stop(self) -> bool:
-        """Ends it. True if it cancelled its task and nobody else did: the task may go on."""
+        """Ends the limit. True if the limit cancelled its task and nobody else did: then the task may go on."""
         task, self.task = self.task, None
         return self.expired and task is not None and task.uncancel() <= self.before
 
 
 class Timers:
-    """Starts limits, in one event loop; `close` it when none is needed any more."""
+    """Starts time limits, in one event loop. All limits of one length share one timer of the loop; `asyncio.timeout`
+    takes one
+    for each. `close` it when none is needed any more.
+    """
 
     __slots__ = ("_handles", "_limits")
 
@@ -176,7 +185,7 @@ class Timers:
         self._handles: dict[float, asyncio.TimerHandle] = {}
 
     def start(self, seconds: float) -> Limit:
-        """A limit for the current task."""
+        """Starts a limit of so many seconds for the current task."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None, "calls run in tasks"
@@ -186,7 +195,7 @@ class Timers:
             limits = self._limits[seconds] = deque()
         while limits and limits[0].task is None:
             limits.popleft()
-        limits.append(limit)  # later than those before it, for all are of one length
+        limits.append(limit)  # due after those before it, for all have one length
         if seconds not in self._handles:
             self._handles[seconds] = loop.call_at(limit.due, self._fire, seconds)
         return limit

@@ -22,11 +22,15 @@ def check_schedule(name: str) -> None:
 
 
 def plan(effects: Sequence[Effects], name: ScheduleName) -> tuple[tuple[int, ...], ...]:
-    """For each call, the earlier calls it must wait for, as ascending indexes.
+    """Returns for each call the earlier calls it must wait for, as ascending indexes.
 
-    `parallel`: none. `sequential`: the one before. `serializable`: the ones it conflicts with, less those that
-    a write above them, which it also waits for, has waited for; so running every call as soon as its
-    predecessors are done gives what running them one by one gives. Raises ConfigurationError for another name.
+    - `parallel`: none.
+    - `sequential`: the call before.
+    - `serializable`: the calls it conflicts with, without those that an earlier write has waited for if the call waits
+      for that write. So running every call as soon as its predecessors are done has the same outcome as running them
+      one by one.
+
+    Raises ConfigurationError for another name.
     """
     if name == "parallel":
         return ((),) * len(effects)
@@ -48,10 +52,11 @@ def plan(effects: Sequence[Effects], name: ScheduleName) -> tuple[tuple[int, ...
 
 
 class Conflicts:
-    """Calls by what they touch: finds those whose order with another call can be seen in the outcome.
+    """A set of calls by what they touch. It finds the calls whose order with another call matters.
 
-    These are the calls that touch what the other writes or write what it touches; and of the calls that send
-    something out of the machine which is not idempotent (or that do not say), each conflicts with each.
+    Two calls conflict if one writes what the other touches. Two calls that send something out of the machine conflict
+    too,
+    unless they are idempotent; so do two calls that do not declare their effects.
     """
 
     def __init__(self) -> None:
@@ -67,7 +72,7 @@ class Conflicts:
             self._senders.append(index)
 
     def with_(self, effects: Effects) -> set[int]:
-        """The calls added so far that a call with these effects conflicts with."""
+        """The calls so far that conflict with a call of these effects."""
         neighbours = set(self._senders) if _sends(effects) else set[int]()
         for key in effects.reads:
             neighbours.update(self._writers.near(key))
@@ -77,7 +82,7 @@ class Conflicts:
         return neighbours
 
     def any_with(self, effects: Effects) -> bool:
-        """Whether there is a call among those added so far that a call with these effects conflicts with."""
+        """Whether a call so far conflicts with a call of these effects."""
         return (
             (bool(self._senders) and _sends(effects))
             or any(next(self._writers.near(key), None) is not None for key in (*effects.reads, *effects.writes))
@@ -85,10 +90,11 @@ class Conflicts:
         )
 
     def drop_covered(self, effects: Effects) -> None:
-        """Forgets what a call with these effects stands for from now on, once it waits for all it conflicts with.
+        """Forgets the accesses that a call with these effects covers, once it waits for all it conflicts with.
 
-        Whoever conflicts later with an access below a key it writes conflicts with this write too: keeping the
-        access would only add an edge. This is what keeps barriers linear.
+        A later call that conflicts with an access below a key it writes conflicts with this write too, so keeping the
+        access
+        would only add an edge. This keeps barriers linear.
         """
         for key in effects.writes:
             self._readers.drop_below(key)
@@ -102,7 +108,7 @@ def _sends(effects: Effects) -> bool:
 
 
 class _Accesses:
-    """The calls that read (or that wrote) each resource, found from above and from below."""
+    """The calls that read (or wrote) each resource, by its key, the keys above and the keys below."""
 
     def __init__(self) -> None:
         self._at: dict[str, list[int]] = {}
@@ -116,7 +122,7 @@ class _Accesses:
         self._at[key].append(index)
 
     def near(self, key: str) -> Iterator[int]:
-        """The calls that touched `key`, something above it or something below it."""
+        """The calls that touched `key`, a key above it or a key below it."""
         for upper in _upwards(key):
             yield from self._at.get(upper, ())
         for lower in self._keys_below.get(key, ()):
@@ -134,7 +140,7 @@ class _Accesses:
 
 @lru_cache(maxsize=4096)
 def _upwards(key: str) -> Iterable[str]:
-    """Every key that covers `key`, itself included: the counterpart of `data.tools.covers`."""
+    """Every key that covers `key`, itself included. The counterpart of `data.tools.covers`."""
     keys = {EVERYTHING: None, key: None}
     for end, character in enumerate(key):
         if character == "/":
@@ -146,7 +152,7 @@ def _upwards(key: str) -> Iterable[str]:
 
 @quick()
 class Wait:
-    """A call that might only start once others of its batch had finished, by id."""
+    """A call that had to wait for others of its batch, by id."""
 
     call_id: str
     name: str
@@ -154,12 +160,13 @@ class Wait:
 
 
 def waits(started: Iterable[ToolStarted]) -> tuple[Wait, ...]:
-    """The calls that waited, in the order they started."""
+    """Returns the calls that waited, in the order they started."""
     return tuple(Wait(each.call_id, each.name, each.waited_for) for each in started if each.waited_for)
 
 
 def hints(started: Iterable[ToolStarted]) -> tuple[str, ...]:
-    """For each tool whose calls waited, or were waited for, only because it says too little: what to declare."""
+    """Returns what to declare, for each tool whose calls waited, or were waited for, only because its declaration says
+    too little."""
     calls = {each.call_id: each for each in started}
     vague: dict[tuple[str, str], set[str]] = {}
     for call in calls.values():

@@ -1,7 +1,7 @@
-"""Running synchronous tools beside the event loop, in threads that nothing waits for at exit.
+"""Synchronous tools run beside the event loop, in threads that the interpreter does not wait for at its end.
 
-`asyncio.to_thread` will not do: its pool is bounded, so that a few hung tools stop all others, and the
-interpreter joins its threads on exit.
+`asyncio.to_thread` does not fit: its pool is bounded, so a few tools that hang would stop all others, and the
+interpreter joins its threads at its end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IDLE_SECONDS = 10.0
 
 @quick(frozen=False)
 class ThreadOutcome:
-    """What became of a function: its value, or the exception it raised."""
+    """The value that a function returned, or the exception that it raised."""
 
     value: Any = None
     error: BaseException | None = None
@@ -31,8 +31,8 @@ class ThreadOutcome:
 async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None] | None = None) -> ThreadOutcome:
     """Runs the function in a daemon worker thread, in a copy of the current context.
 
-    Cancelling the wait orphans the thread: it goes on to its own end, what it brings is dropped, and the loop
-    calls `orphan_ended` then. A thread that never ends keeps neither the event loop nor the interpreter from ending.
+    Cancelling the wait orphans the thread: it goes on to its own end, its outcome is dropped, and the event loop calls
+    `orphan_ended` then. A thread that never ends keeps neither the event loop nor the interpreter from ending.
     """
     loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
@@ -56,7 +56,7 @@ async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: Any) -> None:
-    """Has the loop's thread call the function soon; nothing happens when the loop is closed already."""
+    """Schedules the function in the loop's thread. Nothing happens if the loop is closed."""
     try:
         loop.call_soon_threadsafe(function, *arguments)
     except RuntimeError:
@@ -86,7 +86,7 @@ class _Worker:
             _idle.append(self)
 
     def _retire(self) -> bool:
-        """Leaves the idle workers; False when somebody has just taken this one and a job is coming."""
+        """Leaves the idle workers. False if `_hand_over` has just taken this one: then a job is coming."""
         try:
             _idle.remove(self)
         except ValueError:
