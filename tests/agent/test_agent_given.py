@@ -135,7 +135,7 @@ def test_a_setting_of_an_agent_that_cannot_be_meant(options, told):
 def test_a_class_is_no_model_and_a_name_no_agent():
     with pytest.raises(ConfigurationError, match="the class ScriptedProvider; give an instance"):
         Agent(ScriptedProvider)
-    with pytest.raises(ConfigurationError, match="an Agent's"):
+    with pytest.raises(ConfigurationError, match="needs an Agent"):
         Session("openai:gpt-5")
 
 

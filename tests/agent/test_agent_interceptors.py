@@ -99,7 +99,7 @@ def test_an_interceptor_of_no_level_is_refused():
     class Nowhere(Trace):
         level, priority = "tool", 0
 
-    with pytest.raises(ConfigurationError, match=r"Nowhere\.level is one of call, model, step, run"):
+    with pytest.raises(ConfigurationError, match=r"Nowhere\.level must be one of call, model, step, run"):
         an_agent(ADDS, interceptors=(Nowhere("x", []),))
 
 

@@ -1,4 +1,4 @@
-"""The agent: a model, its tools, and how its runs are to go."""
+"""The agent: a model, its tools, and the settings of its runs."""
 
 from __future__ import annotations
 
@@ -80,22 +80,22 @@ class Agent:
     - `instructions`: the agent's part of the system prompt.
     - `output`: the type of the answer, or `Output`. `RunResult.output` is the value.
     - `tool_choice`: "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`. A model that
-      does not follow it is told once.
-    - `approve`: who answers for calls that write or leave the machine: "all", "none", an async function, None (the run
-      pauses and waits for `resume`), or `Approval`.
+      does not follow it is reminded once.
+    - `approve`: who decides about calls that write or leave the machine: "all", "none", an async function, None (the
+      run pauses and waits for `resume`), or `Approval`.
     - `limits`: when a run ends with a wrap-up answer. A limit in USD (`Limits.cost`) needs the model's price.
-    - `execution`: how calls run, or an executor of your own, whose settings these are then.
+    - `execution`: how calls run, or an executor of your own, which has these settings itself.
     - `window`: how many tokens the model reads, or a `Window`. A conversation that fills it is made shorter.
     - `interceptors`: wrap calls, model requests, steps and runs.
-    - `observers`: functions that get all that happens (see `RunEvent`), in the runs that its tools start too.
-    - `journal`: where runs are recorded. None: in memory, for each run its own.
+    - `observers`: functions that get every event (see `RunEvent`), also those of runs that tools start.
+    - `journal`: where runs are recorded. None: each run in a journal of its own, in memory.
     - `cassette`: records the model's turns, the tools' results and the decisions in a file, or plays them.
-    - `secrets`: values by name, which the model reads as placeholders.
-    - `prices`: by `provider:model`, before those of `data.prices`.
-    - `name`: the agent in its records.
-    - `clock`: gives Unix seconds.
+    - `secrets`: values by name. The model reads placeholders.
+    - `prices`: by `provider:model`. They come before those of `data.prices`.
+    - `name`: the agent's name in records.
+    - `clock`: returns Unix seconds.
 
-    Raises ConfigurationError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
+    Raises ConfigurationError (or UnknownDialect, UnknownProvider, ToolDefinitionError) for a value that it cannot use.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Agent:
         rules: StandingRules | None = approval.rules if executor is None else getattr(executor, "rules", None)
         self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replayer is not None:
-            self.rules = StandingRules(self.rules)  # what is kept now was said when it was recorded
+            self.rules = StandingRules(self.rules)  # a copy: rules that a replay adds were kept when it was recorded
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
@@ -213,15 +213,15 @@ class Agent:
         )
 
     def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:
-        """A run that has not begun: `finish`, `states` or `stream` drives it, `say` queues a user message.
+        """Returns a run that has not begun. `finish`, `states` or `stream` drives it, `say` queues a user message.
 
-        Secrets in the task become placeholders. Raises ConfigurationError for an option there is none of, a value that
-        cannot be meant, missing `deps` that tools want, and a limit in USD on a model without a known price.
+        Secrets in the task become placeholders. Raises ConfigurationError for an unknown option, a value of the wrong
+        type, missing `deps` that a tool needs, and a limit in USD on a model without a known price.
         """
         return self.start_behind(None, task, options)
 
     def start_behind(self, place: Place | None, task: str | Message, options: RunOptions) -> Run:
-        """`start` in a session, behind what was said in it until this place."""
+        """As `start`, in a session: the run follows the messages of the session until this place."""
         check_options(options, RunOptions.__annotations__)
         history = options.get("history", ())
         check_messages(task, history)
@@ -262,28 +262,29 @@ class Agent:
         return Run(settings, run_id, (), load=SubRunStart(resumption, started).load)
 
     async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
-        """Runs a task to its end, or to where it waits for approval or is suspended; options as in `start`.
+        """Runs a task until it ends, waits for approval or is suspended. Options as in `start`.
 
-        Raises ProviderError when the model API fails; its `result` holds what was done until then. Cancelling it
-        cancels the model request and the tools.
+        Raises ProviderError when the model API fails; its `result` holds the run until then. Cancelling it cancels the
+        model request and the tools.
 
-        In a tool, with the `parent_run_id` of the run it belongs to, this is a sub-run. One that pauses raises
-        SubRunPaused: the call that started it has no result yet, its run pauses with the same questions, and the tool
-        is called again once they are decided; this finds the sub-run then, where it stands. Whatever the tool does
-        besides happens again.
+        In a tool, with the `parent_run_id` of the tool's run, this is a sub-run. A sub-run that pauses raises
+        SubRunPaused. The call of the tool has no result then, and its run pauses with the sub-run's questions. Once
+        they are decided the tool is called again, and this goes on with the same sub-run. What else the tool does
+        happens a second time.
         """
         return await self.finish(self.start(task, **options))
 
     def run_sync(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
-        """`run` for code without an event loop, and inside of one (Jupyter). Ctrl-C cancels the run."""
+        """As `run`, for code without an event loop or inside of one (Jupyter). Ctrl-C cancels the run."""
         return run_sync(self.run(task, **options))
 
     def iterate(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[RunState]:
-        """The state after each step, the final one last."""
+        """Yields the state after each step, the final one last."""
         return self.start(task, **options).states()
 
     def stream(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[Watched]:
-        """Deltas as they come and records once they are durable; the last record is `RunFinished` or `RunPaused`."""
+        """Yields deltas as they come, and records once they are durable. The last one is `RunFinished` or
+        `RunPaused`."""
         return self.start(task, **options).stream()
 
     async def resume(
@@ -293,17 +294,17 @@ class Agent:
         *,
         deps: Any = None,
     ) -> RunResult:
-        """Goes on with a run that waits for approval, is suspended, or was interrupted; options as in `resumed`."""
+        """Goes on with a run that waits for approval, is suspended or was interrupted. Parameters as in `resumed`."""
         return await self.finish(self.resumed(run, decisions, deps=deps))
 
     def resumed(
         self, run: RunResult | str, decisions: Mapping[str, bool | Decision] = _NO_DECISIONS, *, deps: Any = None
     ) -> Run:
-        """Like `resume`, as a run that has not gone on yet.
+        """Returns the run for `resume`, not yet driven.
 
-        A run id is looked up in the agent's journal: the run may have been another process's, and go on from its
-        last record. Raises RunError for a run that has ended, or an unknown call id; RunBusy while another process
-        is at work on it.
+        A run id is looked up in the agent's journal: any process may go on with it, from its last record. `decisions`
+        are by call id. Raises RunError for a run that has ended and for an unknown call id, RunBusy while another
+        process drives the run.
         """
         decided = read_decisions(decisions)
         check_deps(self.toolset, deps)
@@ -314,7 +315,7 @@ class Agent:
             settings = changed(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=loading.load)
         if not isinstance(cast("object", run), RunResult):
-            raise ConfigurationError(f"what is resumed is a RunResult or a run's id, not {run!r}")
+            raise ConfigurationError(f"resume takes a RunResult or a run's id, not {run!r}")
         if run.status not in PAUSED:
             raise RunError(
                 f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
@@ -331,18 +332,18 @@ class Agent:
         return Run(settings, run.run_id, opening, run.state, run.memory, run_records=run.run_records)
 
     async def suspend(self, run_id: str) -> bool:
-        """Asks for a run of the agent's journal to be suspended, whichever process is at work on it: it hears of it
-        within 3 seconds, and stops where nothing is under way. See `suspend_run`."""
+        """Suspends a run of the agent's journal, in whichever process it goes on. That process reads the request within
+        3 seconds and stops before the run's next turn or call. Returns and raises as `suspend_run`."""
         if self._journal is None:
             raise ConfigurationError("to suspend a run by its id, give the agent its journal: Agent(journal=…)")
         return await suspend_run(self._journal, run_id)
 
     async def loads(self, text: str) -> RunResult:
-        """The run that `RunResult.dumps` wrote; hand it to `resume`. A yes holds if this agent's tool and the call are
-        those that were asked about, else it is asked again.
+        """Reads a run that `RunResult.dumps` wrote; pass it to `resume`. An approval counts only if the agent's tool
+        and the call are still those of the question; otherwise the question is asked again.
 
-        A run that the agent's journal has goes on there. Raises RunConflict if it has gone on since it was written,
-        RunError for a session's run that the agent's journal does not have, FormatError for anything but such a text.
+        A run that is in the agent's journal goes on there. Raises RunConflict if it has gone on since it was written,
+        RunError for a session's run that is not in the agent's journal, FormatError for any other text.
         """
         return await stored_run(text, self._journal)
 
@@ -351,12 +352,12 @@ class Agent:
         await self.driver.aclose()
 
     def close(self) -> None:
-        """`aclose` for code without an event loop."""
+        """As `aclose`, for code without an event loop."""
         run_sync(self.aclose())
 
     @property
     def journal(self) -> Journal | None:
-        """Where the agent's runs are recorded; None if each keeps its own, in memory."""
+        """Where the agent's runs are recorded. None: each run in a journal of its own, in memory."""
         return self._journal
 
     async def __aenter__(self) -> Self:
@@ -372,7 +373,7 @@ class Agent:
         self.close()
 
     async def finish(self, run: Run) -> RunResult:
-        """Drives a run to its end, or to where it waits for approval; as `run`."""
+        """Drives a run until it ends or pauses. Raises as `run`."""
         try:
             result = result_of(run, await run.finish())
         except ProviderError as error:
@@ -392,8 +393,9 @@ class Agent:
         return replace(result, output=answer.value)
 
     def _run_journal(self, parent_run_id: str | None = None) -> Journal:
-        # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow. A sub-run is
-        # kept with its parent, which may have to find it again.
+        # Each run has a journal of its own, so that an agent that lives long does not grow. A sub-run is recorded in
+        # its
+        # parent's journal, where it is looked up when the parent's call is entered again.
         if self._journal is not None:
             return self._journal
         of_parent = None if parent_run_id is None else journal_of_parent(parent_run_id)

@@ -1,4 +1,4 @@
-"""From a run to whoever watches it: a bounded queue, and the run in a task behind it."""
+"""A bounded queue from a run to its reader, who drives the run in a task."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from typing import Any, Generic, TypeVar
 
 ItemT = TypeVar("ItemT")
 
-_MOST = 256  # pieces a slow reader may lag behind before the model is made to wait
+_MOST = 256  # items that a slow reader may lag behind before the model has to wait
 
 
 class Channel(Generic[ItemT]):
-    """What is put into it comes out of `read`, which does the work.
+    """A queue of one event loop, with one reader and any number of writers. `read` runs the work that writes into it.
 
-    Of one event loop, one reader and any number of writers; a `lossless` one takes all that is offered. An
-    `asyncio.Queue` takes three times as long a piece, and a model's turn is thousands of them.
+    A `lossless` channel has no bound. An `asyncio.Queue` takes three times as long for an item, and a model's turn has
+    thousands.
     """
 
     def __init__(self, *, lossless: bool = False) -> None:
         self._most = sys.maxsize if lossless else _MOST
         self._items: deque[ItemT] = deque()
-        self._news: asyncio.Future[None] | None = None  # of the reader, while there is nothing to read
-        self._room: deque[asyncio.Future[None]] = deque()  # of the writers, while there is no room
+        self._news: asyncio.Future[None] | None = None  # the reader waits for it, while there is nothing to read
+        self._room: deque[asyncio.Future[None]] = deque()  # the writers wait for these, while there is no room
 
     @property
     def is_full(self) -> bool:
-        """Whether the reader lags behind: a writer awaits `drain` then."""
+        """Whether the reader lags behind. A writer must then await `drain`."""
         return len(self._items) >= self._most
 
     def put(self, item: ItemT) -> None:
-        """Takes the item, full or not."""
+        """Adds the item, even to a full channel."""
         self._items.append(item)
         if self._news is not None:
             self._wake()
 
     def offer(self, item: ItemT) -> bool:
-        """Takes the item unless the reader lags behind: a progress line may be lost, a fact may not. Whether there was
-        room; nobody wants anything any more once the reader has left."""
+        """Adds the item unless the channel is full: a line of progress may be lost. Returns whether there was room."""
         if self.is_full:
             return False
         self.put(item)
@@ -53,7 +52,7 @@ class Channel(Generic[ItemT]):
             await waiting
 
     async def read(self, work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[ItemT]:
-        """The items until the work is done; raises what it raises. Leaving the loop early cancels it."""
+        """Yields the items until the work is done. Raises what the work raises. Leaving the loop early cancels it."""
         items = self._items
         task = asyncio.create_task(work())
         task.add_done_callback(lambda _: self._wake())
@@ -70,13 +69,13 @@ class Channel(Generic[ItemT]):
                 await self._news
             await task
         finally:
-            self._items = deque(maxlen=0)  # what still comes is dropped
+            self._items = deque(maxlen=0)  # drops what is still written
             task.cancel()
             while self._room:
                 _resolve(self._room)
             await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # a reader who left early does not want it, and asyncio would complain
+                task.exception()  # asyncio would log an error that nobody reads
 
     def _wake(self) -> None:
         news, self._news = self._news, None

@@ -1,4 +1,4 @@
-"""Runs that tools of other runs start: their parent counts what they use, and asks their questions."""
+"""Sub-runs: runs that tools of other runs start. The parent run counts what they use, and asks their questions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
 
 _ACTIVE_RUNS: dict[str, UsageRollUp] = {}
-"""The runs that go on in this process, by id: a sub-run knows no more of its parent than that (`parent_run_id`)."""
+"""The runs that go on in this process, by id: a sub-run knows only the id of its parent (`parent_run_id`)."""
 
 
 class UsageRollUp:
-    """Reports what a run uses to its parent as often as the run comes to rest, and hands what its sub-runs use to its
-    recorder, in its event loop, while it goes on."""
+    """Reports a run's usage to its parent each time the run ends or pauses. Takes the reports of the run's own sub-runs
+    and records them, in the run's event loop, while the run goes on."""
 
     def __init__(self, run_id: str, recorder: Recorder, journal: Journal) -> None:
         self._run_id = run_id
@@ -46,7 +46,7 @@ class UsageRollUp:
         self._reported_usage, self._reported_cost = Usage(), 0.0
 
     def begin(self, parent_run_id: str | None) -> None:
-        """From here on sub-runs may tell what they use, and the parent's observers are told of this run too."""
+        """Starts to take reports of sub-runs. The parent's observers get the events of this run too."""
         parent = _ACTIVE_RUNS.get(parent_run_id or "")
         if parent is not None:
             own = self.recorder.observers
@@ -55,18 +55,18 @@ class UsageRollUp:
         _ACTIVE_RUNS[self._run_id] = self
 
     def end(self) -> None:
-        """Of a sub-run that outlives the run nothing more is heard."""
+        """Stops taking reports: a sub-run may outlive the run."""
         if _ACTIVE_RUNS.get(self._run_id) is self:
             del _ACTIVE_RUNS[self._run_id]
 
     def skip(self, state: RunState | None) -> None:
-        """What this state has used was reported before the run was resumed."""
+        """Takes the usage of this state as reported already: the run is resumed from it."""
         if state is not None:
             self._reported_usage, self._reported_cost = state.totals.usage, state.totals.known_cost
 
     async def report(self, state: RunState | None, agent: str) -> None:
-        """Reports to the run's parent, if that goes on in this process. It is recorded there when this returns, even if
-        this is cancelled."""
+        """Reports the usage since the last report to the parent, if that goes on in this process. The parent has
+        recorded it when this returns, even if this is cancelled."""
         parent = _ACTIVE_RUNS.get(state.parent_run_id or "") if state is not None else None
         if state is None or parent is None or state.totals.usage == self._reported_usage:
             return
@@ -83,7 +83,7 @@ class UsageRollUp:
 
 async def _hand(parent: UsageRollUp, used: SubRunUsed) -> None:
     async def added() -> None:
-        # A parent whose journal fails, or that was taken over, says so itself.
+        # A parent whose journal fails, or that another process took over, raises the error itself.
         with suppress(ToolspeakError):
             await parent.recorder.add_sub_run(used)
 
@@ -93,19 +93,19 @@ async def _hand(parent: UsageRollUp, used: SubRunUsed) -> None:
     work = added()
     try:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, parent.loop))
-    except RuntimeError:  # its loop is closed: it is over
+    except RuntimeError:  # the parent's loop is closed: the parent is over
         work.close()
 
 
 def parent_call(parent_run_id: str | None) -> SubRuns | None:
-    """The call whose function starts a run here and now, if it is one of that run."""
+    """The call whose function runs here, if it is a call of this run."""
     call = ENTERED.get()
     return call if call is not None and parent_run_id is not None and call.run_id == parent_run_id else None
 
 
 def sub_run_id(call: SubRuns, agent: str, messages: Sequence[Message]) -> str:
-    """The id of a run that a call's function starts: the same when the function is entered again, so that the run is
-    found and not started anew. The second run with the same task has another one."""
+    """The id of a run that a call's function starts. It is the same when the function is entered again, so that the run
+    goes on and is not started anew. A second run with the same task gets another id."""
     task = hashlib.sha256("\n".join([agent, *map(dumps, messages)]).encode("utf-8", "surrogatepass")).hexdigest()
     number = call.started[task]
     call.started[task] += 1
@@ -113,7 +113,7 @@ def sub_run_id(call: SubRuns, agent: str, messages: Sequence[Message]) -> str:
 
 
 def journal_of_parent(parent_run_id: str | None) -> Journal | None:
-    """Where the parent's records are, if a run in this event loop can be kept there too."""
+    """The parent's journal, if a run in this event loop can be recorded there."""
     parent = _ACTIVE_RUNS.get(parent_run_id or "")
     if parent is None:
         return None
@@ -124,7 +124,7 @@ def journal_of_parent(parent_run_id: str | None) -> Journal | None:
 
 
 def decided_by_parent(state: RunState) -> dict[str, Decision]:
-    """What was decided, in the run's parent, about the questions it waits with."""
+    """The decisions of the run's parent about the run's open questions."""
     parent = _ACTIVE_RUNS.get(state.parent_run_id or "")
     if parent is None or parent.recorder.current is None:
         return {}
@@ -137,14 +137,14 @@ def decided_by_parent(state: RunState) -> dict[str, Decision]:
 
 
 def asked_of_parent(run: SubRun) -> list[ApprovalRequest]:
-    """The questions a run waits with as its parent asks them: their ids begin with the run's."""
+    """A run's open questions as its parent asks them: the call ids begin with the run's id."""
     short = run.run_id[:_SHORT]
     return [
         replace(
             request,
             call=replace(request.call, id=f"{short}/{request.call.id}"),
             reason=f"{run.agent}: {request.reason}",
-            _revise=None,  # what would evaluate other arguments is gone with the run
+            _revise=None,  # the sub-run is over, so nothing can evaluate other arguments
         )
         for request in run.pending
     ]
@@ -153,7 +153,7 @@ def asked_of_parent(run: SubRun) -> list[ApprovalRequest]:
 def at_rest(
     state: RunState | None, settings: RunSettings, run_id: str, call: SubRuns, pending: tuple[ApprovalRequest, ...]
 ) -> SubRun:
-    """What the call whose function drove a run is told of it."""
+    """The state of a run when its drive ends, for the call whose function drove it."""
     if state is None or state.parent_run_id != call.run_id:
         return SubRun(run_id, settings.agent, "failed", "")
     is_kept = settings.keeps or settings.journal is journal_of_parent(state.parent_run_id)
@@ -161,19 +161,22 @@ def at_rest(
 
 
 _SHORT = 8
-"""How much of a run's id stands in front of its questions."""
+"""How many characters of a run's id stand in front of the call ids of its questions."""
 
 
 async def ask_for_sub_runs(
     recorder: Recorder, settings: RunSettings, pause: Pause, calls: Sequence[SubRuns]
 ) -> tuple[tuple[ApprovalRequest, ...], bool]:
-    """Asks what the runs wait for that these calls started, and records it. The questions that are left, with which
-    the run has paused; and whether it is to be suspended. With neither its batch goes on."""
+    """Asks the questions of the runs that these calls started, and records the answers.
+
+    Returns the unanswered questions, with which the run has paused, and whether the run must be suspended. Without
+    either its batch goes on.
+    """
     runs = [run for call in calls for run in call.waiting]
     for call in calls:
         await recorder.record(CallSuspended(call.call_id, tuple(call.resting)))
     if recorder.state.stop is not None:
-        return (), False  # the run ends: the calls are not made again
+        return (), False  # the run ends: the calls are not entered again
     unanswered: list[ApprovalRequest] = []
     questions = [question for run in runs for question in asked_of_parent(run)]
     try:
@@ -194,7 +197,7 @@ async def ask_for_sub_runs(
 async def _answers(
     recorder: Recorder, settings: RunSettings, questions: Sequence[ApprovalRequest]
 ) -> Sequence[tuple[ApprovalRequest, Decision | Escalate]]:
-    """What the run's policy refuses is refused; the rest is its approver's to answer."""
+    """Answers the questions: a refusal of the run's policy counts, the approver decides about the rest."""
     approver, answers = settings.kin_approver, list[tuple[ApprovalRequest, Decision | Escalate]]()
     for_approver = list[ApprovalRequest]()
     evaluator = PolicyEvaluator(resolve_policy(getattr(settings.executor, "policy", None)), StandingRules(), {})
@@ -203,7 +206,7 @@ async def _answers(
         standing = isinstance(approver, StandingApprover) and approver.decision.approved
         if isinstance(verdict, Escalate) and verdict.person and standing:
             verdict = Decision(False, only_a_person(verdict))
-        if isinstance(verdict, Decision) and not verdict.approved:  # its yes is for this run's own calls
+        if isinstance(verdict, Decision) and not verdict.approved:  # an approval counts for the run's own calls only
             await recorder.record(question_fact(question))
             answers.append((question, verdict))
         else:

@@ -1,8 +1,11 @@
-"""Wrapping model requests, steps and runs with one's own code: the same shape as for calls.
+"""Interceptors of model requests, steps and runs. They have the same methods as those of calls.
 
-`before` changes the value, blocks it or answers it; `around` surrounds what happens; `after` changes the outcome. An
-error in one is recorded with its name (`InterceptorFailed`) and ends the run as failed: a guard that breaks lets
-nothing pass. `AgentStop` ends the run.
+- `before` changes the value, blocks it or answers it.
+- `around` wraps what happens.
+- `after` changes the outcome.
+
+An interceptor that raises is recorded with its name (`InterceptorFailed`) and ends the run as failed: a broken guard
+lets nothing pass. `AgentStop` ends the run.
 """
 
 from __future__ import annotations
@@ -42,23 +45,23 @@ OutcomeT = TypeVar("OutcomeT")
 
 @quick()
 class Step:
-    """A model turn and its batch of calls; numbered from 1."""
+    """A model turn and its batch of calls. Numbered from 1."""
 
     number: int
 
 
 @quick()
 class StepEnd:
-    """The run after a step. What `say` holds is said to the model as the user: the run goes on then, even if it had
-    its answer."""
+    """The run after a step."""
 
     state: RunState
     say: tuple[str, ...] = ()
+    """Texts that the model reads next, as the user's. With one the run goes on, even if it had its answer."""
 
 
 @quick()
 class RunStart:
-    """The messages a run starts with, the task last."""
+    """The messages that a run starts with, the task last."""
 
     messages: tuple[Message, ...]
 
@@ -70,18 +73,18 @@ class ModelInterceptor(Protocol):
     priority: int = 0
 
     async def before(self, request: TurnRequest, context: HookContext) -> TurnRequest | Block | Answer:
-        """The request to go on with: what is changed in it is told to the model in this turn alone. An Answer holds a
-        text or a ParsedTurn in place of the model's; a Block ends the run."""
+        """Returns the request to send; its changes are for this turn alone. An Answer holds a text or a ParsedTurn in
+        place of the model's turn. A Block ends the run."""
         return request
 
     async def around(
         self, request: TurnRequest, proceed: Callable[[TurnRequest], Awaitable[ParsedTurn]], context: HookContext
     ) -> ParsedTurn:
-        """The model's turn; `proceed` may raise ProviderError, and may be called again then."""
+        """Returns the model's turn. `proceed` may raise ProviderError, and may then be called again."""
         return await proceed(request)
 
     async def after(self, request: TurnRequest, turn: ParsedTurn, context: HookContext) -> ParsedTurn:
-        """The turn to record; its `message` holds the calls that will run."""
+        """Returns the turn to record. Its `message` holds the calls that will run."""
         return turn
 
 
@@ -92,16 +95,16 @@ class StepInterceptor(Protocol):
     priority: int = 0
 
     async def before(self, step: Step, context: HookContext) -> Step | Block | Answer:
-        """The step as it is; an Answer holds the run's answer, a Block ends the run without one."""
+        """Returns the step unchanged, an Answer with the run's answer, or a Block, which ends the run without one."""
         return step
 
     async def around(self, step: Step, proceed: Callable[[Step], Awaitable[StepEnd]], context: HookContext) -> StepEnd:
-        """A step that waits for approval is left with `state.status` "awaiting_approval", and surrounded anew when it
-        goes on."""
+        """Returns how the step ended. A step that waits for approval ends with `state.status` "awaiting_approval", and
+        is wrapped anew when the run goes on."""
         return await proceed(step)
 
     async def after(self, step: Step, end: StepEnd, context: HookContext) -> StepEnd:
-        """Called once the step is over; what it adds to `say` is said to the model."""
+        """Called when the step is over. The model reads what it adds to `say`."""
         return end
 
 
@@ -112,18 +115,18 @@ class RunInterceptor(Protocol):
     priority: int = 0
 
     async def before(self, start: RunStart, context: HookContext) -> RunStart | Block | Answer:
-        """The messages to start with; an Answer holds the run's answer. Not asked again when a run is resumed."""
+        """Returns the messages to start with, or an Answer with the run's answer. Not called when a run is resumed."""
         return start
 
     async def around(
         self, start: RunStart, proceed: Callable[[RunStart], Awaitable[Finish]], context: HookContext
     ) -> Finish:
-        """How the run ends. A run that pauses proceeds to "awaiting_approval", and is surrounded anew when it goes on.
-        Context variables that are set here are not seen inside."""
+        """Returns how the run ends. A run that pauses proceeds to "awaiting_approval", and is wrapped anew when it goes
+        on. The run does not see context variables that are set here."""
         return await proceed(start)
 
     async def after(self, start: RunStart, finish: Finish, context: HookContext) -> Finish:
-        """How the run ends: its status, answer and reason. A failed run may be given an answer here."""
+        """Returns how the run ends: its status, answer and reason. It may give a failed run an answer."""
         return finish
 
 
@@ -134,15 +137,16 @@ _NONE: Mapping[Level, tuple[Any, ...]] = MappingProxyType({"call": (), "model": 
 
 
 def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any, ...]]:
-    """The interceptors of each level, the outermost first. Raises ConfigurationError for one of no known level."""
+    """The interceptors of each level, the outermost first. Raises ConfigurationError for one of an unknown level, and
+    for a hook that is not async."""
     if not interceptors:
         return _NONE
     levels: tuple[Level, ...] = ("call", "model", "step", "run")
     for each in interceptors:
         if getattr(each, "level", None) not in levels:
             raise ConfigurationError(
-                f"{type(each).__name__}.level is one of {', '.join(levels)}; subclass Interceptor, ModelInterceptor, "
-                "StepInterceptor or RunInterceptor"
+                f"{type(each).__name__}.level must be one of {', '.join(levels)}; subclass Interceptor, "
+                "ModelInterceptor, StepInterceptor or RunInterceptor"
             )
         for name in ("before", "around", "after"):
             hook = getattr(each, name, None)
@@ -251,17 +255,18 @@ _OUTCOMES: Mapping[Level, type] = {"model": ParsedTurn, "step": StepEnd, "run": 
 
 
 def stop_of(stop: AgentStop, hide: Callable[[str], str], by: str) -> StopRequested:
-    """The fact of an AgentStop."""
+    """The event of an AgentStop."""
     return StopRequested("stopped", hide(str(stop)), answer=None if stop.answer is None else hide(stop.answer), by=by)
 
 
 def answering(value: object, by: str = "") -> StopRequested:
-    """The fact of a run that an interceptor answered."""
+    """The event of a run that an interceptor answered."""
     return StopRequested("stopped", "answered by an interceptor", answer=str(value), by=by)
 
 
 def turn_of(value: object) -> ParsedTurn:
-    """A turn in place of the model's: a ParsedTurn as it is, anything else as its text. It cost nothing."""
+    """A turn in place of the model's: the value itself if it is a ParsedTurn, else a turn with its text. Costs
+    nothing."""
     if isinstance(value, ParsedTurn):
         return value
     text = str(value)

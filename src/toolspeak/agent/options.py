@@ -1,4 +1,4 @@
-"""What a caller chooses: the groups of an agent's settings, and the options of one run."""
+"""The groups of an agent's settings, and the options of one run."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Approval:
     """Decides about calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none", an
     async function, or None: the run pauses until `Agent.resume`."""
     policy: Policy | Sequence[Rule] | None = None
-    """Looks at every call first: a function, or rules of which the first that fits decides."""
+    """Decides first about every call: a function, or rules of which the first that matches decides."""
     rules: StandingRules | None = None
-    """Rules that are kept, because somebody said "always"."""
+    """Rules that were added by decisions for "always"."""
     in_doubt: InDoubtPolicy = "ask"
-    """For a call that was started, has no result and must not simply run again, when its run resumes. "ask" the
-    approver (without one: as "report"), "report" the unknown outcome to the model, or "repeat" the call."""
+    """What happens to a call in doubt when its run resumes: it started, has no result, and is not safe to run again.
+    "ask" the approver (without one: as "report"), "report" the unknown outcome to the model, or "repeat" the call."""
 
 
 @quick()
@@ -55,8 +55,8 @@ class Execution:
     concurrency: Concurrency = Concurrency()
     """How many calls run at once."""
     early_start: bool = True
-    """Whether a call that only reads may start while the model still writes the rest of its turn. It does not where an
-    interceptor of calls or a policy must see it first."""
+    """Whether a call that only reads may start while the model still writes the rest of its turn. It does not if the
+    agent has an interceptor of calls or a policy."""
     tool_timeout: float | None = 120.0
     """Seconds for a call whose tool names no timeout. None: no limit."""
     max_result_bytes: int = 16 * 1024
@@ -64,18 +64,19 @@ class Execution:
     throw_on_failure: bool = False
     """Whether the run ends at the first call that fails."""
     stop_on_block: bool = False
-    """Whether the calls behind one that was blocked or rejected are skipped."""
+    """Whether the calls after a blocked or rejected one are skipped."""
 
 
 class RunOptions(TypedDict, total=False):
-    """What one run is given besides its task.
+    """The options of one run.
 
     - `history`: the conversation that the run continues.
     - `deps`: what tools receive as `RunContext.deps`.
-    - `limits`, `tool_choice`: in place of the agent's.
-    - `setup`: recorded with the run, for whoever sets it up again in another process.
-    - `principal`, `traceparent`, `parent_run_id`: in every record: on whose behalf, in which trace, started by which
-      run.
+    - `limits`, `tool_choice`: replace those of the agent.
+    - `setup`: JSON that is recorded with the run, for a process that resumes it.
+    - `principal`: on whose behalf the run acts. In every record.
+    - `traceparent`: the trace that the run belongs to. In every record.
+    - `parent_run_id`: the run that started this one. In every record.
     """
 
     history: Sequence[Message]

@@ -1,4 +1,4 @@
-"""The pieces of a turn as they are shown while the model writes: without secrets, even one that is cut in two."""
+"""Hides secrets in the deltas of a turn as it streams, also those that are split over several deltas."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _Prose = TextDelta | TextAside | ReasoningDelta
 
 
 class Redactor:
-    """Gives the deltas of one turn with placeholders for secrets, without `TurnEnded`.
+    """Returns the deltas of one turn with placeholders for secrets, without `TurnEnded`.
 
-    Of text, reasoning and arguments an end that may be the beginning of a secret waits for what follows. Nothing else
-    waits, and the order stays: text and reasoning that wait come when something else does, arguments when their call
-    is complete.
+    An end of text, reasoning or arguments that may be the beginning of a secret waits for what follows. Nothing else
+    waits, and the order stays: waiting text and reasoning come before the next delta of another kind, waiting arguments
+    before their call is complete.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -36,7 +36,7 @@ class Redactor:
         self._arguments: dict[int, str] = {}
 
     def feed(self, delta: Delta) -> Iterator[Delta]:
-        """What can be shown with the next delta of the turn."""
+        """Takes the next delta of the turn; yields the deltas that can be shown."""
         hide, hide_name = self._secrets.hide_text, self._secrets.hide_name
         if isinstance(delta, _Prose):
             yield from self._add_prose(delta)

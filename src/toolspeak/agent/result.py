@@ -1,4 +1,4 @@
-"""How a run ended or where it waits; that as text; and how it goes on from there."""
+"""The result of a run that has ended or pauses: as a value, as text, and how the run goes on from there."""
 
 from __future__ import annotations
 
@@ -36,56 +36,57 @@ from toolspeak.tools.returned_values import Unserialisable, jsonable
 
 @quick()
 class RunResult:
-    """How a run ended, or where it waits.
-
-    `reason` says why in a word (see `RunFinished`), `error` in a sentence. `waiting` are the ids of the calls that
-    wait for approval; hand the result to `Agent.resume` with their decisions; `requests` say what each would do and why
-    it waits.
-    `journal` holds the run's records, `output` is the answer as the type the agent was told (None if there is none).
-    """
+    """How a run ended, or why it pauses. Pass it to `Agent.resume`, with decisions for the calls that wait."""
 
     run_id: str
     status: RunStatus
     answer: str
+    """Empty if there is none."""
     reason: str
+    """Why the run has this status, in a word; see `RunFinished`."""
     waiting: tuple[str, ...]
+    """The ids of the calls that wait for approval."""
     requests: tuple[ApprovalRequested, ...]
+    """What each of these calls would do, and why it waits."""
     state: RunState
     memory: dict[str, Any]
+    """What the run's tools keep between calls."""
     journal: Journal
+    """Holds the run's records."""
     run_records: RunRecords
     output: Any = None
+    """The answer as the agent's output type; None without one."""
 
     @property
     def error(self) -> str:
-        """Why there is no answer, in a sentence: what failed, who stopped the run, which limit was reached; "" for a
-        run that has answered or waits."""
+        """Why there is no answer, in a sentence: what failed, who stopped the run, or which limit was reached. Empty
+        for a run that has answered or pauses."""
         return why_unanswered(self.state) if self.status in ("failed", "no_answer") else ""
 
     @property
     def steps(self) -> tuple[RunStep, ...]:
-        """The run's steps: each model turn with what it read, what it wrote, and its calls with their results."""
+        """The run's steps: each model turn with its input, its message, and its calls with their results."""
         return self.run_records.steps
 
     @property
     def failed(self) -> tuple[ToolExecution, ...]:
-        """The calls that failed, in their order; `exception` has the traceback of those whose tool raised."""
+        """The calls that failed, in order. `exception` is set where the tool raised one."""
         return tuple(call for step in self.steps for call in step.executions if call.has_error)
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation as the model reads it; give it to the next run as `history` to continue."""
+        """The conversation as the model reads it. Pass it to the next run as `history` to continue."""
         return self.state.messages
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all turns; estimated in part if `state.totals.estimated`."""
+        """Tokens of all turns. Some are estimates if `state.totals.estimated`."""
         return self.state.totals.usage
 
     @property
     def cost(self) -> float | None:
-        """USD of all turns, as the agent's prices say; None if some have no known price. With `usage` it holds what
-        runs have used that were started by the run's tools (`parent_run_id`)."""
+        """USD of all turns, by the agent's prices; None if the price of some is not known. Like `usage` it includes the
+        runs that the run's tools started (`parent_run_id`)."""
         return self.state.totals.cost
 
     @property
@@ -99,8 +100,8 @@ class RunResult:
         return hints(self.state.started_calls)
 
     async def dumps(self) -> str:
-        """The run as text, for `Agent.loads` in another process: its records, with those of the runs that its calls
-        wait for, and the tools' memory as far as it is JSON."""
+        """Writes the run as text, for `Agent.loads` in another process. The text holds the run's records, those of the
+        sub-runs that its calls wait for, and the tools' memory as far as that is JSON."""
         records, waiting = list(await self.journal.read(self.run_id)), list(self.state.pending.sub_runs)
         while waiting:
             of_sub_run = await self.journal.read(waiting.pop())
@@ -114,7 +115,7 @@ class RunResult:
 
 
 def result_of(run: Run, state: RunState) -> RunResult:
-    """The result of a run that has ended or waits."""
+    """The result of a run that has ended or pauses."""
     return result_from(run.run_id, state, run.memory, run.journal, run.run_records)
 
 
@@ -139,17 +140,17 @@ def result_from(
 
 _REASONS = {
     "empty_answer": "the model's replies were empty",
-    "forged_results": "the model made up results of tools, again and again",
-    "invalid_output": "the model's answers are not of the type that was asked for",
+    "forged_results": "the model repeatedly made up results of tools",
+    "invalid_output": "the model's answers do not match the output type",
     "no_answer": "an interceptor ended the run before its first step",
-    "content_filter": "the model API held the answer back (content filter)",
+    "content_filter": "the model API withheld the answer (content filter)",
     "refusal": "the model refused to answer",
     "cancelled": "the model API cancelled the turn",
 }
 
 
 def why_unanswered(state: RunState) -> str:
-    """Why a run that has ended has no answer, in a sentence."""
+    """Why a run has ended without an answer, in a sentence."""
     stop = state.stop
     if state.error:
         return state.error
@@ -164,24 +165,24 @@ def why_unanswered(state: RunState) -> str:
 
 
 def _dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:
-    """The run's records, a JSON object a line, and last its tools' memory, as far as that is JSON."""
+    """A JSON object a line: the run's records, then the tools' memory as far as that is JSON."""
     stored: dict[str, Any] = {}
     for key, value in memory.items():
         try:
             stored[key] = jsonable(value)
         except Unserialisable:
-            continue  # an open connection, say: whoever goes on makes it anew
+            continue  # an open connection, for example: the tool opens it again
     return "".join(dumps(record) + "\n" for record in records) + json.dumps({"memory": stored}) + "\n"
 
 
 def _load_run(text: str) -> tuple[list[Record], dict[str, Any]]:
     """The records and the memory that `_dump_run` wrote. Raises FormatError for anything else."""
     if not isinstance(cast("object", text), str):
-        raise FormatError(f"expected the text that `RunResult.dumps` gives, not {type(text).__name__}")
+        raise FormatError(f"expected the text that `RunResult.dumps` returns, not {type(text).__name__}")
     *lines, last = [line for line in text.splitlines() if line.strip()] or [""]
     records = [loads(line) for line in lines]
     if not records or not all(isinstance(record, Record) for record in records):
-        raise FormatError("expected the records of a run, a JSON object a line, and its memory last")
+        raise FormatError("expected a JSON object a line: the records of a run, then its memory")
     try:
         stored: object = json.loads(last)
     except ValueError as error:
@@ -193,8 +194,8 @@ def _load_run(text: str) -> tuple[list[Record], dict[str, Any]]:
 
 
 async def stored_run(text: str, journal: Journal | None) -> RunResult:
-    """The run of the text, which goes on in the journal if that has it: so nobody goes on with it twice, nor behind the
-    back of its session. Raises RunConflict, RunError and FormatError as `Agent.loads` says."""
+    """Reads the run of a text. It goes on in `journal` if that has it, so that two processes cannot both go on with it,
+    and its session knows. Raises as `Agent.loads`."""
     records, memory = _load_run(text)
     run_id = records[0].run_id
     own = [record for record in records if record.run_id == run_id]
@@ -202,15 +203,15 @@ async def stored_run(text: str, journal: Journal | None) -> RunResult:
         loaded = await load_whole(journal, run_id)
         if len(loaded.records) != len(own):
             raise RunConflict(
-                f"run {run_id} has gone on since it was stored: it has {len(loaded.records)} records by now, and had "
-                f"{len(own)} then. What it waits for now: agent.resume({run_id!r})"
+                f"run {run_id} has gone on since it was stored: it had {len(own)} records then and has "
+                f"{len(loaded.records)} now. Go on from there with agent.resume({run_id!r})"
             )
         return result_from(run_id, loaded.known, memory, journal, RunRecords(loaded.records, loaded.before))
     started = own[0].event
     if isinstance(started, RunStarted) and started.session_id is not None:
         raise RunError(
-            f"run {run_id} belongs to session {started.session_id}, and goes on where that is kept: give the agent its "
-            "journal, Agent(journal=…)"
+            f"run {run_id} belongs to session {started.session_id}: give the agent the session's journal, "
+            "Agent(journal=…)"
         )
     alone = MemoryJournal()
     for record in records:
@@ -221,7 +222,7 @@ async def stored_run(text: str, journal: Journal | None) -> RunResult:
 
 @quick()
 class Resumption:
-    """A run to be resumed from the journal alone, with what was decided about its calls."""
+    """Resumes a run from its journal, with decisions about its calls."""
 
     journal: Journal
     run_id: str
@@ -231,11 +232,9 @@ class Resumption:
     recording: Recording | None = None
 
     async def load(self) -> LoadedRun:
-        """Where it stands.
+        """Reads where the run stands, and what is recorded first. Call it while this process holds the run's lease.
 
-        Called while the run is held, so nobody else goes on with it.
-
-        Raises RunError for a run that is not known or has ended, and for a decision about a call that does not wait.
+        Raises RunError for a run that does not exist or has ended, and for a decision about a call that does not wait.
         """
         loaded = await load_whole(self.journal, self.run_id)
         state, memory = loaded.known, cast("dict[str, Any]", self.secrets.reveal(loaded.memory))
@@ -247,16 +246,16 @@ class Resumption:
 
 @quick()
 class SubRunStart:
-    """A run that a call's function starts: found as it is by now if the function was entered before, else new.
+    """Starts a run from a call's function, or goes on with it if the function is entered again.
 
-    `started` is how it begins. What was decided about it was decided in its parent.
+    `started` is the first record of a new one. The decisions about its calls are those of its parent.
     """
 
     resumption: Resumption
     started: RunStarted
 
     async def load(self) -> LoadedRun:
-        """As `Resumption.load`; of a run that has ended nothing is recorded."""
+        """As `Resumption.load`. For a run that has ended, nothing is recorded."""
         resumption = self.resumption
         if await resumption.journal.run(resumption.run_id) is None:
             return LoadedRun(None, (), (), {}, [self.started])
@@ -278,11 +277,11 @@ def opening_of(
     rules: StandingRules,
     recording: Recording | None = None,
 ) -> Sequence[Event]:
-    """What is recorded first when a run goes on; rules that come with decisions are kept, and a cassette is told.
-    Raises RunError for a decision about a call that does not wait, or waits as another."""
+    """The events that are recorded first when a run goes on. Keeps the rules that come with decisions, and passes the
+    decisions to the cassette. Raises RunError for a decision about a call that does not wait, or has changed."""
     waiting = state.approvals.undecided if state.status in PAUSED else {}
     facts = decision_facts(decisions, waiting, secrets)
-    own = {call.id for call in state.pending.calls}  # questions of runs that tools started are those runs' matter
+    own = {call.id for call in state.pending.calls}  # the other questions are those of sub-runs
     for fact in facts:
         if fact.call_id in own and fact.always is not None:
             rules.add(fact.always, fact.by)

@@ -1,4 +1,4 @@
-"""Asking the model for a summary of what was said."""
+"""Asking the model for a summary of the conversation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from toolspeak.dialects import TurnCollector
 from toolspeak.errors import ProviderError
 
 LEFT_OUT = "(It could not be summarised, and is left out. Ask, or look again, for what you need of it.)"
-"""What stands in place of a summary that the model did not give."""
+"""Stands in place of a summary if the model did not write one."""
 
 _SECONDS = 120.0
 _TASK = (
@@ -32,7 +32,8 @@ _TASK = (
 
 
 async def compact(plan: Plan, settings: RunSettings, request: TurnRequest, seconds: float | None) -> HistoryCompacted:
-    """The event that carries out a plan for the request's messages; asks the model for the summary if one is needed."""
+    """Carries out a plan for the request's messages. Asks the model for a summary if the plan needs one. `seconds`: how
+    long that may take; None for the usual limit."""
     summary, usage, price, window = "", Usage(), 0.0, settings.window
     if plan.upto:
         summary = LEFT_OUT
@@ -46,7 +47,7 @@ async def compact(plan: Plan, settings: RunSettings, request: TurnRequest, secon
 
 
 async def summarise(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:
-    """The model's summary of the request's messages, and what it cost; `LEFT_OUT` if there is none in time."""
+    """The model's summary of the request's messages, and its usage; `LEFT_OUT` if the model fails or takes too long."""
     summary_request = replace(request, messages=[*request.messages, Message.user(_TASK)], choice=ToolChoice("none"))
     collector = TurnCollector(lambda index: f"summary_{index}")
     try:

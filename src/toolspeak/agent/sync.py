@@ -1,4 +1,4 @@
-"""One event loop in a thread, for callers that have none or are inside of one (Jupyter)."""
+"""One event loop in a thread, for callers without an event loop or inside of one (Jupyter)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _LoopThread:
 
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            # After a fork the child finds its parent's loop here, without the thread that ran it.
+            # After a fork the child has the parent's loop here, but not the thread that ran it.
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="toolspeak-loop", daemon=True)
@@ -36,7 +36,7 @@ _THREAD = _LoopThread()
 
 
 class _Job(Generic[ResultT]):
-    """A coroutine on its way through the loop. `begin` and `stop` are called there, in this order or `stop` alone."""
+    """A coroutine that runs in the loop. `begin` and `stop` are called there: in this order, or `stop` alone."""
 
     def __init__(self, work: Coroutine[Any, Any, ResultT]) -> None:
         self.ended: concurrent.futures.Future[ResultT] = concurrent.futures.Future()
@@ -62,7 +62,7 @@ class _Job(Generic[ResultT]):
             self.ended.set_result(result)
 
     def _abandon(self) -> None:
-        """For work that was stopped before its first step."""
+        """Cancels work that was stopped before its first step."""
         if not self.ended.done():
             self._work.close()
             self.ended.set_exception(asyncio.CancelledError())
@@ -71,17 +71,17 @@ class _Job(Generic[ResultT]):
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Runs a coroutine in the process-wide loop and waits for it. Ctrl-C cancels it and waits until it has ended.
 
-    Raises ConfigurationError inside of that loop (in an async tool, say): it would wait for itself.
+    Raises ConfigurationError inside that loop (in an async tool, for example): it would wait for itself.
     """
     if _THREAD.is_current():
         work.close()
-        raise ConfigurationError("run_sync cannot be called inside of a run; write `await agent.run(…)` there")
+        raise ConfigurationError("run_sync cannot be called inside a run; use `await agent.run(…)`")
     loop, job = _THREAD.loop(), _Job(work)
     try:
         loop.call_soon_threadsafe(job.begin)
         return job.ended.result()
     except BaseException:
-        # The run's own error, or what a signal's handler raised here, as Ctrl-C does: then the run is still going.
+        # The run's own error, or one of a signal handler, as for Ctrl-C. After the latter the run still goes on.
         if not job.ended.done():
             loop.call_soon_threadsafe(job.stop)
             concurrent.futures.wait([job.ended])
