@@ -34,7 +34,7 @@ help:
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
 	@echo "make dist          build wheel and sdist into dist/, and try the wheel alone on each Python of this machine"
-	@echo "make lint types    ruff, pyright"
+	@echo "make lint types    ruff; pyright, and mypy on programs that a user writes"
 	@echo "make docs          the documentation as a site in build/docs, its links checked"
 	@echo "make bench         measure the parsers, the executor, the codec, the journal, the wire formats and the loop"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
@@ -157,6 +157,7 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python -m pytest tests/typing/check_*.py
 
 $(VENV)/.docs: $(VENV)/.dev requirements/docs.txt
 	$(PIP) -r requirements/docs.txt

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from toolspeak import Agent, Output, tool
 from toolspeak.agent import Finish, RunInterceptor, RunStart
 from toolspeak.data.events import AnswerRejected
-from toolspeak.errors import ConfigurationError
+from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.execute import HookContext
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
@@ -104,7 +104,9 @@ def test_prose_is_no_answer(mode):
 @MODES
 def test_a_model_that_cannot_ends_without_an_answer_and_what_it_said_is_kept(mode):
     provider, result = run(mode, ["No.", "No!", "No?", "never asked"], Output(Town, retries=2))
-    assert (result.status, result.reason, result.answer, result.output) == ("no_answer", "invalid_output", "No?", None)
+    assert (result.status, result.reason, result.answer) == ("no_answer", "invalid_output", "No?")
+    with pytest.raises(RunError, match="has no output: the model's answers are not of the type that was asked for"):
+        assert result.output
     assert len(provider.requests) == 3
 
 
@@ -231,7 +233,22 @@ def test_an_object_with_a_mistake_is_no_text_though_the_type_may_be_one():
 @pytest.mark.parametrize("type_", [int, bool, Town])
 def test_a_number_in_quotes_or_in_prose_is_no_answer(type_):
     _, result = run("prompted", ['It is "forty-two", I think.'], Output(type_, retries=0))
-    assert result.output is None
+    assert (result.status, result.reason) == ("no_answer", "invalid_output")
+
+
+def test_a_run_that_waits_has_no_output_and_says_so():
+    @tool
+    def burn(town: str) -> None:
+        """Burns a town."""
+
+    call = ScriptedTurn("", calls=[ScriptedCall("burn", {"town": "Ulm"})])
+    waiting = Agent(ScriptedProvider([call]), [burn], output=Town).run_sync("Go.")
+    with pytest.raises(RunError, match="has no output: it is awaiting approval"):
+        assert waiting.output
+
+
+def test_an_agent_without_a_type_has_no_output():
+    assert Agent(ScriptedProvider(["Ulm."])).run_sync("Which town?").output is None
 
 
 class Engine(ScriptedProvider):

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Generic, Self, Unpack, cast
 
 from toolspeak.agent.cassettes.cassette import Cassette
 from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
-from toolspeak.agent.options import Approval, DialectSettings, Execution, RunOptions
+from toolspeak.agent.options import Approval, DepsT, DialectSettings, Execution, RunOptions
 from toolspeak.agent.recorder import Watched
 from toolspeak.agent.result import Resumption, RunResult, SubRunStart, opening_of, result_of, stored_run
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import Window, paired, without_secrets
-from toolspeak.agent.state.output import choose_output, with_output
+from toolspeak.agent.state.output import Output, OutputT, choose_output, with_output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import Place
@@ -68,7 +67,7 @@ _USUAL_APPROVAL = Approval()
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
-class Agent:
+class Agent(Generic[DepsT, OutputT]):
     """Runs tasks with a model and tools.
 
         agent = Agent("openai:qwen3", tools=[read, write], approve="all")
@@ -79,6 +78,7 @@ class Agent:
     - `dialect`: how the model writes calls: a name, a Dialect, or `DialectSettings`.
     - `instructions`: the agent's part of the system prompt.
     - `output`: the type of the answer, or `Output`. `RunResult.output` is the value.
+    - `deps_type`: the type of the `deps` that runs are given for their tools.
     - `tool_choice`: "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`. A model that
       does not follow it is reminded once.
     - `approve`: who decides about calls that write or leave the machine: "all", "none", an async function, None (the
@@ -105,7 +105,8 @@ class Agent:
         *,
         dialect: str | Dialect | DialectSettings = "auto",
         instructions: str = "",
-        output: Any = None,
+        output: type[OutputT] | Output[OutputT] | None = None,
+        deps_type: type[DepsT] | None = None,
         tool_choice: str | ToolChoice = "auto",
         approve: Approve | Approval = None,
         limits: Limits = Limits(),
@@ -153,6 +154,7 @@ class Agent:
         self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replayer is not None:
             self.rules = StandingRules(self.rules)  # a copy: rules that a replay adds were kept when it was recorded
+        self._deps_type = deps_type
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
@@ -212,7 +214,7 @@ class Agent:
             clock=clock if recording is None else recording.clock(clock),
         )
 
-    def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:
+    def start(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> Run:
         """Returns a run that has not begun. `finish`, `states` or `stream` drives it, `say` queues a user message.
 
         Secrets in the task become placeholders. Raises ConfigurationError for an unknown option, a value of the wrong
@@ -220,12 +222,12 @@ class Agent:
         """
         return self.start_behind(None, task, options)
 
-    def start_behind(self, place: Place | None, task: str | Message, options: RunOptions) -> Run:
+    def start_behind(self, place: Place | None, task: str | Message, options: RunOptions[DepsT]) -> Run:
         """As `start`, in a session: the run follows the messages of the session until this place."""
         check_options(options, RunOptions.__annotations__)
         history = options.get("history", ())
         check_messages(task, history)
-        check_deps(self.toolset, options.get("deps"))
+        check_deps(self.toolset, options.get("deps"), self._deps_type)
         message = Message.user(task) if isinstance(task, str) else task
         messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
         parent = options.get("parent_run_id")
@@ -261,7 +263,7 @@ class Agent:
         resumption = Resumption(settings.journal, run_id, {}, self.secrets, self.rules, self._settings.recording)
         return Run(settings, run_id, (), load=SubRunStart(resumption, started).load)
 
-    async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
+    async def run(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> RunResult[OutputT]:
         """Runs a task until it ends, waits for approval or is suspended. Options as in `start`.
 
         Raises ProviderError when the model API fails; its `result` holds the run until then. Cancelling it cancels the
@@ -274,31 +276,35 @@ class Agent:
         """
         return await self.finish(self.start(task, **options))
 
-    def run_sync(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
+    def run_sync(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> RunResult[OutputT]:
         """As `run`, for code without an event loop or inside of one (Jupyter). Ctrl-C cancels the run."""
         return run_sync(self.run(task, **options))
 
-    def iterate(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[RunState]:
+    def iterate(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> AsyncGenerator[RunState]:
         """Yields the state after each step, the final one last."""
         return self.start(task, **options).states()
 
-    def stream(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[Watched]:
+    def stream(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> AsyncGenerator[Watched]:
         """Yields deltas as they come, and records once they are durable. The last one is `RunFinished` or
         `RunPaused`."""
         return self.start(task, **options).stream()
 
     async def resume(
         self,
-        run: RunResult | str,
+        run: RunResult[OutputT] | str,
         decisions: Mapping[str, bool | Decision] = _NO_DECISIONS,
         *,
-        deps: Any = None,
-    ) -> RunResult:
+        deps: DepsT | None = None,
+    ) -> RunResult[OutputT]:
         """Goes on with a run that waits for approval, is suspended or was interrupted. Parameters as in `resumed`."""
         return await self.finish(self.resumed(run, decisions, deps=deps))
 
     def resumed(
-        self, run: RunResult | str, decisions: Mapping[str, bool | Decision] = _NO_DECISIONS, *, deps: Any = None
+        self,
+        run: RunResult[OutputT] | str,
+        decisions: Mapping[str, bool | Decision] = _NO_DECISIONS,
+        *,
+        deps: DepsT | None = None,
     ) -> Run:
         """Returns the run for `resume`, not yet driven.
 
@@ -307,7 +313,7 @@ class Agent:
         process drives the run.
         """
         decided = read_decisions(decisions)
-        check_deps(self.toolset, deps)
+        check_deps(self.toolset, deps, self._deps_type)
         if isinstance(run, str):
             if self._journal is None:
                 raise ConfigurationError("to resume a run by its id, give the agent its journal: Agent(journal=…)")
@@ -338,7 +344,7 @@ class Agent:
             raise ConfigurationError("to suspend a run by its id, give the agent its journal: Agent(journal=…)")
         return await suspend_run(self._journal, run_id)
 
-    async def loads(self, text: str) -> RunResult:
+    async def loads(self, text: str) -> RunResult[OutputT]:
         """Reads a run that `RunResult.dumps` wrote; pass it to `resume`. An approval counts only if the agent's tool
         and the call are still those of the question; otherwise the question is asked again.
 
@@ -372,7 +378,7 @@ class Agent:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def finish(self, run: Run) -> RunResult:
+    async def finish(self, run: Run) -> RunResult[OutputT]:
         """Drives a run until it ends or pauses. Raises as `run`."""
         try:
             result = result_of(run, await run.finish())
@@ -390,12 +396,11 @@ class Agent:
             raise ConfigurationError(
                 f"an interceptor gave the run an answer that is not of the output type: {problems}"
             )
-        return replace(result, output=answer.value)
+        return changed(result, _output=answer.value)
 
     def _run_journal(self, parent_run_id: str | None = None) -> Journal:
         # Each run has a journal of its own, so that an agent that lives long does not grow. A sub-run is recorded in
-        # its
-        # parent's journal, where it is looked up when the parent's call is entered again.
+        # its parent's journal, where it is looked up when the parent's call is entered again.
         if self._journal is not None:
             return self._journal
         of_parent = None if parent_run_id is None else journal_of_parent(parent_run_id)

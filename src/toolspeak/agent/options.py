@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Generic, Literal, TypedDict
+
+from typing_extensions import TypeVar
 
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import JSON, Message, ToolChoice
@@ -11,6 +13,9 @@ from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.execute import Approve, Concurrency, InDoubtPolicy, Policy, Rule, ScheduleName, StandingRules
+
+DepsT = TypeVar("DepsT", default=None)
+"""What the agent's tools receive as `RunContext.deps`."""
 
 
 @quick()
@@ -67,7 +72,7 @@ class Execution:
     """Whether the calls after a blocked or rejected one are skipped."""
 
 
-class RunOptions(TypedDict, total=False):
+class RunOptions(TypedDict, Generic[DepsT], total=False):
     """The options of one run.
 
     - `history`: the conversation that the run continues.
@@ -80,7 +85,7 @@ class RunOptions(TypedDict, total=False):
     """
 
     history: Sequence[Message]
-    deps: Any
+    deps: DepsT
     limits: Limits | None
     tool_choice: str | ToolChoice
     principal: str | None

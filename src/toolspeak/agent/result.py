@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Generic, cast
 
 from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.child_runs import decided_by_parent
 from toolspeak.agent.run import Run
 from toolspeak.agent.state.fold import WRAP_UP, fold
+from toolspeak.agent.state.output import OutputT
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunRecords, RunStep
 from toolspeak.agent.storage.runs import LoadedRun, load_whole
@@ -35,7 +36,7 @@ from toolspeak.tools.returned_values import Unserialisable, jsonable
 
 
 @quick()
-class RunResult:
+class RunResult(Generic[OutputT]):
     """How a run ended, or why it pauses. Pass it to `Agent.resume`, with decisions for the calls that wait."""
 
     run_id: str
@@ -54,8 +55,16 @@ class RunResult:
     journal: Journal
     """Holds the run's records."""
     run_records: RunRecords
-    output: Any = None
-    """The answer as the agent's output type; None without one."""
+    _output: Any = None
+
+    @property
+    def output(self) -> OutputT:
+        """The answer as the agent's output type; None for an agent without one. Raises RunError if the run has not
+        answered."""
+        if self.status != "answered":
+            why = self.error or f"it is {self.status.replace('_', ' ')}"
+            raise RunError(f"run {self.run_id} has no output: {why}. Look at the result's `status` first")
+        return self._output
 
     @property
     def error(self) -> str:
@@ -114,14 +123,14 @@ class RunResult:
         return self.answer or (f"({self.status}: {self.error})" if self.error else "")
 
 
-def result_of(run: Run, state: RunState) -> RunResult:
+def result_of(run: Run, state: RunState) -> RunResult[Any]:
     """The result of a run that has ended or pauses."""
     return result_from(run.run_id, state, run.memory, run.journal, run.run_records)
 
 
 def result_from(
     run_id: str, state: RunState, memory: dict[str, Any], journal: Journal, run_records: RunRecords
-) -> RunResult:
+) -> RunResult[Any]:
     """The result of a run that stands at this state."""
     open_requests = state.approvals.undecided if state.status in PAUSED else {}
     return RunResult(
@@ -193,7 +202,7 @@ def _load_run(text: str) -> tuple[list[Record], dict[str, Any]]:
     return records, cast("dict[str, Any]", memory)
 
 
-async def stored_run(text: str, journal: Journal | None) -> RunResult:
+async def stored_run(text: str, journal: Journal | None) -> RunResult[Any]:
     """Reads the run of a text. It goes on in `journal` if that has it, so that two processes cannot both go on with it,
     and its session knows. Raises as `Agent.loads`."""
     records, memory = _load_run(text)

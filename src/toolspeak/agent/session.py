@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack, cast
+from typing import Generic, Unpack, cast
 
 from toolspeak.agent.agent import Agent, RunResult
-from toolspeak.agent.options import RunOptions
+from toolspeak.agent.options import DepsT, RunOptions
 from toolspeak.agent.run import Run
+from toolspeak.agent.state.output import OutputT
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import (
     WhenOpen,
@@ -22,7 +23,7 @@ from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.journal.base import SessionInfo
 
 
-class Session:
+class Session(Generic[DepsT, OutputT]):
     """Runs that share history, kept in the agent's journal.
 
         session = Session(Agent(model, tools, journal=SqliteJournal("work.db")))
@@ -36,7 +37,9 @@ class Session:
     Raises ConfigurationError for an agent without a journal, and for an id or a principal that is not a string.
     """
 
-    def __init__(self, agent: Agent, session_id: str | None = None, *, principal: str | None = None) -> None:
+    def __init__(
+        self, agent: Agent[DepsT, OutputT], session_id: str | None = None, *, principal: str | None = None
+    ) -> None:
         if not isinstance(cast("object", agent), Agent):
             raise ConfigurationError(
                 f"Session needs an Agent, not a {type(agent).__name__}: Session(Agent(…), session_id)"
@@ -51,7 +54,9 @@ class Session:
         self._principal = principal
         self.session_id = new_session_id() if session_id is None else session_id
 
-    async def start(self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions]) -> Run:
+    async def start(
+        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions[DepsT]]
+    ) -> Run:
         """Returns the session's next run, not yet driven. Options as in `Agent.start`.
 
         `when_open` is for a last run that waits for approval or is suspended: "refuse" raises RunError, "close" ends
@@ -64,8 +69,8 @@ class Session:
         return self._agent.start_behind(place, task, {**options, "principal": self._principal})
 
     async def run(
-        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions]
-    ) -> RunResult:
+        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions[DepsT]]
+    ) -> RunResult[OutputT]:
         """Runs a task after the session's messages. Parameters as in `start`, raises as `Agent.run`."""
         return await self._agent.finish(await self.start(task, when_open=when_open, **options))
 
@@ -81,7 +86,7 @@ class Session:
         """Changes the title. Raises RunConflict if the session changes at the same time."""
         return await self._journal.rename_session(self.session_id, title, (await self.info()).version)
 
-    async def fork(self, run_id: str | None = None, count: int | None = None) -> Session:
+    async def fork(self, run_id: str | None = None, count: int | None = None) -> Session[DepsT, OutputT]:
         """Returns a new session with a copy of this one's messages: until the first `count` records of the run `run_id`
         (None: all), or all messages without a `run_id`. Raises RunError if there is no such run or record."""
         forked = await fork_session(self._journal, self.session_id, run_id, count)

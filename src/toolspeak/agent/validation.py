@@ -208,8 +208,12 @@ def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, answe
         )
 
 
-def check_deps(tools: Toolset, deps: object) -> None:
-    """Raises ConfigurationError where tools want the run's `deps` and there are none."""
+def check_deps(tools: Toolset, deps: object, expected: object = None) -> None:
+    """Raises ConfigurationError where tools want the run's `deps` and there are none, and where they are of another
+    class than `expected` (None: of any)."""
+    # A protocol that is not made for it, and a type with parameters, cannot be asked about.
+    if deps is not None and type(expected) is type and not isinstance(deps, expected):
+        raise ConfigurationError(f"deps is a {type(deps).__name__}, and the agent's deps_type is {expected.__name__}")
     wanting = [each for each in tools if each.deps] if deps is None else ()
     if wanting:
         named = ", ".join(f"{each.name} ({each.deps})" for each in wanting)

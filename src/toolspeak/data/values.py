@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import repeat
-from types import FunctionType
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, dataclass_transform, get_origin
+from types import FunctionType, GenericAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, dataclass_transform, get_origin
 
 import msgspec
 
@@ -131,6 +131,10 @@ def _struct(
         specified.append((one.name, kind, default))
     names = {name for name, _, _ in specified}
     namespace = {name: own for name, own in vars(cls).items() if name not in names and _goes_on(cls, name, own)}
+    if Generic in cls.__mro__:
+        namespace["__class_getitem__"] = classmethod(
+            GenericAlias
+        )  # msgspec's generic structs cost each construction more
     struct: Any = msgspec.defstruct(
         cls.__name__,
         specified,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias
+
+from typing_extensions import TypeVar
 
 from toolspeak.data.messages import JSON, Message, ToolCall
 
-DepsT = TypeVar("DepsT")
+DepsT = TypeVar("DepsT", default=Any)
 
 
 class StateView(Protocol):

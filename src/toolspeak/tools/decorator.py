@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast, overload
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload
 
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
@@ -14,20 +14,41 @@ from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.declaration import Declaration, by_name
 from toolspeak.tools.places import show
 from toolspeak.tools.signature import default_name, injected_parameters, read_signature, signature_of
-from toolspeak.tools.tool import Preview, Tool, check_name
+from toolspeak.tools.tool import ParametersT, Preview, ReturnedT, Tool, check_name
 from toolspeak.tools.verify import Verify
+
+ValueT = TypeVar("ValueT")
+
+OfArguments: TypeAlias = (
+    Callable[[], ValueT]
+    | Callable[[Any], ValueT]
+    | Callable[[Any, Any], ValueT]
+    | Callable[[Any, Any, Any], ValueT]
+    | Callable[[Any, Any, Any, Any], ValueT]
+    | Callable[[Any, Any, Any, Any, Any], ValueT]
+    | Callable[[Any, Any, Any, Any, Any, Any], ValueT]
+)
+"""A function of some of a tool's parameters, by their names. Each number of parameters is a type of its own, so that
+strict type checkers know those of a lambda."""
+
+
+class ToolMaker(Protocol):
+    """What `@tool(…)` with options gives."""
+
+    def __call__(self, function: Callable[ParametersT, ReturnedT], /) -> Tool[ParametersT, ReturnedT]: ...
+
 
 _LOG = logging.getLogger("toolspeak.tools")
 
 
 @overload
 def tool(
-    function: Callable[..., Any],
+    function: Callable[ParametersT, ReturnedT],
     /,
     *,
     name: str | None = None,
     description: str | None = None,
-    effects: Effects | Callable[..., Effects] | None = None,
+    effects: Effects | OfArguments[Effects] | None = None,
     effects_bound: Effects | None = None,
     read_only: bool = False,
     external: bool = False,
@@ -35,12 +56,12 @@ def tool(
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
     repeatable: bool = False,
-    timeout: float | Callable[..., float | None] | None = None,
+    timeout: float | OfArguments[float | None] | None = None,
     max_concurrent: int | None = None,
-    preview: Callable[..., str] | None = None,
-    verify: Callable[..., Any] | None = None,
+    preview: OfArguments[str] | None = None,
+    verify: OfArguments[Any] | None = None,
     command_line: str = "",
-) -> Tool: ...
+) -> Tool[ParametersT, ReturnedT]: ...
 
 
 @overload
@@ -48,7 +69,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    effects: Effects | Callable[..., Effects] | None = None,
+    effects: Effects | OfArguments[Effects] | None = None,
     effects_bound: Effects | None = None,
     read_only: bool = False,
     external: bool = False,
@@ -56,12 +77,12 @@ def tool(
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
     repeatable: bool = False,
-    timeout: float | Callable[..., float | None] | None = None,
+    timeout: float | OfArguments[float | None] | None = None,
     max_concurrent: int | None = None,
-    preview: Callable[..., str] | None = None,
-    verify: Callable[..., Any] | None = None,
+    preview: OfArguments[str] | None = None,
+    verify: OfArguments[Any] | None = None,
     command_line: str = "",
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> ToolMaker: ...
 
 
 def tool(
@@ -70,7 +91,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    effects: Effects | Callable[..., Effects] | None = None,
+    effects: Effects | OfArguments[Effects] | None = None,
     effects_bound: Effects | None = None,
     read_only: bool = False,
     external: bool = False,
@@ -78,10 +99,10 @@ def tool(
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
     repeatable: bool = False,
-    timeout: float | Callable[..., float | None] | None = None,
+    timeout: float | OfArguments[float | None] | None = None,
     max_concurrent: int | None = None,
-    preview: Callable[..., str] | None = None,
-    verify: Callable[..., Any] | None = None,
+    preview: OfArguments[str] | None = None,
+    verify: OfArguments[Any] | None = None,
     command_line: str = "",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, method, partial or callable object; bare, with options, or as a call.

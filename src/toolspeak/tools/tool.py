@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
+
+from typing_extensions import ParamSpec, TypeVar
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
@@ -14,6 +16,9 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.context import Injected, RunContext
 from toolspeak.tools.verify import Verify
+
+ParametersT = ParamSpec("ParametersT", default=...)
+ReturnedT = TypeVar("ReturnedT", default=Any)
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
 """What a tool may be called: every model API takes a part of it, and no dialect's markers fit in."""
@@ -54,8 +59,8 @@ class Preview(Protocol):
 
 
 @quick()
-class Tool:
-    """Made by `@tool`; calling it calls the function as it was.
+class Tool(Generic[ParametersT, ReturnedT]):
+    """Made by `@tool`; calling it calls the function, with its own signature.
 
     `read_arguments` applies aliases and validates strictly; problems are returned, not raised.
     `effects_of` and `preview` take the validated keyword arguments; a declaration of effects that fails counts as
@@ -69,7 +74,7 @@ class Tool:
     """
 
     spec: ToolSpec
-    function: Callable[..., Any]
+    function: Callable[ParametersT, ReturnedT]
     is_async: bool
     read_arguments: ArgumentReader
     effects_of: Callable[[Mapping[str, Any]], Effects]
@@ -95,5 +100,5 @@ class Tool:
     def name(self) -> str:
         return self.spec.name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: ParametersT.args, **kwargs: ParametersT.kwargs) -> ReturnedT:
         return self.function(*args, **kwargs)

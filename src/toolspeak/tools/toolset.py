@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ToolDefinitionError
@@ -30,7 +30,7 @@ class Toolset:
         for item in tools:
             if item is None:
                 raise ToolDefinitionError("None is no function; leave it out of the tools")
-            made = item if isinstance(item, Tool) else tool(item)
+            made = cast("Tool", item) if isinstance(item, Tool) else tool(item)
             name = made.spec.name
             check_name(name)
             if name in by_name:

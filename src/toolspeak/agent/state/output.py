@@ -6,7 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeAlias, get_args
+from types import UnionType
+from typing import Any, Generic, Literal, TypeAlias, cast, get_args
+
+from typing_extensions import TypeVar
 
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.native import NativeDriver
@@ -28,12 +31,17 @@ _MAX_PROBLEMS = 8
 _BY_TOOL = f"Give your final answer by calling the tool {FINAL_TOOL}, never as text."
 
 
+OutputT = TypeVar("OutputT", default=None)
+TypeOfOutput: TypeAlias = type[OutputT] | UnionType
+
+
 @quick()
-class Output:
+class Output(Generic[OutputT]):
     """The type of the answer, and how it is asked for. A type alone stands for `Output(type)`."""
 
-    type: Any
-    """Any type that pydantic has a JSON Schema for. `RunResult.output` is the value."""
+    type: TypeOfOutput[OutputT]
+    """Any type that pydantic has a JSON Schema for; `RunResult.output` is the value. For type checkers, name a union:
+    `Output[int | str](int | str)`."""
     mode: OutputMode = "auto"
     """"native": the API holds the answer to the schema. "tool": the answer is the argument of a tool. "prompted": the
     instructions hold the schema. "auto": the first of these that the API has."""
@@ -145,7 +153,7 @@ def choose_output(output: Any, driver: Driver, *, tools: bool) -> AnswerType | N
     """
     if output is None:
         return None
-    output = output if isinstance(output, Output) else Output(output)
+    output = cast("Output[Any]", output) if isinstance(output, Output) else Output[Any](output)
     if output.mode not in _MODES:
         raise ConfigurationError(f"Output(mode={output.mode!r}): expected one of {', '.join(_MODES)}")
     can = driver.provider.capabilities if isinstance(driver, NativeDriver) else None

@@ -1,0 +1,66 @@
+# pyright: strict
+"""An agent knows the type of its answers, and of what its tools are given."""
+
+from typing import assert_type
+
+from pydantic import BaseModel
+
+from toolspeak import Agent, Output, RunContext, RunResult, Session, SqliteJournal, tool
+
+
+class Town(BaseModel):
+    name: str
+
+
+class Database:
+    pass
+
+
+@tool(read_only=True)
+def people(town: str, ctx: RunContext[Database]) -> int:
+    """The people of a town."""
+    return len(town)
+
+
+plain = Agent("openai:qwen3", [people])
+typed = Agent("openai:qwen3", [people], output=Town, deps_type=Database)
+of_list = Agent("openai:qwen3", output=list[int])
+in_words = Agent("openai:qwen3", output=Output(Town, mode="prompted"))
+either = Agent("openai:qwen3", output=Output[int | Town](int | Town))
+
+
+async def run() -> None:
+    assert_type(await plain.run("Which town?"), RunResult[None])
+    result = await typed.run("Which town?", deps=Database())
+    assert_type(result, RunResult[Town])
+    assert_type(result.output, Town)
+    assert_type((await of_list.run("Which numbers?")).output, list[int])
+    assert_type((await in_words.run("Which town?")).output, Town)
+    assert_type((await either.run("Which?")).output, int | Town)
+    waiting = await typed.resume(result, {"call_1_0": True}, deps=Database())
+    assert_type(waiting.output, Town)
+    session = Session(typed)
+    assert_type((await session.run("Which town?", deps=Database())).output, Town)
+
+
+def in_another_function(agent: Agent[Database, Town]) -> Town:
+    return agent.run_sync("Which town?", deps=Database()).output
+
+
+def any_agent(agent: Agent) -> str:
+    return agent.run_sync("Which town?").answer
+
+
+in_another_function(typed)
+explicit = Agent[Database, Town]("openai:qwen3", [people], output=Town, journal=SqliteJournal("runs.db"))
+in_another_function(explicit)
+
+
+async def wrong() -> None:
+    await typed.run("Which town?", deps=3)  # wrong
+    await plain.run("Which town?", deps=Database())  # wrong
+    await typed.run("Which town?", dependencies=Database())  # wrong
+    (await plain.run("Which town?")).output.name  # wrong
+    (await typed.run("Which town?", deps=Database())).output.people  # wrong
+    await typed.resume("run", {"call_1_0": "yes"})  # wrong
+    in_another_function(plain)  # wrong

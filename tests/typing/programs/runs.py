@@ -1,0 +1,46 @@
+# pyright: strict
+"""What a run streams, an approver is asked, and an interceptor wraps."""
+
+from typing import assert_type
+
+from toolspeak import Agent, Approval, ApprovalRequest, Decision, Limits, Record, Rule
+from toolspeak.data.deltas import TextDelta
+from toolspeak.data.events import RunFinished
+
+
+async def ask(request: ApprovalRequest) -> bool:
+    return request.effects.read_only
+
+
+async def decide(request: ApprovalRequest) -> Decision:
+    return Decision(request.call.name == "read", "only reads")
+
+
+def refuse(request: ApprovalRequest) -> bool:
+    return False
+
+
+agent = Agent("openai:qwen3", approve=ask, limits=Limits(steps=3))
+careful = Agent("openai:qwen3", approve=Approval(decide, policy=[Rule("reject", tool="shell")]))
+
+
+async def watch() -> str:
+    text = ""
+    async for each in agent.stream("Look."):
+        match each:
+            case TextDelta(text=piece):
+                assert_type(piece, str)
+                text += piece
+            case Record(event=RunFinished(answer=answer)):
+                assert_type(answer, str)
+                return answer
+            case _:
+                pass
+    return text
+
+
+Agent("openai:qwen3", approve="yes")  # wrong
+Agent("openai:qwen3", approve=refuse)  # wrong
+Agent("openai:qwen3", limits=3)  # wrong
+Agent("openai:qwen3", steps=3)  # wrong
+Limits(steps="3")  # wrong
