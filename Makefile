@@ -19,6 +19,11 @@ LITELLM_VENV ?= .venv-litellm
 # Outside of the clone, as pip's cache is: the server is built once for all of them.
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
+# Processes of a test run. Three on two cores: some tests wait.
+WORKERS ?= 3
+
+# Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
 
@@ -64,7 +69,7 @@ demo: $(VENV)/.runtime
 	$(BIN)/toolspeak demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --durations 20 $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 20 $(TESTS)
 
 # The tests that start no process, without hypothesis. The types are checked beside them, for there are two cores.
 FAST ?= tests/test_architecture.py tests/test_errors.py tests/data tests/wire tests/tools tests/execute tests/ui tests/testing \
@@ -138,7 +143,7 @@ test-templates: $(ENGINE_VENV)/.ready
 
 # The parts of the long sweeps that `make test` leaves out, and the full number of hypothesis' examples (tests/sweeps.py).
 test-slow: $(VENV)/.dev
-	SWEEPS=whole $(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m "slow or hypothesis"
+	SWEEPS=whole $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "slow or hypothesis"
 
 $(DIST_VENV)/.ready: requirements/dist.txt requirements/build.txt | $(BIN)/python
 	$(BIN)/python -m venv $(DIST_VENV)

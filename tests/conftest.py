@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -18,6 +19,12 @@ settings.load_profile("toolspeak")
 for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(each) == signal.SIG_IGN:
         signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_collection_finish():
+    """The garbage collector has no need to look at thousands of collected tests, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config):

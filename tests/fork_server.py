@@ -1,7 +1,7 @@
 """Runs `python -m toolspeak` in forks of itself, for forked.py: a process for each command, its imports made once.
 
 It reads requests from the socket whose descriptor it is given: JSON (arguments, folder, environment, whether a session
-of its own is wanted) with descriptors: the three streams, a pipe to tell the process's number and exit code, and maybe
+of its own is wanted) with descriptors: the three streams, a pipe for the process's number and its exit code, and maybe
 the terminal that is to control the session. It ends when nobody is left who could ask.
 """
 
@@ -23,10 +23,11 @@ from toolspeak.cli.command_table import COMMANDS
 
 for name in COMMANDS:  # what no fork of this process has to do again
     importlib.import_module(f"toolspeak.cli.commands.{name}_command")
+importlib.import_module("toolspeak.gateway.config_check")
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:
-    """Returns in the fork that is to be the command, with what was asked; with None when the requests end."""
+    """Returns in the fork that is to be the command, with its request; with None when the requests end."""
     while True:
         data, received, _, _ = socket.recv_fds(requests, 1 << 20, 5)
         if not data:
@@ -39,7 +40,7 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
 
 
 def reap() -> None:
-    """Takes leave of the watchers that have ended."""
+    """Collects the exit codes of the watchers that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -49,16 +50,16 @@ def reap() -> None:
 
 def watched(request: dict[str, Any], received: list[int]) -> dict[str, Any]:
     """Forks once more: somebody has to wait for the command, and the server must hear the next request meanwhile."""
-    streams, told, terminal = received[:3], received[3], received[4:]
+    streams, reports, terminal = received[:3], received[3], received[4:]
     pid = os.fork()
     if pid:
         for each in (*streams, *terminal):
             os.close(each)
-        os.write(told, f"{pid}\n".encode())
+        os.write(reports, f"{pid}\n".encode())
         _, status = os.waitpid(pid, 0)
-        os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os.write(reports, f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os._exit(0)
-    os.close(told)
+    os.close(reports)
     if request["session"]:
         os.setsid()
     for number, stream in enumerate(streams):

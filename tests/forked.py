@@ -1,7 +1,7 @@
 """The command in a process of its own, forked from one that has made its imports: they are most of what it costs.
 
 Arguments, streams, folder, environment, session, terminal, signals and the exit code are those of a process that was
-started. That it starts from nothing too is told by tests/cli/test_cli_start.py and the tests of `serve` and the README.
+started. tests/cli/test_cli_start.py and the tests of `serve` and of the README start it from nothing.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ class Command:
         terminal: int | None = None,
     ) -> None:
         self.returncode: int | None = None
-        self._told, theirs = os.pipe()
-        asked = {"arguments": arguments, "cwd": str(cwd), "env": dict(os.environ if env is None else env)}
-        asked["session"] = session or terminal is not None
-        given = [*streams, theirs, *([] if terminal is None else [terminal])]
+        self._reports, theirs = os.pipe()
+        request = {"arguments": arguments, "cwd": str(cwd), "env": dict(os.environ if env is None else env)}
+        request["session"] = session or terminal is not None
+        descriptors = [*streams, theirs, *([] if terminal is None else [terminal])]
         try:
-            socket.send_fds(_server(), [json.dumps(asked).encode()], given)
+            socket.send_fds(_server(), [json.dumps(request).encode()], descriptors)
         finally:
             os.close(theirs)
         self.pid = int(self._line())
 
     def poll(self) -> int | None:
-        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+        if self.returncode is None and select.select([self._reports], [], [], 0)[0]:
             self._end()
         return self.returncode
 
     def wait(self, timeout: float) -> int:
         """Its exit code, which is that of `subprocess`: minus the number of the signal that ended it."""
         if self.returncode is None:
-            if not select.select([self._told], [], [], timeout)[0]:
+            if not select.select([self._reports], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("toolspeak", timeout)
             self._end()
         assert self.returncode is not None
@@ -81,14 +81,14 @@ class Command:
 
     def _end(self) -> None:
         self.returncode = int(self._line())
-        os.close(self._told)
+        os.close(self._reports)
 
     def _line(self) -> bytes:
         line = b""
         while not line.endswith(b"\n"):
-            read = os.read(self._told, 1)
-            assert read, "the server of forks has ended: what it said is in the output of the tests"
-            line += read
+            byte = os.read(self._reports, 1)
+            assert byte, "the server of forks has ended: see its messages in the output of the tests"
+            line += byte
         return line
 
 
@@ -102,10 +102,10 @@ def completed(
     seconds: float = 120,
 ) -> subprocess.CompletedProcess[bytes]:
     """What `subprocess.run` returns. `session`: in one of its own, in which there is no terminal to ask at."""
-    with tempfile.TemporaryFile() as read, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        read.write(stdin)
-        read.seek(0)
-        streams = (read.fileno(), out.fileno(), err.fileno())
+    with tempfile.TemporaryFile() as input_file, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        input_file.write(stdin)
+        input_file.seek(0)
+        streams = (input_file.fileno(), out.fileno(), err.fileno())
         command = Command(arguments, cwd=cwd, env=env, streams=streams, session=session)
         try:
             command.wait(seconds)

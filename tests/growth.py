@@ -19,18 +19,17 @@ def growth(prepare: Callable[[int], Callable[[], object]], size: int) -> float:
     CPU time, and the least of several tries: what disturbs a measurement makes it longer. What looks like a square is
     tried again, at last with four times the size, before it counts.
     """
-    found = 0.0
-    # What earlier tests left is no part of it: a collection of all that would be.
+    ratio = 0.0
+    # The garbage collector passes over what earlier tests left. It stays frozen: `unfreeze` would thaw the collected
+    # tests too (conftest.py).
+    gc.collect()
     gc.freeze()
-    try:
-        for length, tries in ((size, 1), (size, 3), (4 * size, 3)):
-            once, twice = (min(_seconds(prepare(total)) for _ in range(tries)) for total in (length, 2 * length))
-            found = twice / max(once, _FLOOR)
-            if found < LINEAR:
-                break
-    finally:
-        gc.unfreeze()
-    return found
+    for length, tries in ((size, 1), (size, 3), (4 * size, 3)):
+        once, twice = (min(_seconds(prepare(total)) for _ in range(tries)) for total in (length, 2 * length))
+        ratio = twice / max(once, _FLOOR)
+        if ratio < LINEAR:
+            break
+    return ratio
 
 
 def _seconds(measured: Callable[[], object]) -> float:

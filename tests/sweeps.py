@@ -4,7 +4,8 @@ full number of hypothesis' examples."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,6 +24,16 @@ def parts(number: int) -> Callable[[Any], Any]:
     """Parametrises `part`, for `cases[part::number]`: part 0 runs in `make test`, the others in `make test-slow`."""
     others = [pytest.param(part, marks=pytest.mark.slow) for part in range(1, number)]
     return pytest.mark.parametrize("part", [0, *others])
+
+
+@contextmanager
+def case(*values: object) -> Iterator[None]:
+    """A failure inside it shows these values. For a loop over cases so short that a test of each would cost more."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"The case: {', '.join(map(repr, values))}")
+        raise
 
 
 def crossed(*axes: Iterable[Any], every: int, ids: Callable[[Any], str] | None = None) -> Sequence[Any]:

@@ -10,17 +10,17 @@ from contextlib import asynccontextmanager
 import uvicorn
 
 
-class Attentive(uvicorn.Server):
-    """Ends when it is told to: uvicorn looks ten times a second whether it should, which is most of a short test."""
+class PromptServer(uvicorn.Server):
+    """Ends as soon as `stop` is set. uvicorn itself looks every 0.1 s whether it should end: most of a short test."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+        self.ready, self.stop = asyncio.Event(), asyncio.Event()
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
-        self.begun.set()
-        await self.ended.wait()
+        self.ready.set()
+        await self.stop.wait()
 
 
 @asynccontextmanager
@@ -35,15 +35,15 @@ async def serving(
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(("127.0.0.1", port))
         sock.listen()
-        server = Attentive(config)
+        server = PromptServer(config)
         task = asyncio.create_task(server.serve(sockets=[sock]))
-        begun = asyncio.create_task(server.begun.wait())
-        await asyncio.wait((task, begun), return_when=asyncio.FIRST_COMPLETED)
-        begun.cancel()
+        ready = asyncio.create_task(server.ready.wait())
+        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
         try:
             assert server.started, "the application did not start: see what it logged"
             yield server, sock.getsockname()[1]
         finally:
             server.should_exit = True
-            server.ended.set()
+            server.stop.set()
             await task

@@ -24,13 +24,16 @@ from toolspeak.dialects.catalogue import FAMILIES
 from toolspeak.errors import ConfigurationError
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+each_target = pytest.mark.parametrize(
+    ("dialect", "target"), crossed(DIALECTS, ["lark", "gbnf"], every=2, ids=lambda value: getattr(value, "name", value))
+)
+"""Of the two, `make test` runs one in turn."""
 REQUIRED, NONE = ToolChoice("required"), ToolChoice("none")
 
 # --- rendered calls are accepted ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["lark", "gbnf"])
-@each_dialect
+@each_target
 def test_rendered_calls_are_accepted(dialect: Dialect, target):
     required = matcher(dialect.grammar(TOOLS, REQUIRED, target=target))
     most = dialect.batch.max_calls or 3
@@ -106,7 +109,7 @@ def test_a_damaged_frame_is_rejected(dialect: Dialect, target, choice):
 
 # --- what is sampled parses ---------------------------------------------------------------------
 
-STRINGS = 100  # of each family; slow_grammar.py takes 1,000 of each dialect
+STRINGS = 50  # of each family; slow_grammar.py takes 1,000 of each dialect
 SAMPLED = [(dialect, -(-STRINGS // len(family))) for family in FAMILIES.values() for dialect in family]
 
 

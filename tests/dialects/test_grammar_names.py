@@ -13,12 +13,16 @@ from grammar_tools import I, S
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sweeps import fewer, parts
+from sweeps import crossed, fewer, parts
 from toolspeak.data.messages import ToolCall, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, read_turn
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+each_target = pytest.mark.parametrize(
+    ("dialect", "target"), crossed(DIALECTS, ["lark", "gbnf"], every=2, ids=lambda value: getattr(value, "name", value))
+)
+"""Of the two, `make test` runs one in turn."""
 REQUIRED = ToolChoice("required")
 POINT = {"type": "object", "properties": {"x": I, "y": I, "label": S}, "required": ["x", "y"]}
 ORDERED = ToolSpec(
@@ -54,8 +58,7 @@ def shuffled(draw: st.DrawFn) -> dict[str, Any]:
     return mixed({**made, **{name: each for name, each in others.items() if draw(st.booleans())}})
 
 
-@pytest.mark.parametrize("target", ["lark", "gbnf"])
-@each_dialect
+@each_target
 def test_arguments_in_any_order_are_rendered_in_the_one_that_the_grammar_takes(dialect: Dialect, target: str):
     accepts = matcher(dialect.grammar([ORDERED], REQUIRED, target=target))  # type: ignore[arg-type]
 
@@ -90,8 +93,7 @@ def named(word: str) -> ToolSpec:
     return spec(f"{word}_it", {word: S, f"{word}ing": S, f"{word}_count": I}, [word])
 
 
-@pytest.mark.parametrize("target", ["lark", "gbnf"])
-@each_dialect
+@each_target
 @parts(3)
 def test_names_that_begin_with_a_marker_s_word_are_accepted_as_they_are_rendered(
     dialect: Dialect, target: str, part: int

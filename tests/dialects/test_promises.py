@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from growth import LINEAR, growth
-from sweeps import fewer
+from sweeps import crossed, fewer
 from toolspeak.data.deltas import (
     ArgumentsDelta,
     BatchEnded,
@@ -97,8 +97,7 @@ NASTY_SAMPLES = [
 ]
 
 
-@each_dialect
-@pytest.mark.parametrize("text", NASTY_SAMPLES)
+@pytest.mark.parametrize(("dialect", "text"), crossed(PROTOCOLS, NASTY_SAMPLES, every=3))
 def test_1_every_cut_in_three_of_a_nasty_sample(dialect: Dialect, text: str):
     """In two where the sample is of another dialect's: most of it is text then."""
     own = f"<{BLOCK[dialect.name]}" in text.lower() or "<results" in text

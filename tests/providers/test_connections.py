@@ -7,7 +7,7 @@ import contextlib
 import gc
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -273,12 +273,10 @@ def test_closing_does_not_wait_for_a_loop_that_stands_still():
 
 
 @pytest.fixture
-def new_objects_alone() -> Iterator[None]:
+def new_objects_alone() -> None:
     """The garbage collector looks at what a test makes, not at all that the tests before have left."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def kept_requests() -> int:

@@ -199,7 +199,7 @@ async def _prompt(upstream: Upstream, route: Route) -> str:
 def _ours(upstream: Upstream, driver: TextDriver) -> str:
     if upstream.listing not in (None, "trained", "server"):
         return f"we write it, with the tools as {upstream.listing}"
-    own = getattr(driver.dialect, "written", driver.dialect)
+    own = getattr(driver.dialect, "renderer", driver.dialect)
     if getattr(own, "trained", None) is not None:
         return f"we write it as the chat template of {own.name}'s models does"
     return "we write it in our words (`prose`)"

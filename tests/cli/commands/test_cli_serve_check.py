@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from loopback_server import Exchange, event, serve, stream, whole
 
+from forked import completed_text
+
 VLLM_MODEL = "Qwen/Qwen3-Coder-30B-A3B-Instruct"
 
 
@@ -45,13 +47,10 @@ async def refuse(exchange: Exchange) -> None:
 
 
 async def checked(config: Path | None, *arguments: str, **environ: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "toolspeak", "serve", "--check", *arguments]
-    command += ["--config", str(config)] if config else []
+    command = ["serve", "--check", *arguments, *(["--config", str(config)] if config else [])]
     env = {**os.environ, "NO_COLOR": "1", **environ}
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    process = await asyncio.to_thread(completed_text, command, cwd=Path.cwd(), env=env)
+    return process.returncode, process.stdout, process.stderr
 
 
 def parts(out: str) -> dict[str, str]:

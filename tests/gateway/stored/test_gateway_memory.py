@@ -345,7 +345,7 @@ def test_a_gateway_that_ends_leaves_no_response_in_progress(store: str):
         async with remembering(store, answer, more={"background": True}) as (upstream, served):
             queued = await made(served, "Work.", background=True)
             await until(served, queued["id"], "in_progress")
-            served.server.ended.set()  # type: ignore[attr-defined]
+            served.server.stop.set()  # type: ignore[attr-defined]
             async with gateway(at(upstream), responses=ResponseSettings(store)) as other:
                 ended = await until(other, queued["id"], "failed")
                 assert ended["error"]["code"] == "gateway_stopped"
