@@ -81,17 +81,22 @@ check: $(VENV)/.dev
 	@$(BIN)/pyright --pythonpath $(BIN)/python & types=$$!; \
 		$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not hypothesis" $(FAST); tests=$$?; wait $$types && exit $$tests
 
+# An environment that sees what the development environment has: only what is needed besides is installed in it.
+PURELIB = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+BESIDE = $(BIN)/python -m venv --clear --without-pip $(@D) && echo "import site; site.addsitedir('$$($(BIN)/python $(PURELIB))')" \
+	> "$$($(@D)/bin/python $(PURELIB))/development.pth"
+
 # xgrammar without torch and transformers (several GB), of which matching text uses nothing (tests/dialects/grammar_xgrammar.py).
-$(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
-	$(MAKE) $(GRAMMAR_VENV)/.dev VENV=$(GRAMMAR_VENV)
+$(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt $(VENV)/.dev
+	$(BESIDE)
 	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/xgrammar.txt
 	@touch $@
 
 test-grammar: $(GRAMMAR_VENV)/.ready
 	$(GRAMMAR_VENV)/bin/python -m pytest --numprocesses 2 -rs tests/dialects/slow_grammar.py
 
-$(SDK_VENV)/.ready: requirements/sdk.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
-	$(MAKE) $(SDK_VENV)/.dev VENV=$(SDK_VENV)
+$(SDK_VENV)/.ready: requirements/sdk.txt $(VENV)/.dev
+	$(BESIDE)
 	$(SDK_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/sdk.txt
 	@touch $@
 
@@ -123,8 +128,8 @@ test-clients: $(VENV)/.dev $(CLIENTS_VENV)/.ready $(LITELLM_VENV)/.ready tests/c
 	CLIENTS_PYTHON=$(CLIENTS_VENV)/bin/python CLIENTS_LITELLM_PYTHON=$(LITELLM_VENV)/bin/python CLIENTS_NODE="$(NODE_HOME)/bin/node" \
 		$(BIN)/python -m pytest tests/clients/client_*.py
 
-$(ENGINE_VENV)/.ready: requirements/engine.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
-	$(MAKE) $(ENGINE_VENV)/.dev VENV=$(ENGINE_VENV)
+$(ENGINE_VENV)/.ready: requirements/engine.txt $(VENV)/.dev
+	$(BESIDE)
 	$(ENGINE_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/engine.txt
 	@touch $@
 
