@@ -216,7 +216,7 @@ def in_a_file(path):
         (no_database, "no SQLite database"),
         (truncated, "damaged.*backup"),
         (garbled, "damaged.*backup"),
-        (in_a_file, "cannot be made"),
+        (in_a_file, "cannot be created"),
         (a_folder, "is a folder: name a file in it"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

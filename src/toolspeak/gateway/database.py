@@ -18,8 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.journal.leases import Connection
-from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
-from toolspeak.journal.sqlite_faults import is_busy, journal_error
+from toolspeak.journal.sqlite_connection import SqliteConnection, at_once, is_busy, journal_error
 
 ResultT = TypeVar("ResultT")
 Work: TypeAlias = Callable[[Connection], Coroutine[Any, Any, ResultT]]

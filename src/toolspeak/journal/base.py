@@ -12,7 +12,7 @@ from toolspeak.data.values import quick
 
 @quick()
 class Lease:
-    """The right to go on with a run, until somebody takes it over: every takeover has a higher epoch."""
+    """The right to go on with a run, until another process takes it over. Every takeover has a higher epoch."""
 
     run_id: str
     owner: str
@@ -21,10 +21,12 @@ class Lease:
 
 @quick()
 class RunInfo:
-    """What a list of runs shows of one; all of it follows from the run's records, and from its lease.
+    """A run as lists show it. All of it follows from the run's records and its lease.
 
-    `created` and `updated` are Unix seconds: of its first record, and of its last change of status. `records` is
-    how many there are. `owner` holds the run until `held_until` (Unix seconds); None: nobody does.
+    - `created`, `updated`: when it started and when its status changed last, in Unix seconds.
+    - `records`: the number of its records.
+    - `owner`: the holder of its lease, None without one.
+    - `held_until`: the end of the lease, in Unix seconds.
     """
 
     run_id: str
@@ -44,10 +46,12 @@ class RunInfo:
 
 @quick()
 class SessionInfo:
-    """Runs that share history. `version` counts its changes (a run started, a new title).
+    """Runs that share a history.
 
-    `last_run` is the run the next one follows. A fork begins with `history` and says where it comes from:
-    `forked_from` is a run and how many of its records are behind the fork. `history` is left out of lists.
+    - `version`: counts the changes of the session (a run started, a new title).
+    - `last_run`: the run that the next one follows.
+    - `forked_from`: of a fork, the run it comes from, and how many of its records are shared.
+    - `history`: the messages that a fork begins with; left out of lists.
     """
 
     session_id: str
@@ -64,7 +68,7 @@ class SessionInfo:
 
 @quick()
 class SearchHit:
-    """A place that a search found: the record, and the text around the words."""
+    """One hit of a search: the record, and the text around the words."""
 
     run_id: str
     seq: int
@@ -76,27 +80,33 @@ class SearchHit:
 
 
 class Journal(Protocol):
-    """Several processes may use one store at the same time. Every method raises JournalError when the store cannot
-    be read or written; then nothing of what was asked has happened."""
+    """Stores the records of runs. Several processes may use one store at the same time.
+
+    Every method raises JournalError if the store cannot be read or written. Then it has changed nothing.
+    """
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        """Returns once the record is durable. When the caller is cancelled meanwhile, either the cancellation is raised
-        and the record is not written, or this returns all the same, and the caller meets the cancellation at its next
-        `await`: it always knows.
+        """Returns once the record is durable.
 
-        A `RunStarted` in a session makes the session (version 0) or changes it. Raises RunConflict for a record whose
-        `seq` is not the next of its run and for a `session_version` that is not the session's: somebody else has gone
-        on with it. Raises LeaseLost when the lease is not the run's newest, or there is one and none is given.
+        If the caller is cancelled meanwhile, either the cancellation is raised and the record is not written, or this
+        returns,
+        and the cancellation is raised at the caller's next `await`. So the caller always knows which.
+
+        A `RunStarted` in a session creates the session (version 0) or changes it. Raises RunConflict if `seq` is not
+        the run's
+        next or `session_version` is not the session's: another process went on with it. Raises LeaseLost if the lease
+        is not
+        the run's newest, or the run has one and none is passed.
         """
         ...
 
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
-        """The run's records in order, from number `start` on, `most` of them (None: all); empty for a run it does not
-        know."""
+        """Returns the run's records in order, from number `start` on, at most `most` (None: all); empty for an unknown
+        run."""
         ...
 
     async def run(self, run_id: str) -> RunInfo | None:
-        """What is known of a run; None for one that has no records."""
+        """Returns what lists show of a run; None for a run without records."""
         ...
 
     async def runs(
@@ -109,68 +119,71 @@ class Journal(Protocol):
         alone: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
-        """The runs whose id begins with `prefix`, the newest first; `alone`: those outside of a session."""
+        """Returns the runs whose id begins with `prefix`, the newest first. `alone`: only runs outside a session."""
         ...
 
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
-        """Takes a run, new or not, for so many seconds. Raises RunBusy while another's lease lasts.
+        """Takes the lease of a run, new or not, for so many seconds. Raises RunBusy while another holds one.
 
-        A lease whose owner was a process of this machine and is dead does not last (see `journal.owner`).
+        A lease ends early if its owner was a process of this machine and is dead (see `journal.owner`).
         """
         ...
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
-        """Holds the run for so many seconds from now; whether somebody has asked its holder to suspend it.
+        """Extends the lease to so many seconds from now. Returns whether its holder was asked to suspend the run.
 
-        Raises LeaseLost when it was taken over or released.
+        Raises LeaseLost if the run was taken over or released.
         """
         ...
 
     async def ask_to_suspend(self, run_id: str) -> bool:
-        """Asks whoever holds the run to suspend it: `renew` tells them. False when nobody holds it.
+        """Asks the holder of the run to suspend it: `renew` returns that. False if the run has no holder.
 
-        What is asked is asked of one lease: nobody who takes the run later hears of it.
+        The request ends with the lease: a later holder does not get it.
         """
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Lets go of the run; nothing happens if it was taken over."""
+        """Ends the lease. Nothing happens if the run was taken over."""
         ...
 
     async def session(self, session_id: str) -> SessionInfo | None:
-        """A session with its `history`; None for one it does not know."""
+        """Returns a session with its `history`; None for an unknown one."""
         ...
 
     async def sessions(self, *, principal: str | None = None, limit: int | None = None) -> Sequence[SessionInfo]:
-        """The sessions, the last used first."""
+        """Returns the sessions, the last used first."""
         ...
 
     async def add_session(self, session: SessionInfo, records: Sequence[Record] = ()) -> None:
-        """Adds a session as it is, with the records of its runs, at once or not at all: a fork, an import.
+        """Adds a session as it is, with the records of its runs, as a whole or not at all: a fork, an import.
 
-        Raises RunConflict if the session or one of the runs is there already.
+        Raises RunConflict if the session or one of the runs exists.
         """
         ...
 
     async def rename_session(self, session_id: str, title: str, version: int) -> SessionInfo:
-        """Gives a session another title. Raises RunConflict if its version is another, or there is none."""
+        """Gives a session another title. Raises RunConflict unless it exists with this version."""
         ...
 
     async def delete_session(self, session_id: str) -> None:
-        """Removes a session with its runs, and those that their tools started, for good. Raises RunBusy if one of them
-        is held, and RunConflict if there is no such session."""
+        """Removes a session for good, with its runs and the runs that their tools started.
+
+        Raises RunBusy if one of them is held, and RunConflict if the session does not exist.
+        """
         ...
 
     async def search(
         self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
     ) -> Sequence[SearchHit]:
-        """Where all words of the query stand in one text, the newest first; the last word may be a beginning.
+        """Returns where all words of the query stand in one text, the newest first. The last word may be a beginning.
 
-        Searched are what the user said, what the model answered and what the tools returned, in the runs of this
-        principal; of None in all runs, unless it is `private`: then in those that have none.
+        Searches what the user said, what the model answered and what the tools returned, in the runs of this principal;
+        with
+        None in all runs, or if `private` in those without a principal.
         """
         ...
 
     async def aclose(self) -> None:
-        """Lets go of files and connections."""
+        """Closes files and connections."""
         ...

@@ -1,6 +1,6 @@
-"""Records that come at the same time, committed together, and what waits for a disk in a thread of its own.
+"""Group commits: records that come at the same time are committed together; what waits for a disk does so in a thread.
 
-One event loop at a time uses a `Commits`; what it writes to is touched by its thread or by the loop, never by both.
+One event loop at a time uses a `Commits`. Either its thread or the loop touches the database, never both.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from toolspeak.journal.stored import Stored
 ResultT = TypeVar("ResultT")
 
 FIRST_WAIT, LONGEST_WAIT = 0.001, 0.05
-"""Seconds between two tries at a locked file."""
+"""Seconds between two attempts at a locked file."""
 
 SHORT = 0.001
-"""Seconds that an event loop may stand still: to hand a sync over to a thread and back costs up to a tenth of that, and
-much more where the cores are busy."""
+"""Seconds that the event loop may stand still. To hand a sync to a thread and back costs up to a tenth of that,
+and much more on busy cores."""
 
-_SHARE = 1 / 8  # what the last sync counts for in the mean
-_UNKNOWN = 0.02  # as a disk that turns: some 25 short ones are seen before the loop waits for one
+_SHARE = 1 / 8  # the weight of the last sync in the mean
+_UNKNOWN = 0.02  # that of a rotating disk: some 25 short syncs come before the loop waits for one
 
 
 class Waiting:
     """A record on its way into the file.
 
-    `done` is what its `append` waits for. `begun`: it can no longer be taken back, it is written or refused.
-    `cancelled`: nobody wants it any more, but what became of it. That is `outcome`, once it is `settled`: None, or why
-    it was not written.
+    - `done`: what its `append` waits for.
+    - `writing`: it can no longer be taken back: it is written or refused.
+    - `cancelled`: the caller went away; only the outcome matters.
+    - `settled`: whether the outcome is known.
+    - `outcome`: None if the record was written, else the reason why not.
     """
 
     __slots__ = ("cancelled", "done", "lease", "outcome", "record", "settled", "stored", "writing")
@@ -50,7 +52,7 @@ class Waiting:
     def settle(self, outcome: BaseException | None) -> None:
         self.settled, self.outcome = True, outcome
         if self.done.done():
-            return  # cancelled: its task asks for the outcome
+            return  # cancelled: its task reads the outcome
         if outcome is None:
             self.done.set_result(None)
         else:
@@ -58,10 +60,12 @@ class Waiting:
 
 
 class Commits:
-    """Calls `write(group)` with what came since the last group: it says what became of each, and raises when none of
-    it was written. `may_wait(group)`: that may take as long as a disk does, so it is called in the thread.
+    """Commits the records that came since the last commit, as a group.
 
-    An error that `is_busy` is tried again for `seconds`; `problem(error)` is what those who wait are told then.
+    - `write(group)`: writes a group. It returns an error or None for each record, and raises if none was written.
+    - `may_wait(group)`: whether writing it may wait for the disk; then it is called in the thread.
+    - `is_busy(error)`: whether the error may pass; then the group is tried again.
+    - `problem(error)`: the error that callers get after `seconds` of that.
     """
 
     def __init__(
@@ -85,8 +89,10 @@ class Commits:
         self._idlers: list[asyncio.Future[None]] = []
 
     async def add(self, record: Record, stored: Stored, lease: Lease | None) -> None:
-        """Returns once the record is written, and raises what it was refused for. A cancellation either keeps it from
-        being written, or is met at the caller's next `await`."""
+        """Returns once the record is written, and raises the error that refused it.
+
+        A cancellation either keeps the record from being written, or is raised at the caller's next `await`.
+        """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
@@ -94,7 +100,7 @@ class Commits:
         self._waiting.append(waiting)
         if not self._due:
             self._due = True
-            # Behind whatever else is ready to run: its records are committed together with this one.
+            # Behind all tasks that are ready: their records join this group.
             loop.call_soon(self._flush, loop.time(), FIRST_WAIT)
         try:
             await waiting.done
@@ -113,7 +119,7 @@ class Commits:
         _cancel_later()
 
     async def idle(self) -> None:
-        """Returns when the thread has nothing to do: until the next `await`, nothing is given to it."""
+        """Returns when the thread has nothing to do. It gets nothing until the next `await`."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
@@ -174,13 +180,13 @@ class Commits:
         work: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         try:
             work.set_result(call())
-        except Exception as error:  # noqa: BLE001 - told as the thread's would be
+        except Exception as error:  # noqa: BLE001 - raised as the thread's would be
             work.set_exception(error)
         return work
 
     def _flush(self, since: float, wait: float) -> None:
         if self._work is not None:
-            return  # what it does is followed by another flush
+            return  # another flush follows its work
         group = [waiting for waiting in self._waiting if not waiting.done.done()]
         self._waiting.clear()
         if group and self._may_wait(group):
@@ -191,7 +197,7 @@ class Commits:
             return
         try:
             self._settle(group, self._write(group) if group else [])
-        except Exception as error:  # noqa: BLE001 - those who wait are told; a callback's own error would be lost
+        except Exception as error:  # noqa: BLE001 - raised in the callers; an error of a callback would be lost
             self._failed(group, error, since, wait)
         else:
             self._go_on()
@@ -211,7 +217,7 @@ class Commits:
             waiting.settle(outcome)
 
     def _failed(self, group: Sequence[Waiting], error: BaseException, since: float, wait: float) -> None:
-        """Nothing of the group was written."""
+        """Handles an error that left the whole group unwritten."""
         assert self._loop is not None
         stopped = group[0].writing and self._thread is None
         if stopped or not self._is_busy(error) or self._loop.time() - since >= self._seconds:
@@ -231,7 +237,7 @@ class Commits:
         self._work = None
         if not self._waiting:
             self._due = False
-        self._wake()  # before what waits to be written: it would keep the thread at work for ever
+        self._wake()  # before the next group, which could keep the thread busy for ever
         if self._waiting and self._loop is not None:
             self._due = True
             self._loop.call_soon(self._flush, self._loop.time(), FIRST_WAIT)
@@ -244,8 +250,12 @@ class Commits:
 
 
 async def unbroken(work: asyncio.Future[ResultT]) -> ResultT:
-    """What some work comes to, which goes on to its end when the caller is cancelled. If it fails the cancellation is
-    raised then; else there is a result, and the caller meets the cancellation at its next `await`."""
+    """Returns the result of the work, which goes on to its end if the caller is cancelled.
+
+    After a cancellation: if the work fails, the cancellation is raised; otherwise there is a result, and the
+    cancellation
+    is raised at the caller's next `await`.
+    """
     cancelled = False
     while not work.done():
         try:
@@ -267,8 +277,10 @@ def _cancel_later() -> None:
 
 
 class Syncs:
-    """Knows how long the last syncs took, as a mean in which the newest counts most: one that was long is felt for
-    the next ten or so, a disk that has become slow at once."""
+    """How long syncs take: a mean in which the newest counts most.
+
+    A slow one has an effect for the next ten or so. A disk that becomes slow is noticed at once.
+    """
 
     __slots__ = ("_mean",)
 
@@ -277,7 +289,7 @@ class Syncs:
 
     @property
     def short(self) -> bool:
-        """Whether the event loop can wait for the next one."""
+        """Whether the event loop can wait for the next sync."""
         return self._mean < SHORT
 
     def took(self, seconds: float) -> None:

@@ -13,7 +13,7 @@ from toolspeak.journal.rules import busy, check_lease
 
 
 class Connection(Protocol):
-    """A database inside of one transaction. `change` gives how many rows were changed."""
+    """A database within one transaction. `change` returns how many rows were changed."""
 
     async def rows(self, sql: str, *arguments: Any) -> Sequence[Sequence[Any]]: ...
 
@@ -21,15 +21,15 @@ class Connection(Protocol):
 
 
 class SqlLeases(ABC):
-    """What `Journal` says of leases: one row a run, whose epoch counts who has held it."""
+    """The lease methods of `Journal`: one row a run, whose epoch counts its holders."""
 
     @abstractmethod
     def _writing(self) -> AbstractAsyncContextManager[Connection]:
-        """A transaction that is durable when it ends, and undone when it ends with an exception."""
+        """A transaction that is durable at its end, and undone if it ends with an exception."""
 
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
         async with self._writing() as db:
-            # Made first, so that two who want the same new run find one row to lock.
+            # Created first, so that two processes that want the same new run lock one row.
             await db.change("INSERT INTO runs (run_id, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING", run_id)
             rows = await db.rows(
                 "SELECT owner, held_until, {now} FROM runs WHERE run_id = $1 {update}",

@@ -17,13 +17,15 @@ from toolspeak.journal.rules import (
     gone_on,
     hits_in,
     no_start,
+    plain,
     session_after,
     session_conflict,
     starts_rightly,
     status_after,
     there_already,
+    title_of,
+    words,
 )
-from toolspeak.journal.texts import plain, title_of, words
 
 
 @quick(frozen=False, eq=False)
@@ -37,7 +39,7 @@ class _Run:
 
 
 class MemoryJournal:
-    """Implements `Journal`; keeps everything until it is dropped."""
+    """Implements `Journal` in memory, until it is dropped."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
@@ -174,7 +176,7 @@ class MemoryJournal:
         return tuple(hits[:limit])
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 def _info(run: _Run) -> RunInfo:

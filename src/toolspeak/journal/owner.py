@@ -1,5 +1,7 @@
-"""Who holds a run: a process, named so that others on the same machine can tell whether it is still alive; and the
-clock by which it is held."""
+"""The owner of a lease: a process, by a name from which others on the same machine see whether it is alive; and the
+clock of
+leases.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from functools import lru_cache
 
 
 def new_owner() -> str:
-    """A name for one holder in this process: `machine pid start random`."""
+    """Returns a name for one holder of leases in this process: `machine pid start random`."""
     return f"{_myself(os.getpid())} {os.urandom(4).hex()}"
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the owner was a process of this machine that has ended. False where that cannot be known."""
+    """Whether the owner was a process of this machine that has ended. False if that cannot be known."""
     parts = owner.split(" ")
     if len(parts) != 4 or parts[0] != _machine() or not parts[1].isdigit():
         return False
@@ -27,23 +29,25 @@ def is_dead(owner: str) -> bool:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-    # The number may be another process's by now: that one has started later.
+    # Another process may have the number by now; it started later.
     return start not in ("", _start(pid))
 
 
 def is_alive(owner: str) -> bool:
-    """Whether the owner is a process of this machine that has not ended. False where that cannot be known."""
+    """Whether the owner is a process of this machine that has not ended. False if that cannot be known."""
     return owner.partition(" ")[0] == _machine() and not is_dead(owner)
 
 
-@lru_cache(maxsize=1)  # by number, for a process that forks is another from then on
+@lru_cache(maxsize=1)  # by pid, for a fork is another process
 def _myself(pid: int) -> str:
     return f"{_machine()} {pid} {_start(pid)}"
 
 
 def since_boot() -> tuple[str, Callable[[], float]]:
-    """A clock of this machine that nobody sets, in seconds, and a name for it: others that have the same name show the
-    same time. Without one on this system, the wall clock under the name ""."""
+    """A clock of this machine that cannot be set, in seconds, and its name. Clocks of the same name show the same time.
+
+    On a system without one: the wall clock, under the name "".
+    """
     with suppress(OSError, AttributeError):
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
@@ -64,9 +68,9 @@ def _machine() -> str:
 
 
 def _start(pid: int) -> str:
-    """When a process started, in clock ticks since boot (proc(5), field 22 of stat); "" where there is no /proc.
+    """When a process started, in clock ticks since boot (proc(5), field 22 of stat); "" without /proc.
 
-    A process that has ended and was not waited for yet has none.
+    "ended" for a process that has ended and was not waited for.
     """
     with suppress(OSError, IndexError):
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:

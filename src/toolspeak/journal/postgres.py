@@ -43,11 +43,15 @@ _TRIES = 5
 
 
 class PostgresJournal(SqlJournal):
-    """Implements `Journal` in a PostgreSQL database (12 or newer), in tables of the given schema, made when needed.
+    """Implements `Journal` in a PostgreSQL database (12 or newer), in tables that it creates when needed.
 
-    `dsn` is a connection URL (`postgresql://user@host/database`). Every record is durable as the server's
-    `synchronous_commit` says: by default, on its disk. Leases go by the server's clock. `seconds` is how long one
-    statement may take.
+    - `dsn`: a connection URL (`postgresql://user@host/database`).
+    - `schema`: the schema of the tables.
+    - `pool_size`: how many connections are open at most.
+    - `seconds`: how long one statement may take.
+
+    Every record is durable as the server's `synchronous_commit` says: by default, on its disk. Leases use the server's
+    clock.
     """
 
     def __init__(self, dsn: str, *, schema: str = "toolspeak", pool_size: int = 10, seconds: float = 60.0) -> None:
@@ -67,7 +71,7 @@ class PostgresJournal(SqlJournal):
         return str(self._pool)
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        # Broken off, it would leave open whether the server has committed it.
+        # A statement that is broken off leaves open whether the server committed it.
         await unbroken(asyncio.ensure_future(self._append(record, lease)))
 
     async def _append(self, record: Record, lease: Lease | None) -> None:

@@ -13,9 +13,9 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from toolspeak.errors import JournalError
 
-_MIGRATING = 0x7453706B  # the advisory lock under which tables are made: any number that is ours
+_MIGRATING = 0x7453706B  # the advisory lock for creating tables: a number that no other program uses
 _AGAIN = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.ForeignKeyViolationError)
-"""What two transactions may do to each other (an equal content stored and removed at once): one is done again."""
+"""Errors of two transactions that meet (one stores a content, one removes an equal one): one of them is repeated."""
 
 _REMEDIES: Sequence[tuple[type[BaseException], str]] = (
     (asyncpg.DiskFullError, "the server's disk is full: free some space there"),
@@ -35,15 +35,20 @@ _CHECK_SECONDS = 5.0
 
 
 class AgainError(JournalError):
-    """Undone because of another transaction; the same may succeed now."""
+    """Another transaction undid this one. The same may succeed now."""
 
 
 class PostgresPool:
-    """Connections to `dsn`, for the tables of one schema, which are made or brought forward by the first of them.
+    """Connections to a database, for the tables of one schema. The first connection creates or upgrades the tables.
 
-    `what` begins each error ("the journal"), and `promise` ends it. `version` is the schema's newest; `steps` are the
-    statements that bring one forward, and `newer` says what to do about a later one. `size` connections are open at
-    most, and a statement takes `seconds` at most.
+    - `dsn`: a connection URL (`postgresql://user@host/database`).
+    - `what`: the beginning of each error ("the journal").
+    - `schema`, `version`: the schema and its newest version.
+    - `steps`: returns the statements that upgrade a version to the newest.
+    - `newer`: returns the error text for a version that a later toolspeak wrote.
+    - `promise`: the end of each error.
+    - `size`: how many connections are open at most.
+    - `seconds`: how long one statement may take.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class PostgresPool:
         self._promise = promise
         self._size = size
         self._seconds = seconds
-        # A pool belongs to its event loop, and may be used from several, one after the other.
+        # A pool of asyncpg belongs to one event loop; this object may be used from several, one after the other.
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
             weakref.WeakKeyDictionary()
         )
@@ -79,7 +84,7 @@ class PostgresPool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Any]:
-        """A connection of asyncpg's. Raises JournalError, AgainError among them."""
+        """Yields a connection of asyncpg. Raises JournalError, of which AgainError is one."""
         try:
             pool = await self._pool()
             async with pool.acquire() as connection:
@@ -90,7 +95,7 @@ class PostgresPool:
             raise JournalError(self._problem(error)) from error
 
     async def check(self) -> None:
-        """Connects once, and makes nothing. Raises JournalError."""
+        """Opens and closes one connection. Creates no tables. Raises JournalError."""
         untyped: Any = asyncpg
         try:
             connection = await untyped.connect(self._dsn, timeout=_CHECK_SECONDS)

@@ -1,20 +1,91 @@
-"""What all journals do alike: what an event changes in the lists, and the errors they raise."""
+"""What every journal does alike: the texts of records, what an event changes in the lists, and errors."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from toolspeak.data.events import Record, RunFinished, RunPaused, RunResumed, RunStarted, RunStatus
+from toolspeak.data.events import (
+    ModelAnswered,
+    Record,
+    RunFinished,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunStatus,
+    ToolFinished,
+    UserMessageQueued,
+)
+from toolspeak.data.messages import Message
 from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunConflict
 from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.owner import is_dead
-from toolspeak.journal.texts import holds, snippet, texts_of, title_of
+
+TITLE = 80
+"""The length of a title in characters."""
+
+SEARCHED = 100_000
+"""The characters of one text that a search looks through: enough for any answer, and a bound for a tool's result."""
+
+_WORD = re.compile(r"[^\W_]+")
+_LONE = re.compile("[\ud800-\udfff]")
+_LONGEST = 100  # characters of a word that count: every database has a longest word
+_AROUND = 60  # characters of a snippet on each side of the first word
+
+
+def title_of(messages: Sequence[Message]) -> str:
+    """The beginning of the first line of the user's newest message."""
+    texts = (message.text for message in reversed(messages) if message.role == "user")
+    newest = next(filter(str.strip, texts), "")
+    line = plain(" ".join(newest.strip().split("\n", 1)[0].split()))
+    return line if len(line) <= TITLE else line[: TITLE - 1].rstrip() + "…"
+
+
+def plain(text: str) -> str:
+    """Text that every database takes in a column: without NUL, and with U+FFFD for a lone surrogate."""
+    return _LONE.sub("\ufffd", text.replace("\0", ""))
+
+
+def texts_of(record: Record) -> Iterator[tuple[str, str]]:
+    """The texts that a search looks through, each with its role. The history of a run is in the runs before it."""
+    match record.event:
+        case RunStarted(messages):
+            texts = [("user", messages[-1].text)] if messages else []
+        case UserMessageQueued(message):
+            texts = [("user", message.text)]
+        case ModelAnswered(message):
+            texts = [("assistant", message.text)]
+        case ToolFinished(result):
+            texts = [("tool", result.text)]
+        case _:
+            texts = []
+    return ((role, text[:SEARCHED]) for role, text in texts if text)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as a search compares them: runs of letters and digits, in lower case."""
+    return [word[:_LONGEST] for word in _WORD.findall(plain(text).lower())]
+
+
+def holds(text: str, wanted: Sequence[str]) -> bool:
+    """Whether all wanted words stand in a text. The last one may be the beginning of a word."""
+    there = set(words(text))
+    return all(word in there for word in wanted[:-1]) and any(word.startswith(wanted[-1]) for word in there)
+
+
+def snippet(text: str, wanted: Sequence[str]) -> str:
+    """The text around the first of the words, on one line."""
+    places = [match.start() for match in _WORD.finditer(text) if match[0].lower().startswith(tuple(wanted))]
+    at = places[0] if places else 0
+    start, end = max(0, at - _AROUND), at + _AROUND
+    line = " ".join(text[start:end].split())
+    return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"
 
 
 def status_after(event: object) -> RunStatus | None:
-    """The status an event gives its run; None if it leaves it as it is."""
+    """The status that an event gives its run; None if it changes none."""
     match event:
         case RunStarted() | RunResumed():
             return "running"
@@ -27,7 +98,7 @@ def status_after(event: object) -> RunStatus | None:
 
 
 def is_listed(event: object) -> bool:
-    """Whether the event changes what lists show of its run (it then has a `status_after`)."""
+    """Whether the event changes what lists show of its run. Such an event has a `status_after`."""
     return isinstance(event, _LISTED)
 
 
@@ -35,7 +106,8 @@ _LISTED = (RunStarted, RunResumed, RunPaused, RunFinished)
 
 
 def session_after(known: SessionInfo | None, record: Record, event: RunStarted) -> SessionInfo:
-    """The session after one more run. Raises RunConflict if it has another version than the run was started on."""
+    """Returns the session after one more run. Raises RunConflict unless it has the version that the run was started
+    on."""
     session_id = event.session_id or ""
     if (known.version if known else 0) != event.session_version:
         raise session_conflict(session_id, event.session_version, known.version if known else None)
@@ -53,7 +125,7 @@ def session_after(known: SessionInfo | None, record: Record, event: RunStarted) 
 
 
 def hits_in(info: RunInfo, record: Record, wanted: Sequence[str]) -> list[SearchHit]:
-    """What a search finds in one record."""
+    """Returns what a search finds in one record."""
     return [
         SearchHit(info.run_id, record.seq, info.session_id, info.title, record.time, role, snippet(text, wanted))
         for role, text in texts_of(record)
@@ -62,16 +134,18 @@ def hits_in(info: RunInfo, record: Record, wanted: Sequence[str]) -> list[Search
 
 
 def check_lease(run_id: str, lease: Lease | None, owner: str | None, epoch: int) -> None:
-    """Raises LeaseLost unless the lease is the run's newest, or nobody has one and none is given."""
+    """Raises LeaseLost unless the lease is the run's newest, or the run has no lease and none is passed."""
     if lease is None and owner is not None:
-        raise LeaseLost(f"run {run_id} is held by another process, and this one has no lease on it; acquire it first")
+        raise LeaseLost(f"run {run_id} is held by another process, and this one has no lease on it: acquire it first")
     if lease is not None and (owner is None or lease.epoch != epoch):
-        raise LeaseLost(f"run {run_id} was taken over by another process; this one does nothing more for it")
+        raise LeaseLost(f"run {run_id} was taken over by another process, and this one cannot go on with it")
 
 
 def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
-    """Raises JournalError unless each run's records begin with RunStarted in this session, or in none and by a tool of
-    a run before, and follow each other."""
+    """Raises JournalError unless the records of each run follow each other and begin with RunStarted.
+
+    The run belongs to this session, or to none if a tool of an earlier run started it.
+    """
     counts: dict[str, int] = {}
     for record in records:
         seq = counts.get(record.run_id, 0)
@@ -79,14 +153,14 @@ def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
         starts = isinstance(record.event, RunStarted) and record.event.session_id in (session.session_id, of_tool)
         if record.seq != seq or starts != (seq == 0):
             raise JournalError(
-                f"record {record.seq} of run {record.run_id} cannot come here in session {session.session_id}: expected"
+                f"record {record.seq} of run {record.run_id} is out of place in session {session.session_id}: expected"
                 f" record {seq}; a part is missing or out of order"
             )
         counts[record.run_id] = seq + 1
 
 
 def is_held(info: RunInfo) -> bool:
-    """Whether a process is at work on the run."""
+    """Whether a process drives the run."""
     return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
 
 
@@ -118,7 +192,7 @@ def session_conflict(session_id: str, expected: int, version: int | None) -> Run
 
 
 def starts_rightly(record: Record) -> bool:
-    """Whether the record is its run's first if, and only if, it starts the run."""
+    """Whether RunStarted is the run's first record, and only that."""
     return (record.seq == 0) == (type(record.event) is RunStarted)
 
 

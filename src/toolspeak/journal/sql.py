@@ -29,15 +29,18 @@ from toolspeak.journal.rules import (
     gone_on,
     hits_in,
     no_start,
+    plain,
     session_after,
     session_conflict,
     starts_rightly,
     status_after,
+    texts_of,
     there_already,
+    title_of,
+    words,
 )
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.stored import Row, Stored, digests, pack, unpack
-from toolspeak.journal.texts import plain, texts_of, title_of, words
 
 PAGE = 1000
 """Records read at once: others get their turn between two pages."""
@@ -91,7 +94,7 @@ DELETE FROM found WHERE {found} >= $1 AND {found} < $2""",
 
 
 class SqlJournal(SqlLeases):
-    """Everything of `Journal` but what a database does in its own way."""
+    """The methods of `Journal` that SQLite and PostgreSQL share."""
 
     @abstractmethod
     def _reading(self) -> AbstractAsyncContextManager[Connection]: ...

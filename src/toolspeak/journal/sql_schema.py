@@ -1,8 +1,8 @@
-"""The tables, as numbered steps: a database of any earlier version is brought forward one step after the other.
+"""The tables, as numbered steps: a database of an earlier version is upgraded one step after the other.
 
-A step that was released is never changed: what comes next is a new one. `{integer}`, `{key}`, `{number}` (a key that
-counts itself), `{real}`, `{bytes}`, `{found}` (the table of searched words), `{arrivals}`, `{sums}` and `{clocks}` are
-each database's own; `;` and a line break stand between the statements of the last four.
+A released step never changes: a change is a new step. `{integer}`, `{key}`, `{number}` (a key that counts itself),
+`{real}`, `{bytes}`, `{found}` (the table of searched words), `{arrivals}`, `{sums}` and `{clocks}` differ by database;
+`;` and a line break stand between the statements of the last four.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 SPAN = 1 << 32
-"""Positions a run has: the records of run number n are at n·2³² to (n + 1)·2³² - 1."""
+"""The positions of a run: the records of run number n are at n·2³² to (n + 1)·2³² - 1."""
 
 STEPS: Sequence[Sequence[str]] = (
     (
@@ -46,11 +46,11 @@ they come (`journal.stretches`). Version 5: in SQLite, a checksum with each reco
 6: in SQLite, the clocks of leases."""
 
 VERSION = len(STEPS)
-"""The version this toolspeak writes and reads."""
+"""The version that this toolspeak writes and reads."""
 
 
 def steps_from(version: int, types: Mapping[str, str]) -> Sequence[str]:
-    """The statements that bring a database of this version to `VERSION`."""
+    """The statements that upgrade a database of this version to `VERSION`."""
     return [
         statement.format_map(types)
         for step in STEPS[version:]
@@ -61,7 +61,7 @@ def steps_from(version: int, types: Mapping[str, str]) -> Sequence[str]:
 
 
 def newer(place: str, version: int) -> str:
-    """What to say of a database that a later toolspeak wrote."""
+    """The error text for a database that a later toolspeak wrote."""
     return (
         f"{place} was written by a later toolspeak (schema version {version}; this one reads up to {VERSION}):"
         " upgrade toolspeak, or name another journal"

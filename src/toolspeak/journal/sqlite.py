@@ -24,8 +24,7 @@ from toolspeak.journal.leases import Connection
 from toolspeak.journal.owner import new_owner
 from toolspeak.journal.rules import is_listed
 from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
-from toolspeak.journal.sqlite_faults import is_busy, journal_error
+from toolspeak.journal.sqlite_connection import SqliteConnection, at_once, is_busy, journal_error
 from toolspeak.journal.sqlite_file import (
     checked_place,
     clocked,
@@ -44,26 +43,30 @@ from toolspeak.journal.stretches import BATCH, INSERT, NOTE, UNNOTED
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
 _ENDINGS = ("", "-wal", "-shm", "-journal")
-_MOST_KNOWN = 10_000  # runs whose state is kept to spare looking it up
-_CHECKPOINT = 1000  # pages of the write-ahead log that are written without looking, as SQLite has it; about as many
+_MOST_KNOWN = 10_000  # runs whose state is remembered
+_CHECKPOINT = 1000  # pages, about, of the write-ahead log between two checkpoints: SQLite's own number
 _PAGE = 4096
 
 _SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
-"""What is on the disk before anything follows from it: a power cut must not undo that an effect was begun or what came
-of it, nor what the caller was told."""
+"""Events that are on the disk before anything follows from them: a power cut must undo neither the start or the result
+of an effect, nor what the caller knows."""
 
 
 _ENDS = frozenset((RunPaused, RunFinished))
 _FOLLOWED = _ENDS | {ToolStarted}
-"""What an effect follows from, or that somebody is told: it must be in the file that will be looked for. Whether the
-log is there too is looked at when a run pauses or ends, and with every lease: while the process lives nothing is lost
-with it, and when it dies the log is missed."""
+"""Events before an effect, or before the caller hears of them: they must be in the file at its path. The log is checked
+too when a run pauses or ends, and with every lease: while the process lives a missing log loses nothing, and when it
+dies the missing log is noticed."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A run as it stands, while nobody else has changed the file: where its records begin, the epoch of its lease (0:
-    nobody holds it) and the number of its next record."""
+    """The state of a run, while no other process has changed the file.
+
+    - `first`: the position of its first record.
+    - `epoch`: that of its lease, 0 without one.
+    - `next`: the number of its next record.
+    """
 
     first: int
     epoch: int
@@ -71,16 +74,19 @@ class _Known:
 
 
 class SqliteJournal(SqliteTables):
-    """Implements `Journal` in a file, which is made when it is first used.
+    """Implements `Journal` in a file, which is created when it is first used.
 
-    `sync` says what survives a power cut or a crash of the system (a crash of the process loses nothing, ever):
-    "effects" syncs before and after every tool call and before a run's end is told, "always" every record, "never"
-    leaves it to the system. `lock_seconds` is how long a lock of another process is waited for. `clock` is the wall
-    clock (Unix seconds); leases go by it between machines and between two starts of one, else by the time since then.
+    - `path`: the file.
+    - `sync`: what survives a power cut or a crash of the system; a crash of the process never loses anything. "effects"
+      syncs before and after every tool call, and before the end of a run is reported; "always" every record; "never"
+      leaves it to the system.
+    - `lock_seconds`: how long to wait for another process's lock.
+    - `clock`: the wall clock (Unix seconds). Leases use it between machines and between two starts of one, else the
+      time since the start.
 
-    Records that are appended at the same time are committed together. What waits for the disk, a sync or what the file
-    takes over from its write-ahead log, does so in a thread; a sync in the event loop while the disk's are short
-    (`journal.syncs`). One object serves one event loop at a time.
+    Records that are appended at the same time are committed together. A sync, and moving the write-ahead log into the
+    file, happen in a thread; a sync in the event loop while those of the disk are short (`journal.commits.Syncs`). One
+    object serves one event loop at a time.
     """
 
     def __init__(
@@ -92,11 +98,11 @@ class SqliteJournal(SqliteTables):
         clock: Callable[[], float] = time.time,
     ) -> None:
         if sync not in get_args(Sync):
-            raise ConfigurationError(f"sync={sync!r} is none of {', '.join(get_args(Sync))}")
+            raise ConfigurationError(f"sync={sync!r} is unknown; write {', '.join(get_args(Sync))}")
         self.path = Path(path)
         self._file = self.path.absolute()
         self._name_of_file = str(self._file)
-        # Not read either: to close a file lets go of the process's locks on it (fcntl(2)), and SQLite's are such.
+        # Not even read: to close a file releases the process's locks on it (fcntl(2)), SQLite's among them.
         protect(self._file, "a journal of runs", endings=_ENDINGS, secret=True)
         self._sync: Sync = sync
         self._lock_seconds = lock_seconds
@@ -107,13 +113,13 @@ class SqliteJournal(SqliteTables):
         self._commits = Commits(self._write, self._may_wait, is_busy, self._error_of, lock_seconds)
         self._known: dict[str, _Known] = {}
         self._data_version = -1
-        self._unnoted = 0  # records whose stretches are not noted, as far as is known here
-        self._name = ""  # among those who have the file open; "" before anything is written
+        self._unnoted = 0  # records whose stretches are not noted, as far as this object knows
+        self._name = ""  # in the list of processes that have the file open; "" before the first write
         self._place: tuple[int, int] = (0, 0)  # device and inode of the file that is open
         self._finalizer: weakref.finalize[..., SqliteJournal] | None = None
         self._size = 0  # of the file, which never shrinks
         self._log: int | None = None  # a descriptor of the write-ahead log
-        self._unchecked = 0  # pages, about, since somebody has looked whether the log has grown long
+        self._unchecked = 0  # pages, about, since the last checkpoint
         self._syncs = Syncs()
         self._lock = threading.Lock()
 
@@ -132,14 +138,14 @@ class SqliteJournal(SqliteTables):
         return self._unchecked >= _CHECKPOINT or (not self._syncs.short and self._full(group))
 
     def _write(self, group: Sequence[Waiting]) -> list[Exception | None]:
-        """What became of each. Raises sqlite3.Error when none was written."""
+        """Returns an error or None for each record. Raises sqlite3.Error if none was written."""
         full = self._full(group)
         with self._lock:
             checkpoint = self._unchecked >= _CHECKPOINT
             db = self._begin(full, checkpoint=checkpoint)
             try:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
-                if version != self._data_version:  # another connection has changed something: runs, leases
+                if version != self._data_version:  # another connection wrote: runs, leases
                     self._known.clear()
                     self._data_version = version
                 outcomes = self._write_all(db, group)
@@ -156,9 +162,9 @@ class SqliteJournal(SqliteTables):
         return outcomes
 
     def _note(self, db: sqlite3.Connection, more: int, size: int) -> None:
-        """Counts records that were added, and their characters, and notes the stretches of many."""
+        """Counts added records and their characters, and notes the stretches once there are many."""
         self._unnoted += more
-        self._unchecked += 1 + 2 * size // _PAGE  # the last page, and those behind it with what points to them
+        self._unchecked += 1 + 2 * size // _PAGE  # the last page, and new ones with their parents
         if self._unnoted >= BATCH:
             for statement in NOTE:
                 db.execute(statement)
@@ -166,7 +172,7 @@ class SqliteJournal(SqliteTables):
 
     def _write_all(self, db: sqlite3.Connection, group: Sequence[Waiting]) -> list[Exception | None]:
         outcomes: list[Exception | None] = []
-        rows: list[tuple[int, str, int]] = []  # those known to be the next of their runs: one statement adds them
+        rows: list[tuple[int, str, int]] = []  # known to be the next of their runs: one statement adds them all
         known_runs = self._known
         for waiting in group:
             record, stored, lease = waiting.record, waiting.stored, waiting.lease
@@ -201,7 +207,7 @@ class SqliteJournal(SqliteTables):
     def _write_one(self, db: sqlite3.Connection, waiting: Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
         epoch = waiting.lease.epoch if waiting.lease else 0
-        # More than one statement, or a refusal to be explained: undone as a whole, without the rest of the group.
+        # More than one statement, or a refusal to explain: it is undone alone, not with the group.
         self._known.pop(record.run_id, None)
         db.execute("SAVEPOINT one")
         try:
@@ -254,7 +260,7 @@ class SqliteJournal(SqliteTables):
             raise self._error_of(error) from error
 
     async def _transaction(self, begin: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
-        """A transaction, once neither another process nor the thread is in its way."""
+        """Begins a transaction once no other process, and not the thread, is in its way."""
         loop = asyncio.get_running_loop()
         since, wait = loop.time(), FIRST_WAIT
         while True:
@@ -269,12 +275,12 @@ class SqliteJournal(SqliteTables):
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _begin_writing(self) -> sqlite3.Connection:
-        """Holds the lock when it returns."""
+        """Begins to write. It holds the lock when it returns."""
         full = self._sync == "always"
         self._lock.acquire()
         try:
             self._check_place()
-            self._known.clear()  # data_version tells of others' changes, not of our own
+            self._known.clear()  # data_version reports changes of others, not our own
             self._unchecked += 1
             return self._begin(full, checkpoint=full)
         except BaseException:
@@ -282,14 +288,14 @@ class SqliteJournal(SqliteTables):
             raise
 
     def _begin_reading(self) -> sqlite3.Connection:
-        # Another connection than the one that writes, so that nobody who reads waits for the disk.
+        # A connection of its own, so that reading never waits for the disk.
         if self._reader is None:
             with self._lock:
                 self._open()
                 reader = connected(self._file)
                 try:
                     clocked(reader, self._wall)
-                except BaseException:  # the file is locked, say, and this is tried again
+                except BaseException:  # such as a locked file, which is tried again
                     reader.close()
                     raise
                 self._reader = reader
@@ -299,7 +305,8 @@ class SqliteJournal(SqliteTables):
         return self._reader
 
     def _begin(self, full: bool, *, checkpoint: bool) -> sqlite3.Connection:
-        """`checkpoint`: the commit may take as long as it takes to move the log's pages into the file."""
+        """Begins a transaction. `checkpoint`: its commit may also move the log's pages into the file, and take as
+        long."""
         db = self._open()
         if not self._name:
             name = new_owner()
@@ -345,8 +352,8 @@ class SqliteJournal(SqliteTables):
         return self._db
 
     def _close_later(self) -> None:
-        """A journal that nobody closes is closed when it is garbage or the interpreter ends: else SQLite would take
-        the log over and delete it, and leave the mark that there is one."""
+        """Closes the journal when it becomes garbage or the interpreter ends. Without that SQLite would move the log
+        into the file and delete it, and the mark of an open log would stay."""
         assert self._db is not None
         if self._finalizer is not None:
             self._finalizer.detach()
@@ -354,7 +361,7 @@ class SqliteJournal(SqliteTables):
         self._finalizer = weakref.finalize(self, close_all, *args)
 
     def _check_place(self, *, log: bool = True) -> None:
-        """Raises JournalError when the file that is open is not the one at its path any more, nor its log."""
+        """Raises JournalError if the open file, or its log, is no longer the one at its path."""
         if self._db is not None:
             self._size = checked_place(
                 self.path, self._name_of_file, self._place, self._size, self._log if log else None
@@ -364,12 +371,14 @@ class SqliteJournal(SqliteTables):
         return journal_error(error, self.path)
 
     def salvage(self) -> Sequence[Path]:
-        """Makes the file usable without what is lost, if its write-ahead log is damaged or missing; the copies that are
-        made of the files as they were.
+        """Makes the file usable without what is lost, if its write-ahead log is damaged or missing. Returns the copies
+        that it
+        made of the files.
 
         A run that had not ended may have done more than is recorded: close it
-        (`toolspeak.agent.storage.runs.close_run`, `doubtful=True`) and look at what it did. Raises JournalError
-        while another process has the file open.
+        (`toolspeak.agent.storage.suspend.close_run`, `doubtful=True`) and check what it did. Raises JournalError while
+        another
+        process has the file open.
         """
         self.close()
         try:
@@ -378,7 +387,7 @@ class SqliteJournal(SqliteTables):
             raise self._error_of(error) from error
 
     async def aclose(self) -> None:
-        """As `close`, but others go on while it waits for the disk."""
+        """Like `close`, but other tasks go on while it waits for the disk."""
         await self._commits.drain()
         await self._commits.idle()
         close = self._taken_out()
@@ -387,9 +396,9 @@ class SqliteJournal(SqliteTables):
         self._commits.stop_if_idle()
 
     def close(self) -> None:
-        """Writes what is being appended and closes the file; it is opened again when it is used again.
+        """Writes the records on their way and closes the file. The next use opens it again.
 
-        Blocks while SQLite takes its write-ahead log over into the file: in an event loop, `aclose` does not.
+        Blocks while SQLite moves its write-ahead log into the file; in an event loop use `aclose`.
         """
         self._commits.stop()
         close = self._taken_out()
@@ -397,7 +406,7 @@ class SqliteJournal(SqliteTables):
             close()
 
     def _taken_out(self) -> Callable[[], None] | None:
-        """Closes what was open, and is nobody's any more."""
+        """Takes the connections out of the object, and returns what closes them."""
         with self._lock:
             close, self._finalizer = self._finalizer, None
             self._db = self._reader = self._mode = self._log = None

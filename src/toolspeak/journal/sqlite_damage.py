@@ -1,10 +1,11 @@
-"""What SQLite passes over without a word: a write-ahead log that is damaged or cut short, and rows that are not as they
-were written.
+"""Damage that SQLite does not report: a write-ahead log that is damaged or cut short, and rows that differ from what
+was
+written.
 
-SQLite takes a log as far as its checksums are right and forgets the rest, for that is what a process that died while it
-wrote leaves behind (https://www.sqlite.org/walformat.html). Such a process leaves part of one transaction. Whole ones
-behind a bad frame were there, and are lost. So are those that the log's index counts, a file in the memory of the
-machine, and that the log does not have.
+SQLite uses a log as far as its checksums are right and drops the rest, for that is what a process leaves that dies
+while it writes (https://www.sqlite.org/walformat.html). Such a process leaves a part of one transaction. Whole
+transactions behind a bad frame were written, and are lost. So are those that the log's index counts (a file in the
+machine's memory) and the log does not have.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
 class LogScan(NamedTuple):
-    """What a write-ahead log holds. `frames`: of the transactions that SQLite takes; `salts` tell one log in the file
-    from the next. `lost`: whole transactions behind the place at which SQLite ends it."""
+    """The contents of a write-ahead log.
+
+    - `salts`: tell one log in the file from the next.
+    - `frames`: the frames of the transactions that SQLite uses.
+    - `lost`: the whole transactions behind the place where SQLite stops.
+    """
 
     salts: bytes
     frames: int
@@ -42,13 +47,13 @@ def is_log(head: bytes) -> bool:
 
 
 def log_in(log: bytes) -> LogScan:
-    """What is in a log. One that is as it was written, or torn in its last transaction, has lost nothing."""
+    """Scans a log. One that is as it was written, or torn in its last transaction, has lost nothing."""
     if len(log) < _HEAD:
         return LogScan(b"", 0, 0)
     magic, version, size, _, _, _, *sums = struct.unpack(">8I", log[:_HEAD])
     order, salts = _MAGIC.get(magic, ""), log[16:24]
     if not order or version != _VERSION or _checksum(log[:24], (0, 0), order) != tuple(sums):
-        # Written by itself before the first frame, and in one piece: it was there once.
+        # The header is written before the first frame, in one piece: it was whole once.
         return LogScan(salts, 0, max(1, _commits_of_unknown(log)) if len(log) >= _HEAD + _FRAME + 512 else 0)
     starts = range(_HEAD, len(log) - _FRAME - size + 1, _FRAME + size)
     seed = (sums[0], sums[1])
@@ -64,8 +69,11 @@ def log_in(log: bytes) -> LogScan:
 
 
 def frames_missing(log: LogScan, index: bytes) -> int:
-    """How many frames that the index of the log counts are not in the log, nor in the file; 0 if there are none, or the
-    index is not to be read. The index is the same before and behind the look at the log."""
+    """Returns how many frames the log's index counts that neither the log nor the file has; 0 if the index is
+    unreadable.
+
+    `index` must be the same before and after the log was read.
+    """
     head = index[:_INDEX]
     if len(index) < 2 * _INDEX + 4 or head != index[_INDEX : 2 * _INDEX]:
         return 0
@@ -80,7 +88,7 @@ def frames_missing(log: LogScan, index: bytes) -> int:
     (in_file,) = struct.unpack("=I", index[2 * _INDEX : 2 * _INDEX + 4])
     if log.salts != head[32:40]:  # another log, written before this one or since
         return counted
-    # What is in the file already is shadowed by a log that has the beginning of it alone.
+    # A log that holds only the beginning hides what is in the file already.
     return counted - log.frames if counted > log.frames and (log.frames or counted > in_file) else 0
 
 
@@ -111,7 +119,7 @@ def _lost_behind(log: bytes, bad: int, size: int, salts: bytes, computed: tuple[
 
 
 def _commits_of_unknown(log: bytes) -> int:
-    """The transactions of a log whose header is damaged."""
+    """The transactions of a log with a damaged header."""
     size = int.from_bytes(log[8:12], "big")
     if size not in (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536):
         size = 4096
@@ -125,7 +133,7 @@ def _stored(log: bytes, at: int) -> tuple[int, int]:
 
 
 def _sum_of(log: bytes, at: int, size: int, seed: tuple[int, int], order: str) -> tuple[int, int]:
-    """The checksum of the frame there, which goes on from that of the frame before it."""
+    """The checksum of the frame there, which continues that of the frame before it."""
     seed = _checksum(log[at : at + 8], seed, order)
     return _checksum(log[at + _FRAME : at + _FRAME + size], seed, order)
 
@@ -140,9 +148,9 @@ def _checksum(data: bytes, seed: tuple[int, int], order: str) -> tuple[int, int]
 
 
 def faults(db: sqlite3.Connection, run_id: str | None) -> str:
-    """What is wrong with the tables, as far as a run depends on it; None: all of them. Empty when nothing is.
+    """Returns what is wrong with the tables, as far as a run depends on it (None: all of them); "" if nothing is.
 
-    Raises sqlite3.Error where SQLite cannot read on.
+    Raises sqlite3.Error if SQLite cannot read on.
     """
     (verdict,) = db.execute(f"PRAGMA {'quick_check' if run_id is not None else 'integrity_check'}(1)").fetchone()
     if verdict != "ok":

@@ -1,4 +1,4 @@
-"""A journal's file: how it is opened, made, and brought forward from an earlier version."""
+"""A journal's file: how it is opened, created, checked, and upgraded from an earlier version."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ _LOOKS = 3
 
 
 def opened(path: Path, file: Path) -> sqlite3.Connection:
-    """A connection to a file with the tables of this version. `path` is what the user calls it.
+    """Returns a connection to a file with the tables of this version. `path` is the user's name for it.
 
-    Raises JournalError for a file of another program or of a later version, and where something that was recorded is
-    known to be lost; and sqlite3.Error as SQLite does.
+    Raises JournalError for a file of another program or of a later version, and if records are known to be lost; and
+    sqlite3.Error as SQLite does.
     """
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise JournalError(f"the journal's folder {path.parent} cannot be made: {error.strerror}") from error
+        raise JournalError(f"the journal's folder {path.parent} cannot be created: {error.strerror}") from error
     for _ in range(_LOOKS):
         had_log = _check_log(path, file)
         with suppress(OSError):  # SQLite says what is wrong; it gives the log the mode of the file
@@ -67,7 +67,7 @@ def opened(path: Path, file: Path) -> sqlite3.Connection:
             raise
         if had_log or not openers:
             return db
-        # Whoever is in the list had written to a log, and has not taken it over into the file.
+        # A process in the list wrote to a log, and has not moved it into the file.
         if any(map(is_alive, openers)) and log_of(file).stat().st_size:  # opened by another just now
             return db
         db.close()
@@ -85,19 +85,19 @@ _REMEDY = (
 
 
 def log_of(file: Path) -> Path:
-    """The write-ahead log of a file."""
+    """The file's write-ahead log."""
     return file.with_name(f"{file.name}-wal")
 
 
 def _check_log(path: Path, file: Path) -> bool:
-    """Whether there is a log. Raises JournalError for one that SQLite would take in part, and forget the rest.
+    """Whether there is a log. Raises JournalError for one of which SQLite would use a part and drop the rest.
 
-    To be asked before SQLite opens the file: from then on it may write over what it did not take.
+    Call it before SQLite opens the file: from then on it may overwrite what it did not use.
     """
     name = log_of(path).name
     what = ""
     boot, _ = since_boot()
-    for _ in range(_LOOKS):  # another process may be writing to it, or begin anew
+    for _ in range(_LOOKS):  # another process may be writing to it, or begin a new one
         index = _index_of(file) if boot else b""
         try:
             log = log_of(file).read_bytes()
@@ -127,10 +127,11 @@ _OPENING = Lock()
 
 
 def _index_of(file: Path) -> bytes:
-    """The beginning of the index of the write-ahead log, which tells how long the log is; b"" if there is none.
+    """The beginning of the index of the write-ahead log, which says how long the log is; b"" without one.
 
-    What was opened is closed only when the index is deleted: to close a file lets go of all locks that the process has
-    on it (fcntl(2)), and another connection's may be among them.
+    A file that was opened here is closed only once the index is deleted: to close a file releases all locks of the
+    process
+    on it (fcntl(2)), those of another connection among them.
     """
     with suppress(OSError), _OPENING:
         for descriptor in [each for each in _INDEXES if not os.fstat(each).st_nlink]:
@@ -146,17 +147,19 @@ def _index_of(file: Path) -> bytes:
 
 
 def _was_written_since(boot: str, file: Path) -> bool:
-    """Whether somebody has written to the file since the machine started: else the index is older than that, and where
-    the power was cut the log may rightly have less."""
+    """Whether a process wrote to the file since the machine started.
+
+    Otherwise the index is older than that, and after a power cut the log may rightly hold less.
+    """
     with suppress(sqlite3.Error), _connected_to_read(file, "immutable=1") as db:
         return db.execute("SELECT 1 FROM clocks WHERE name = ?", (boot,)).fetchone() is not None
     return False
 
 
 def _who(file: Path) -> str:
-    """The runs that had not ended in what can still be read, as the end of a sentence."""
-    # Under other names: SQLite would make a new index for this log, which would count no more than is left. Where that
-    # cannot be, the file is read by itself, and what is of use is in it, or there is nothing to tell.
+    """The runs that had not ended, as far as the file can be read, as the end of a sentence."""
+    # By other names: SQLite would make a new index for this log, which counts only what is there. If that is not
+    # possible the file is read without its log.
     with suppress(OSError, sqlite3.Error), tempfile.TemporaryDirectory(dir=file.parent, prefix=".look-") as folder:
         other = Path(folder, file.name)
         os.link(file, other)
@@ -182,8 +185,14 @@ def _connected_to_read(file: Path, how: str) -> closing[sqlite3.Connection]:
 
 
 def checked_place(path: Path, file: str, place: tuple[int, int], size: int, log: int | None) -> int:
-    """The size of the file. `place` is the device and inode of the one that is open, `size` what it had at least, `log`
-    a descriptor of its log. Raises JournalError when it is not the one at its path any more, nor its log."""
+    """Returns the size of the file.
+
+    - `place`: the device and inode of the open file.
+    - `size`: its size so far.
+    - `log`: a descriptor of its log, None if the log is not checked.
+
+    Raises JournalError if the file or its log is no longer the one at its path.
+    """
     name, what = str(path), ""
     try:
         status = os.stat(file)
@@ -212,8 +221,10 @@ def openers_of(db: sqlite3.Connection) -> list[str]:
 
 
 def clocked(db: sqlite3.Connection, wall: Callable[[], float]) -> None:
-    """Gives the connection `lease_now()`: Unix seconds, of which those since the machine started are counted by a clock
-    nobody sets. When that was by the wall clock, the first to write to the file since then has kept."""
+    """Gives the connection the SQL function `lease_now()`: Unix seconds, counted by a clock that cannot be set.
+
+    The first process that writes to the file after a start of the machine stores when that was, by the wall clock.
+    """
     name, clock = since_boot()
     if not name:
         db.create_function("lease_now", 0, wall)
@@ -224,8 +235,7 @@ def clocked(db: sqlite3.Connection, wall: Callable[[], float]) -> None:
 
 
 def mark_open(db: sqlite3.Connection, name: str, wall: Callable[[], float]) -> None:
-    """Writes into the file itself that there is more in its log: a log that is lost is missed then. And when this
-    machine started, if nobody has."""
+    """Marks in the file that its log holds more, so that a lost log is noticed. Stores when the machine started."""
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("INSERT INTO openers VALUES (?)", (name,))
     boot, clock = since_boot()
@@ -243,7 +253,8 @@ def mark_open(db: sqlite3.Connection, name: str, wall: Callable[[], float]) -> N
 def close_all(
     reader: sqlite3.Connection | None, db: sqlite3.Connection, log: int | None, file: Path, name: str, pid: int
 ) -> None:
-    """The one that writes at last: it tidies the file up. Not in a fork: the connections are the other process's."""
+    """Closes the connections, the one that writes last: it tidies the file up. Not in a fork, whose connections are its
+    parent's."""
     if os.getpid() != pid:
         _FORKED.append((reader, db))
         return
@@ -254,18 +265,19 @@ def close_all(
     _mark_closed(db, file, name)
 
 
-_FORKED: list[Any] = []  # connections of the process that this one was forked from, never to be closed here
+_FORKED: list[Any] = []  # connections of the parent of a fork, never closed here
 
 
 def _mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
-    """Takes the mark away, and closes the connection: of the last one SQLite takes the log over, and deletes it."""
+    """Removes the mark and closes the connection. With the last connection SQLite moves the log into the file and
+    deletes it."""
     remaining: list[str] = []
-    with suppress(sqlite3.Error):  # the mark stays, and with it what could not be done to the log
+    with suppress(sqlite3.Error):  # the mark stays, as the log does
         db.execute("PRAGMA busy_timeout = 1000")
         openers = openers_of(db)
         try:
             remaining = _forget_openers(db, openers, name)
-        except sqlite3.Error:  # the disk is full: taken over into the file, the log is written from its start again
+        except sqlite3.Error:  # the disk is full: moved into the file, the log is reused from its start
             roll_back(db)
             db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
             remaining = _forget_openers(db, openers, name)
@@ -273,13 +285,13 @@ def _mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
         roll_back(db)
     db.close()
     if remaining and not log_of(file).exists():
-        # It was the last one: the others were in another container, say, and are gone.
+        # It was the last connection: the others were in another container, for example, and are gone.
         with suppress(sqlite3.Error), closing(connected(file)) as again:
             again.execute("DELETE FROM openers")
 
 
 def _forget_openers(db: sqlite3.Connection, openers: Sequence[str], name: str = "") -> list[str]:
-    """Takes this one and those that are dead out of the list; who is left."""
+    """Removes this process and dead ones from the list. Returns those that remain."""
     gone = [each for each in openers if each == name or is_dead(each)]
     if gone:
         db.execute("BEGIN IMMEDIATE")
@@ -289,9 +301,9 @@ def _forget_openers(db: sqlite3.Connection, openers: Sequence[str], name: str = 
 
 
 def salvaged(path: Path, file: Path) -> list[Path]:
-    """Makes a file usable whose log is damaged or missing, without what is lost; the copies that were made of it.
+    """Makes a file usable whose log is damaged or missing, without what is lost. Returns the copies it made of both.
 
-    Raises JournalError when there is nothing to be done, or another process has the file open.
+    Raises JournalError if another process has the file open.
     """
     copies: list[Path] = []
     for each in (file, log_of(file)):
@@ -316,12 +328,12 @@ def salvaged(path: Path, file: Path) -> list[Path]:
 
 
 def connected(file: Path) -> sqlite3.Connection:
-    # Waiting for locks is done in the event loop, where others go on meanwhile.
+    # The event loop waits for locks, so that other tasks go on meanwhile.
     return sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    if db.in_transaction:  # SQLite has done it itself after some errors
+    if db.in_transaction:  # SQLite does it itself after some errors
         db.execute("ROLLBACK")
 
 
@@ -346,7 +358,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_ours(db: sqlite3.Connection, path: Path, version: int) -> None:
-    # In this order: another process may make the tables meanwhile, and gives the file its number with them.
+    # In this order: another process may create the tables meanwhile, together with the file's number.
     (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     if tables and application != _APPLICATION:

@@ -24,7 +24,7 @@ from toolspeak.journal.stretches import NOTE, delete_run, rows_of
 
 
 class SqliteTables(SqlJournal):
-    """Where records are in the file, what is searched in it, and whether it is as it was written."""
+    """The places of records in the file, the search, and whether the file is as it was written."""
 
     path: Path
     _file: Path
@@ -33,7 +33,7 @@ class SqliteTables(SqlJournal):
 
     @abstractmethod
     def _error_of(self, error: BaseException) -> BaseException:
-        """What a caller is told of an error of SQLite."""
+        """Returns the error for the caller."""
 
     async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
         rows = await rows_of(db, start, end, limit)
@@ -47,7 +47,10 @@ class SqliteTables(SqlJournal):
         lease = await super().acquire(run_id, owner, seconds)
         try:
             info = await self.run(run_id)
-            if info is not None and info.status in ("running", *PAUSED):  # it is resumed: what it lacks would run again
+            if info is not None and info.status in (
+                "running",
+                *PAUSED,
+            ):  # it goes on: a call whose result is missing would run again
                 await self._check_tables(run_id)
         except BaseException:
             await self.release(lease)
@@ -57,11 +60,11 @@ class SqliteTables(SqlJournal):
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
         records = await super().read(run_id, start, most)
         if not records and not start and most != 0:
-            await self._check_tables(None)  # before anybody is told that there is no such run
+            await self._check_tables(None)  # before the caller reads that there is no such run
         return records
 
     async def _check_tables(self, run_id: str | None) -> None:
-        """Raises JournalError if what a run depends on is damaged (None: if anything is)."""
+        """Raises JournalError if what a run depends on is damaged; with None, if anything is."""
         await self._commits.idle()
         try:
             faults = await self._commits.in_thread(partial(_faults, self._file, run_id))
@@ -80,7 +83,7 @@ class SqliteTables(SqlJournal):
         await delete_run(db, number)
 
     async def _behind(self, db: Connection) -> Sequence[tuple[str, int]]:
-        for statement in NOTE:  # so that no run's newest record has to be looked for
+        for statement in NOTE:  # so that every run's newest record is found by its stretch
             await db.change(statement)
         self._unnoted = 0
         return await super()._behind(db)

@@ -1,8 +1,8 @@
-"""How a record is stored: one line of JSON without what its row says already, large contents apart.
+"""How a record is stored: as one line of JSON, without what its row says already, and with large contents apart.
 
-A text of more than `LARGE` bytes is taken out of the JSON and stored by its SHA-256, so equal ones are stored once;
-JSON that is still larger is taken out as a whole. The row keeps where each belongs: `[[place, digest], …]`, a place
-being the keys and indexes that lead to it.
+A string of more than `LARGE` bytes is taken out of the JSON and stored by its SHA-256, so equal strings are stored
+once. JSON that is still larger is taken out as a whole. The row holds where each content belongs: `[[place, digest],
+…]`, a place being the keys and indexes that lead to it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,18 @@ from toolspeak.errors import FormatError
 LARGE = 64 * 1024
 
 Row: TypeAlias = tuple[int, str, str | None]
-"""What is read of a record: its number, its JSON, and its places."""
+"""A record as it is read: its number, its JSON, and its places."""
 
 _NO_BLOBS: Mapping[str, bytes] = {}
 
 
 class Stored(NamedTuple):  # made for every record, three times as fast as a frozen dataclass
-    """A record's row: its JSON, what was taken out of it (`places`, JSON or None), and that by digest."""
+    """A record's row.
+
+    - `text`: its JSON.
+    - `places`: where contents were taken out, as JSON, or None.
+    - `blobs`: these contents by digest.
+    """
 
     text: str
     places: str | None
@@ -37,7 +42,7 @@ class Stored(NamedTuple):  # made for every record, three times as fast as a fro
 
 
 def pack(record: Record) -> Stored:
-    """Raises FormatError for a record that cannot be stored."""
+    """Returns the row of a record. Raises FormatError for a record that cannot be stored."""
     text = dump_row(record)
     if len(text) <= LARGE:
         return Stored(text, None, _NO_BLOBS)
@@ -59,20 +64,23 @@ def pack(record: Record) -> Stored:
 
 
 def sum_of(pos: int, text: str, places: str | None = None) -> int:
-    """The checksum that is stored with a record: of its position too, so that it is known to be in its place."""
+    """The checksum that is stored with a record. It includes the record's position, so a row in another place is
+    noticed."""
     return crc32((text if places is None else text + places).encode(), (pos ^ (pos >> 32)) & 0xFFFFFFFF)
 
 
 def unpack(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:
-    """The records of some rows. Raises FormatError naming the record for one that cannot be read."""
+    """Returns the records of some rows. Raises FormatError, with its number, for one that cannot be read."""
     with _without_collection():
         return _unpacked(rows, run_id, blob)
 
 
 @contextmanager
 def _without_collection() -> Generator[None]:
-    """Nothing that is made of a page becomes garbage at once: looking for it again and again takes as long as all the
-    rest. It is looked for when the page is there."""
+    """Pauses the garbage collection while a page of records is made.
+
+    Nothing of a page becomes garbage at once, and looking for it again and again takes as long as all the rest.
+    """
     wanted = gc.isenabled()
     gc.disable()
     try:
@@ -96,13 +104,13 @@ def _unpacked(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) ->
 
 
 def digests(places: str) -> set[str]:
-    """The digests of what was taken out of a record."""
+    """The digests of the contents that were taken out of a record."""
     return {digest for _, digest in json.loads(places)}
 
 
 def _without_large(value: JSON, place: list[Any], take: Callable[[str, list[Any]], None]) -> JSON:
     if isinstance(value, str):
-        # A character is at most four bytes: what is shorter by far is not encoded to be measured.
+        # A character is at most four bytes, so a much shorter string is not encoded for its length.
         if len(value) * 4 > LARGE and len(value.encode("utf-8", "surrogatepass")) > LARGE:
             take(value, place)
             return None

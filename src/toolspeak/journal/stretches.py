@@ -1,9 +1,8 @@
 """Where the records of a run are in a SQLite file.
 
-Records are kept in the order in which they come, so that a commit of many runs writes few pages: with a key that keeps
-each run together it writes a page a run. A stretch is a part of a run whose records came one right behind the other;
-stretches are noted for hundreds of records at once, up to the record `noted.upto`, and what has come since is looked
-through.
+Records are stored in the order in which they come, so that a commit of many runs writes few pages: with a key that
+keeps each run together it writes a page a run. A stretch is a part of a run whose records came one right behind the
+other. Stretches are noted for hundreds of records at once, up to the record `noted.upto`; later records are scanned.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from toolspeak.journal.leases import Connection
 from toolspeak.journal.sql_schema import SPAN
 
 BATCH = 256
-"""Records that come before stretches are noted: as many are looked through to find a run's newest."""
+"""Records between two times that stretches are noted: as many are scanned for a run's newest."""
 
 END = f"""\
 coalesce(
@@ -32,7 +31,7 @@ NOTE = (
     """
 INSERT INTO stretches SELECT min(pos), min(id), count(*) FROM records
 WHERE id > (SELECT upto FROM noted) GROUP BY pos - id""",
-    # Ids are given out again once the last rows are deleted, so this may also go down.
+    # SQLite reuses ids once the last rows are deleted, so this may also go down.
     "UPDATE noted SET upto = coalesce((SELECT max(id) FROM records), 0)",
 )
 
@@ -56,7 +55,8 @@ DELETE FROM records WHERE id IN (
 
 
 async def rows_of(db: Connection, start: int, end: int, limit: int) -> Sequence[Sequence[Any]]:
-    """The first rows (position, JSON, places, checksum) at a run's positions from `start` to before `end`, in order."""
+    """Returns the first rows (position, JSON, places, checksum) at a run's positions from `start` to before `end`, in
+    order."""
     rows = [*await db.rows(_NOTED, start, end, limit)]
     if len(rows) < limit:
         rows += await db.rows(_SINCE, start, end, limit - len(rows))
@@ -72,6 +72,6 @@ async def delete_run(db: Connection, number: int) -> None:
 
 
 async def note(db: Connection) -> None:
-    """Notes the stretches of what has come since it was done last."""
+    """Notes the stretches of the records since the last time."""
     for statement in NOTE:
         await db.change(statement)
