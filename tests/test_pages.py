@@ -27,7 +27,7 @@ ELSEWHERE = {
     "guides/adding-a-dialect.md": "test_guide.py",
     "guides/declaring-effects.md": "test_readme.py",
     "guides/testing.md": "testing/test_scripted_requests.py",
-    "reference/gateway.md": "clients/client_examples.py",
+    "guides/gateway.md": "clients/client_examples.py",
     "reference/models.md": "test_guide.py",
 }
 """Pages with a test of their own."""

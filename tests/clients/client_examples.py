@@ -12,7 +12,7 @@ from conversations import CLIENTS, QUIET
 from gateway_process import gateway
 from upstream import CALLS, Upstream
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "gateway.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "gateway.md").read_text("utf-8")
 ADDRESS = "http://127.0.0.1:8665"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 

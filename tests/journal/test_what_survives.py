@@ -1,4 +1,4 @@
-"""The page of what survives what: each of its rows names a test that is there."""
+"""The page of what survives what: the page of verification names a test for each of its rows, and each is there."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "explanation" / "what-survives.md"
-PROMISES = PAGE.read_text(encoding="utf-8").partition("## What does not survive")[0]
-ROWS = [line for line in PROMISES.splitlines() if line.startswith("| ")][1:]
+DOCS = ROOT / "docs"
 TESTS = {
     name
     for folder in ("tests", "src/toolspeak/testing")
@@ -17,11 +15,26 @@ TESTS = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
-def test_every_row_names_a_test_that_is_there(row):
-    _, promise, named = row.rstrip("| ").rsplit(" | ", 2) if row.count(" | ") > 1 else ("", row, "")
+def rows(page: str, heading: str) -> dict[str, str]:
+    """The table of two columns with this heading."""
+    text = (DOCS / page).read_text(encoding="utf-8").partition(f"| what happens | {heading} |\n|---|---|\n")[2]
+    lines = text.partition("\n\n")[0].splitlines()
+    return dict(line.removeprefix("| ").removesuffix(" |").split(" | ", 1) for line in lines)
+
+
+PROMISES = rows("explanation/what-survives.md", "what is promised")
+VERIFIED = rows("reference/verification.md", "test")
+
+
+def test_both_pages_have_the_same_rows():
+    assert len(PROMISES) > 40
+    assert list(PROMISES) == list(VERIFIED)
+
+
+@pytest.mark.parametrize("named", VERIFIED.values(), ids=[happens[:40] for happens in VERIFIED])
+def test_every_row_names_a_test_that_is_there(named):
     names = [name.replace("…", "test_") for name in re.findall(r"`(…\w+|check_\w+)`", named)]
     files = re.findall(r"\]\(([^)#]+)\)", named)
-    assert names or files, promise
+    assert names or files
     assert not set(names) - TESTS
-    assert all((PAGE.parent / file).is_file() for file in files)
+    assert all((DOCS / "reference" / file).is_file() for file in files)
