@@ -169,8 +169,8 @@ def test_an_option_of_a_tool_that_cannot_be_meant(options, told):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"writes": {Path("/srv")}}, "a key is a text"),
-        ({"reads": [1]}, "a key is a text"),
+        ({"writes": {Path("/srv")}}, "expected a string as key"),
+        ({"reads": [1]}, "expected a string as key"),
         ({"external": "no"}, "True or False, not 'no'"),
         ({"declared": None}, "True or False, not None"),
     ],
@@ -224,7 +224,7 @@ def test_effects_that_are_none_end_the_run_with_what_belongs_there(early_start, 
         return path
 
     turns = [calling("cogency-json", ("put", {"path": "a"}), tools=Toolset([put])), "done"]
-    with pytest.raises(ToolDefinitionError, match=r"tool 'put': effects gave a .*Effects\(writes="):
+    with pytest.raises(ToolDefinitionError, match=r"tool 'put': effects returned a .*Effects\(writes="):
         an_agent(turns, [put], execution=Execution(early_start=early_start)).run_sync("x")
     assert ran == []
 

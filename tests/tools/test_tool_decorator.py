@@ -99,7 +99,7 @@ def test_failing_effects_count_as_undeclared():
 
 @pytest.mark.parametrize("effects", [lambda source: None, lambda source: source, lambda source: {source}])
 def test_effects_that_are_none_are_refused(effects):
-    with pytest.raises(ToolDefinitionError, match=r"tool 'copy': effects gave a .*Effects"):
+    with pytest.raises(ToolDefinitionError, match=r"tool 'copy': effects returned a .*Effects"):
         tool(copy, effects=effects).effects_of({"source": "a", "target": "b", "force": False})
 
 

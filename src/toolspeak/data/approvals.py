@@ -1,4 +1,4 @@
-"""What is decided about a call that waits for a yes, and the rules that decide without asking."""
+"""Decisions about calls that need approval, and the rules that decide without a question."""
 
 from __future__ import annotations
 
@@ -12,26 +12,36 @@ Action = Literal["approve", "modify", "reject", "escalate", "terminate"]
 """Run the call; run it with other arguments; refuse it; let a person decide; refuse it and end the run."""
 
 EffectKind = Literal["any", "reads", "writes", "external", "undeclared", "destructive"]
-"""What a rule looks for in a call's effects: `reads` is read-only on this machine, `writes` any change of it."""
+"""The effects that a rule fits: `reads` is read-only on this machine, `writes` any change of it."""
 
 
 @value()
 class Rule:
-    """What is to become of the calls it fits; it fits if all that it says does.
+    """What becomes of the calls that it fits. It fits a call if every condition holds.
 
-    `tool` and `after` are patterns of tool names (`*`, `?`, `[…]`); `after` asks for such a call earlier in the run.
-    `arguments` are values the call must have, a text being a pattern. `change` goes with "modify": the arguments to
-    set. `definition` is the digest of the tool's definition that the rule holds for; "" is any. `exact`: `arguments`
-    are all that the call has, and their texts are no patterns.
+    - `action`: what becomes of the call.
+    - `tool`: a pattern of tool names (`*`, `?`, `[…]`).
+    - `paths`: patterns of the resources that the call touches, see below.
+    - `effects`: the kind of effects.
+    - `arguments`: arguments that the call must have; a string is a pattern.
+    - `after`: a pattern of tool names; such a call must have run earlier in the run.
+    - `change`: with "modify", the arguments to set.
+    - `reason`: the reason for the model, or for the person who is asked.
+    - `definition`: the digest of the tool's definition that the rule holds for; "" is any.
+    - `begins`: command prefixes, see below.
+    - `exact`: `arguments` are all arguments of the call, and their strings are no patterns.
 
     `begins` is for tools that run command lines (`ToolSpec.command_line`): every command of the line begins with the
-    words of one of these (`git status`, `pytest`). A line that is not certain to hold only plain commands never fits:
-    one with substitutions, redirections, background commands, groups, assignments.
+    words
+    of one of these (`git status`, `pytest`). A line that may hold more than plain commands never fits: one with
+    substitutions, redirections, background commands, groups, assignments.
 
-    `paths` are patterns of the resources that a call touches: whole keys (`file:/srv/src/*`, `db:users`), paths from
-    the root (`/srv/src/*`, meaning `file:`), or a name without a slash (`*.env`), which is that of the last part. `*`
-    also stands for slashes. A rule that lets calls pass fits only if all the call's resources are among them. One that
-    refuses fits if any is; a call that touches more than it names (`*`, or a folder above the pattern) is escalated.
+    `paths` are whole keys (`file:/srv/src/*`, `db:users`), paths from the root (`/srv/src/*`, meaning `file:`), or a
+    name
+    without a slash (`*.env`), which is that of the last part. `*` also matches slashes. A rule that lets calls pass
+    fits
+    only if all resources of the call match. One that refuses fits if any does; a call that touches more than it names
+    (`*`, or a folder above the pattern) is escalated.
     """
 
     action: Action
@@ -49,7 +59,7 @@ class Rule:
 
 @value()
 class StandingRule:
-    """A rule that is kept because `by` said "always"; `id` is what revokes it."""
+    """A rule that `by` added with "always". Its `id` revokes it."""
 
     id: str
     rule: Rule
@@ -58,12 +68,16 @@ class StandingRule:
 
 @value()
 class Decision:
-    """A yes or a no. `reason` of a no goes to the model; `by` says who decided.
+    """The answer to a question about a call.
 
-    `arguments`: a yes to the call with these in place of its own; they are validated like a model's. `ends_run`: a no
-    after which nothing more runs. `always` is a rule to keep, so that the like is not asked again. `digest` is that of
-    the request that was decided (`ApprovalRequest.digest`): a yes that comes later than its question holds for that
-    tool and those arguments alone.
+    - `approved`: whether the call may run.
+    - `reason`: of a refusal, for the model.
+    - `by`: who decided.
+    - `arguments`: approves the call with these arguments instead; they are validated like a model's.
+    - `ends_run`: a refusal that ends the run.
+    - `always`: a rule to add, so that similar calls need no question.
+    - `digest`: that of the request (`ApprovalRequest.digest`). An approval that comes later than its question holds
+      only for that tool and those arguments.
     """
 
     approved: bool
@@ -83,8 +97,11 @@ class Decision:
 
 @value()
 class Escalate:
-    """No decision: somebody further up is asked, in the end a person; `reason` tells them why. `person`, of a policy:
-    neither a kept rule nor `approve="all"` answers in their place."""
+    """No decision: a person must decide.
+
+    - `reason`: the reason for that person.
+    - `person`: from a policy: neither a standing rule nor `approve="all"` may answer instead.
+    """
 
     reason: str = ""
     person: bool = False

@@ -1,7 +1,6 @@
-"""The durable facts of a run: a closed union, in the past tense, without any dialect.
+"""The durable facts of a run: a closed union, in the past tense, independent of any dialect.
 
-An event says what happened; a `Record` is the event with its stamp (which run, when, by whom), and is
-what a journal holds. State is the fold of the records.
+An event says what happened; a `Record` is the event with its stamp. State is the fold of the records.
 """
 
 from __future__ import annotations
@@ -36,13 +35,17 @@ LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "f
 
 @value()
 class Limits:
-    """What a run may use before it has to wrap up; None is no limit.
+    """What a run may use before it must wrap up; None is no limit. Sub-runs count as the run's own use.
 
-    `steps` are model turns (the wrap-up answer comes on top), `calls` tool calls, `seconds` wall-clock time
-    since the start, `tokens` input and output of all turns (estimated where the provider does not say), `cost` USD;
-    what runs have used that the run's tools started counts as the run's own.
-    `repeats` are steps in a row with the same calls and results as one or two steps before (polls do not count),
-    `failures` steps in a row in which every call failed; the model is told at half of them.
+    - `steps`: model turns; the wrap-up answer comes on top.
+    - `calls`: tool calls.
+    - `seconds`: wall-clock time since the start.
+    - `tokens`: input and output of all turns, estimated where the provider does not say.
+    - `cost`: USD.
+    - `repeats`: steps in a row with the same calls and results as one or two steps before; polls do not count.
+    - `failures`: steps in a row in which every call failed.
+
+    The model is warned at half of `repeats` and `failures`.
     """
 
     steps: int | None = 50
@@ -56,12 +59,14 @@ class Limits:
 
 @value()
 class RunStarted:
-    """`messages` are the history the run starts with, the task last.
+    """A run began.
 
-    In a session the run goes on behind the first `follows_seq` records of run `follows` (None: it is the first),
-    whose messages come before `messages`. `session_version` is the session's version it was started on, 0 for a new
-    one. `setup` is what the program that started the run needs to set it up again in another process. `choice` is what
-    the model is asked to do with its tools.
+    - `messages`: the history that the run starts with, the task last.
+    - `follows`, `follows_seq`: in a session the run goes on behind the first `follows_seq` records of run `follows`
+      (None: it is the first), whose messages come before `messages`.
+    - `session_version`: the session's version that it started on, 0 for a new session.
+    - `setup`: what another process needs to set the run up again.
+    - `choice`: what the model must do with its tools.
     """
 
     messages: tuple[Message, ...]
@@ -78,7 +83,7 @@ class RunStarted:
 
 @value()
 class UserMessageQueued:
-    """Something the user said while the run was going on; the model reads it at the next step."""
+    """The user sent a message while the run went on. The model reads it at the next step."""
 
     message: Message
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -86,7 +91,7 @@ class UserMessageQueued:
 
 @value()
 class ModelAsked:
-    """A turn was asked for. The digests (SHA-256, hex) tell whether tools or instructions changed between turns."""
+    """A turn was requested. The digests (SHA-256, hex) show whether tools or instructions changed between turns."""
 
     model: str
     tools_digest: str
@@ -97,11 +102,13 @@ class ModelAsked:
 
 @value()
 class ModelAnswered:
-    """A turn was read to its end; recorded before any of its calls runs.
+    """A turn was read to its end. Recorded before any of its calls runs.
 
-    `message` holds text, reasoning and the calls that count; `ignored` those that do not; `forged` is what
-    the model wrote as results itself. `usage_estimated`: the provider gave no usage. `cost` is in USD, None where it is
-    not known.
+    - `message`: text, reasoning and the calls that count.
+    - `ignored`: the calls that do not count.
+    - `forged`: results that the model wrote itself.
+    - `usage_estimated`: the provider gave no usage.
+    - `cost`: in USD, None if unknown.
     """
 
     message: Message
@@ -117,11 +124,12 @@ class ModelAnswered:
 
 @value()
 class ModelTextReceived:
-    """A piece of a turn that is not at its end: its text and reasoning since the piece before, as the model wrote them,
-    with its calls as text: in its dialect, or for an API's own calls the name and the arguments' JSON on a line.
+    """A piece of an unfinished turn: its text and reasoning since the piece before, as the model wrote them.
 
-    Recorded every half second, and when a turn is cut off. It is no part of the history: a turn that is read to its
-    end is `ModelAnswered`, one that was cut off is asked for again.
+    Calls are in it as text: in their dialect, or for an API's own calls the name and the arguments' JSON on a line.
+    Recorded every half second, and when a turn is cut off. It is no part of the history: a turn that is read to its end
+    is
+    `ModelAnswered`, one that was cut off is requested again.
     """
 
     text: str
@@ -140,11 +148,12 @@ class ModelFailed:
 
 @value()
 class ApprovalRequested:
-    """A call waits for a yes: `call` as it would run. `preview` shows what it would change (a unified diff, a command).
-    Of a call of a run that a tool started, the id begins with that run's (its first 8 characters and a slash).
+    """A call waits for approval.
 
-    `digest` (SHA-256, hex) is that of the tool's definition, the arguments and the effects: a decision holds for it
-    alone.
+    - `call`: the call as it would run.
+    - `preview`: what it would change (a unified diff, a command).
+    - `call_id`: for a call of a sub-run it begins with that run's id (its first 8 characters and a slash).
+    - `digest`: SHA-256 (hex) of the tool's definition, the arguments and the effects. A decision holds only for it.
     """
 
     call_id: str
@@ -158,7 +167,7 @@ class ApprovalRequested:
 
 @value()
 class ApprovalDecided:
-    """A yes or a no to the request with this digest; the fields are those of `Decision`."""
+    """A decision about the request with this digest. The fields are those of `Decision`."""
 
     call_id: str
     approved: bool
@@ -173,11 +182,12 @@ class ApprovalDecided:
 
 @value()
 class ToolStarted:
-    """Recorded immediately before the tool's function is entered.
+    """A tool's function is about to be called.
 
-    `waited_for` are the calls of the batch that had to finish before this one might start, `effects` what it
-    touches. `early`: the function was entered while the model still wrote; nothing was made of it before this.
-    `changed` is the call as it runs, if an interceptor or an approval made another of the model's.
+    - `waited_for`: the calls of the batch that had to finish before this one could start.
+    - `effects`: what the call touches.
+    - `early`: the function was called while the model still wrote. Its result was not used before this fact.
+    - `changed`: the call as it runs, if an interceptor or a decision changed the model's.
     """
 
     call_id: str
@@ -192,8 +202,8 @@ class ToolStarted:
 
 @value()
 class CallSuspended:
-    """A call's function is over without a result: a run that it started waits (for approval, or it was suspended). The
-    function is entered again when the run goes on, and finds its runs, which are `sub_runs`, as they are by then."""
+    """A call's function is over without a result, for a sub-run waits. The function is called again when the run goes
+    on, and finds its runs (`sub_runs`) as they are by then."""
 
     call_id: str
     sub_runs: tuple[str, ...] = ()
@@ -202,8 +212,8 @@ class CallSuspended:
 
 @value()
 class MemoryChanged:
-    """A value that a tool has kept in `RunContext.memory`, under a key or a key and an entry of what is under it; or
-    has `forgotten`."""
+    """A tool changed `RunContext.memory` under a key, or under a key and an entry below it. `forgotten`: it removed the
+    value."""
 
     path: tuple[str, ...]
     value: JSON = None
@@ -212,10 +222,10 @@ class MemoryChanged:
 
 @value()
 class ToolFinished:
-    """A call has its result, whether its function ran or not; recorded before the result is used.
+    """A call has its result, whether its function ran or not. Recorded before the result is used.
 
-    `whole` is the text of a result that was too long for the model, which `read_result` pages through. `memory` is what
-    was changed in the tools' memory until then.
+    - `whole`: the text of a result that was too long for the model, which `read_result` pages through.
+    - `memory`: the changes of the tools' memory until then.
     """
 
     result: ToolResult
@@ -225,13 +235,13 @@ class ToolFinished:
 
     @property
     def call_id(self) -> str:
-        """The call it is about."""
+        """The id of the call."""
         return self.result.call_id
 
 
 @value()
 class MetadataSet:
-    """What interceptors keep with the run: `values` are added to its metadata. `by` names the interceptor."""
+    """An interceptor set metadata of the run: `values` are added. `by` is the interceptor."""
 
     values: Mapping[str, JSON]
     by: str = ""
@@ -241,8 +251,7 @@ class MetadataSet:
 
 @value()
 class InterceptorFailed:
-    """An interceptor raised, or gave back what it must not: what it was asked about fails. `level` is what it wraps,
-    `hook` where it failed (before, around, after)."""
+    """An interceptor failed in `hook`: it raised, or returned what it must not. What it wraps (`level`) fails."""
 
     interceptor: str
     level: Literal["call", "model", "step", "run"]
@@ -254,7 +263,7 @@ class InterceptorFailed:
 
 @value()
 class AnswerRejected:
-    """The answer is not of the type that was asked for; the model reads `reason` and answers again."""
+    """The answer does not have the requested type. The model reads `reason` and answers again."""
 
     reason: str
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -262,12 +271,9 @@ class AnswerRejected:
 
 @value()
 class StopRequested:
-    """The run is to end as soon as the calls of its step have their results.
-
-    `reason` says what asked for it: `stopped` (`AgentStop`; `answer` is the run's answer, if there is one),
-    `tool_failure` (of a run that ends at the first), `terminated` (by a decision about a call), `blocked` or
-    `interceptor_failure`.
-    """
+    """The run ends once the calls of its step have their results. `reason`: `stopped` (`AgentStop`, with its `answer`),
+    `tool_failure` (in a run that ends at the first failure), `terminated` (by a decision about a call), `blocked` or
+    `interceptor_failure`."""
 
     reason: StopReason
     message: str
@@ -279,7 +285,7 @@ class StopRequested:
 
 @value()
 class LimitReached:
-    """A limit was hit; the next turn is the wrap-up answer. `used` and `allowed` in the limit's unit."""
+    """The run reached a limit; the next turn is the wrap-up answer. `used` and `allowed` are in the limit's unit."""
 
     limit: LimitName
     used: float
@@ -289,12 +295,13 @@ class LimitReached:
 
 @value()
 class HistoryCompacted:
-    """The model reads less of the history from here on; the records before this one keep the whole.
+    """The model reads less of the history from here on. The records before this one hold the whole.
 
-    The results of the calls `cleared` are shown no more. Or, with `upto` above 0, the first so many messages are
-    replaced by the `summary`, but for the system messages in front and those `pinned` (numbers in the history).
-    `tokens_before` and `tokens_after` are estimates of what a turn reads, `usage` is what the summary took, and `cost`
-    that in USD (None where it is not known).
+    - `cleared`: the calls whose results are no longer shown.
+    - `upto`: above 0, the first so many messages are replaced by `summary`, except system messages at the start.
+    - `pinned`: numbers of messages in the history that stay, too.
+    - `tokens_before`, `tokens_after`: estimates of what a turn reads.
+    - `usage`, `cost`: those of the summary; `cost` is in USD, None if unknown.
     """
 
     cleared: tuple[str, ...] = ()
@@ -310,8 +317,8 @@ class HistoryCompacted:
 
 @value()
 class SubRunUsed:
-    """What a run that one of this run's tools started has used, since it was last told: recorded when that run ends,
-    pauses or breaks off. `cost` is in USD, None if some of it is not known."""
+    """The usage of a sub-run since the last such record, recorded when that run ends, pauses or breaks off. `cost` is
+    in USD, None if a part of it is unknown."""
 
     run_id: str
     agent: str
@@ -323,8 +330,8 @@ class SubRunUsed:
 
 @value()
 class RunPaused:
-    """The run stopped where nothing is under way, and can be resumed: it waits for decisions about these calls, or was
-    asked to be suspended."""
+    """The run stopped while no call was under way, and can be resumed. It waits for decisions about these calls, or was
+    suspended."""
 
     reason: PauseReason
     call_ids: tuple[str, ...] = ()
@@ -338,7 +345,7 @@ class RunResumed:
 
 @value()
 class RunFinished:
-    """`reason` says why in a word: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
+    """The run ended. `reason`: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
     `forged_results` (the model made up results), `model_error`, a stop's reason (see `StopRequested`), or the model's
     own finish reason."""
 
@@ -350,7 +357,7 @@ class RunFinished:
 
 @value(unread="data")
 class UnknownEvent:
-    """An event of a kind this version does not know, kept as it was."""
+    """An event of a kind that this version does not know, as it was."""
 
     kind: str
     data: Mapping[str, JSON]
@@ -386,9 +393,11 @@ Event: TypeAlias = (
 class Record:
     """An event with its stamp.
 
-    `seq` counts a run's records from 0. `step` is the model turn it belongs to, from 1 (0 before the
-    first). `time` is Unix time in seconds. `principal` is on whose behalf the run acts, `traceparent` the
-    W3C trace context it belongs to.
+    - `seq`: counts a run's records from 0.
+    - `step`: the model turn it belongs to, from 1; 0 before the first.
+    - `time`: Unix time in seconds.
+    - `principal`: on whose behalf the run acts.
+    - `traceparent`: the W3C trace context.
     """
 
     event: Event

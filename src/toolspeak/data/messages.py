@@ -1,4 +1,4 @@
-"""What is said: messages, their parts, calls and results."""
+"""Messages, their parts, calls and results."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ FailureCode = Literal[
 
 @value()
 class Opaque:
-    """Provider data that travels with a part (a reasoning signature, say): sent back verbatim to the
-    provider and model it came from, ignored elsewhere."""
+    """Provider data that travels with a part, such as a reasoning signature.
+
+    It is sent back verbatim to the provider and model that it came from, and ignored elsewhere.
+    """
 
     provider: str
     model: str
@@ -56,7 +58,7 @@ class TextPart:
 
 @value()
 class ReasoningPart:
-    """What the model thought; kept, never shown to the model again unless its API asks for it."""
+    """The model's reasoning. It is stored, and the model reads it again only if its API asks for it."""
 
     text: str
     opaque: Opaque | None = None
@@ -83,7 +85,7 @@ class ImagePart:
 
 @value()
 class FilePart:
-    """Bytes with a name, for what is neither text, JSON nor an image."""
+    """Bytes with a name, for content that is not text, JSON or an image."""
 
     name: str
     media_type: str
@@ -98,11 +100,12 @@ ContentPart: TypeAlias = TextPart | JsonPart | ImagePart | FilePart
 @final
 @value()
 class ToolCall:
-    """One call the model made.
+    """One call of a model.
 
-    `id` is unique within the run. `provider_id` is the id the model or its API gave, if any. `notes`
-    lists what was accepted leniently when the call was read (see `data.deltas`). `repaired_from` is what the model
-    wrote, if that was malformed and the call is what repair made of it.
+    - `id`: unique within the run.
+    - `provider_id`: the id from the model or its API, if it gave one.
+    - `notes`: what was accepted leniently when the call was read (see `data.deltas`).
+    - `repaired_from`: the model's text, if that was malformed and the call is its repair.
     """
 
     id: str
@@ -118,10 +121,11 @@ class ToolCall:
 @final
 @value()
 class MalformedCall:
-    """Something that was meant as a call and cannot be one; it holds its position in the batch.
+    """What the model meant as a call and nobody can read. It holds its position in the batch.
 
-    `raw` is the text as the model wrote it, `reason` tells the model what to write instead. `whole_block`
-    is set when the block could not be read at all, so that nothing in it ran.
+    - `raw`: the text as the model wrote it.
+    - `reason`: tells the model what to write instead.
+    - `whole_block`: the block could not be read at all, so nothing in it ran.
     """
 
     id: str
@@ -136,7 +140,7 @@ class MalformedCall:
 @final
 @value()
 class ToolResult:
-    """What came of one call. `structured` keeps the tool's value when it is richer than `content`."""
+    """The result of one call. `structured` holds the tool's value if it is richer than `content`."""
 
     call_id: str
     name: str
@@ -148,7 +152,7 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The content as text: the text parts joined, and JSON as JSON text on lines of its own. For a failure, its
+        """The content as text: the text parts joined, JSON as JSON text on lines of its own. Of a failure, its
         message."""
         joined, after_json = "", False
         for part in self.content:
@@ -207,9 +211,9 @@ class Message:
 
 @value()
 class TextMessage:
-    """A message as a text-only model API takes it: a dialect has turned calls and results into text.
+    """A message for a model API without calls: a dialect has turned calls and results into text.
 
-    `name` is the speaker's, which some chat templates write in place of the role; APIs without it leave it out.
+    `name` is the name of the speaker, which some chat templates write instead of the role; an API without it omits it.
     """
 
     role: Role
@@ -219,10 +223,11 @@ class TextMessage:
 
 @value()
 class Usage:
-    """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).
+    """The tokens of one or more turns. None is *unknown*: the provider gave no count, or we closed the stream.
 
-    `cached` is the part of `input` read from a cache, `cache_write` the part written to one where that has a price of
-    its own, `reasoning` the part of `output` spent thinking.
+    - `cached`: the part of `input` that was read from a cache.
+    - `cache_write`: the part of `input` that was written to a cache, where that has a price of its own.
+    - `reasoning`: the part of `output` that is reasoning.
     """
 
     input: int | None = None
@@ -237,8 +242,10 @@ class Usage:
 
     @classmethod
     def of_one_turn(cls, requests: Iterable[Usage]) -> Usage:
-        """What the requests that made one turn used. Unknown as a whole if the tokens in or out of one of them are:
-        a sum that is known to be too low would count, and one that is unknown is estimated."""
+        """Returns the usage of the requests of one turn; unknown as a whole if the input or output of one of them is.
+
+        A sum that is too low would count, but an unknown one is estimated.
+        """
         whole = cls()
         for used in requests:
             if used.total is None:
@@ -247,8 +254,10 @@ class Usage:
         return whole
 
     def plus(self, more: Usage) -> Usage:
-        """The two together; what is unknown of one adds nothing to the other (`cached`, say, which many APIs leave
-        out). Of turns whose tokens are unknown they are estimated first."""
+        """Returns the sum. What one of them does not know adds nothing to the other, as `cached`, which many APIs omit.
+        Estimate
+        turns of unknown tokens before.
+        """
         return Usage(
             self.input if more.input is None else (self.input or 0) + more.input,
             self.output if more.output is None else (self.output or 0) + more.output,
@@ -258,7 +267,7 @@ class Usage:
         )
 
     def since(self, earlier: Usage) -> Usage:
-        """What has come to an earlier count of the same turns."""
+        """Returns what was added since an earlier count of the same turns."""
         return Usage(
             _difference(self.input, earlier.input),
             _difference(self.output, earlier.output),
@@ -274,9 +283,10 @@ def _difference(count: int | None, earlier: int | None) -> int | None:
 
 @value()
 class ToolChoice:
-    """What the model is asked to do with its tools; `name` goes with `specific` alone.
+    """What the model must do with its tools.
 
-    `required` and `specific` hold for a run's first step, so that runs end, unless it is `every_step`.
+    - `name`: the tool, with `specific` only.
+    - `every_step`: `required` and `specific` hold for every step; otherwise for a run's first, so that runs end.
     """
 
     mode: Literal["auto", "required", "none", "specific"] = "auto"

@@ -1,7 +1,7 @@
-"""What models cost, and what a turn of theirs comes to.
+"""What models cost, and the cost of a turn.
 
-A model that is not listed has no known price: its cost is unknown (None), never 0. Whoever pays another one, or for
-another model, says so: `Agent(prices={"openai:my-model": Price(1, 4)})`, `toolspeak run --prices FILE`.
+A model that is not listed has an unknown cost (None), never 0. Set a price of your own with
+`Agent(prices={"openai:my-model": Price(1, 4)})` or `toolspeak run --prices FILE`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ AS_OF: Mapping[str, str] = {"anthropic": "2026-10-24", "openai": "2026-06-21"}
 
 @quick()
 class Price:
-    """USD per million tokens. `cached` is for input read from a cache, `cache_write` for input written to one (None:
-    as other input). A turn whose input is more than `long_above` tokens costs `long`, all of it."""
+    """USD per million tokens.
+
+    - `cached`: for input read from a cache; None: as other input.
+    - `cache_write`: for input written to a cache; None: as other input.
+    - `long`: the price of a turn whose input is more than `long_above` tokens, for all of it.
+    """
 
     input: float
     output: float
@@ -80,8 +84,8 @@ _MILLION = 1_000_000
 
 
 def price_of(model: str, prices: Mapping[str, Price] = PRICES) -> Price | None:
-    """The price of a model (`provider:model`); one named with a date or `-latest` costs what it costs without. None if
-    it is not known."""
+    """The price of a model (`provider:model`), None if unknown. A name with a date or `-latest` has the price of the
+    name without."""
     return prices.get(model) or prices.get(_undated(model))
 
 
@@ -91,7 +95,7 @@ def _undated(model: str) -> str:
 
 
 def cost(usage: Usage, model: str, prices: Mapping[str, Price] = PRICES) -> float | None:
-    """What one turn costs in USD; None if the model's price or the turn's tokens are not known.
+    """What one turn costs in USD; None if the price or the tokens are unknown.
 
     Tokens read from and written to a cache are part of the input and counted once; reasoning is part of the output.
     """

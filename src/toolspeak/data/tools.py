@@ -1,4 +1,4 @@
-"""What a tool is to a model (`ToolSpec`) and what it touches (`Effects`)."""
+"""What a tool is to a model (`ToolSpec`), and what it touches (`Effects`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolspeak.data.values import value
 from toolspeak.errors import ConfigurationError
 
 EVERYTHING = "*"
-"""The resource key that lies above every other."""
+"""The resource key above every other."""
 
 UNVERSIONED = "?"
-"""The `Effects.version` of what can change from outside, with nothing cheap to tell: never answered from memory."""
+"""The `Effects.version` of what may change from outside unnoticed. The result cache never answers for it."""
 
 
 def covers(upper: str, lower: str) -> bool:
@@ -43,15 +43,18 @@ _NO_KEYS: frozenset[str] = frozenset()
 class Effects:
     """What one call reads and writes, as hierarchical resource keys.
 
-    `external`: leaves the machine (MCP's openWorldHint). `idempotent`: a second run with the same
-    arguments changes nothing more; external calls that are not idempotent keep their order. `destructive`:
-    a write may remove or replace what was there. `declared` is False for a tool that says nothing: it then
-    counts as a write of everything. `repeatable`: asking again is meant (a poll), so no answer is given from
-    memory. `version` is a token of the state of what is read (a file's time and size, say): while a run itself
-    changes nothing there, an earlier result of the same call holds as long as the token does. "" is for what changes
-    through the run alone, `UNVERSIONED` for what may change unseen.
+    - `reads`, `writes`: the keys.
+    - `external`: the call leaves the machine (MCP's openWorldHint).
+    - `idempotent`: a second run with the same arguments changes nothing more. External calls that are not idempotent
+      keep their order.
+    - `destructive`: a write may remove or replace what was there.
+    - `declared`: False for a tool that declares nothing. It counts as a write of everything.
+    - `repeatable`: the model may mean to ask again (a poll), so the result cache gives no answer.
+    - `version`: a token of the state of what is read, such as a file's time and size. An earlier result of the same
+      call holds as long as the token stays and the run changes nothing there. "" is for what only the run changes,
+      `UNVERSIONED` for what may change unnoticed.
 
-    Raises ConfigurationError for a key that is no text, and for a flag that is neither True nor False.
+    Raises ConfigurationError for a key that is not a string, and for a flag that is not a bool.
     """
 
     reads: frozenset[str] = _NO_KEYS
@@ -77,10 +80,10 @@ class Effects:
     ) -> None: ...
 
     def __post_init__(self) -> None:
-        # A text is a true value: "false" for read-only, say, would let a call run that nobody was asked about.
+        # A string is a true value: "false" for a flag could let a call run without a question.
         for flag in (self.external, self.idempotent, self.destructive, self.declared, self.repeatable):
             if flag is not True and flag is not False:
-                raise ConfigurationError(f"Effects: external, idempotent and the like are True or False, not {flag!r}")
+                raise ConfigurationError(f"Effects: flags such as external must be True or False, not {flag!r}")
         struct = cast("Struct", self)
         force_setattr(struct, "reads", _keys("reads", self.reads))
         force_setattr(struct, "writes", _keys("writes", self.writes))
@@ -100,7 +103,9 @@ def _keys(name: str, names: Iterable[str]) -> frozenset[str]:
     keys = frozenset([names]) if isinstance(names, str) else frozenset(names)
     for key in keys:
         if not isinstance(cast("object", key), str):
-            raise ConfigurationError(f"Effects({name}=…): a key is a text, say 'file:/srv/a.txt', not {key!r}")
+            raise ConfigurationError(
+                f"Effects({name}=…): expected a string as key, such as 'file:/srv/a.txt', not {key!r}"
+            )
     if len(keys) > 1:
         return _SortedKeys(keys)
     return keys or _NO_KEYS
@@ -112,11 +117,12 @@ UNDECLARED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, declared=False)
 
 @value()
 class ToolSpec:
-    """A tool as a model is told of it.
+    """A tool as a model sees it.
 
-    `parameters` is a JSON Schema of type object. `effects` is the upper bound over all arguments.
-    `aliases` maps other names a model may use for a parameter to its real name. `command_line` is the parameter that
-    /bin/sh runs, "" if there is none.
+    - `parameters`: a JSON Schema of type object.
+    - `effects`: the upper bound over all arguments.
+    - `aliases`: other names that a model may use for a parameter, each with the real name.
+    - `command_line`: the parameter that /bin/sh runs, "" without one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The strict reading of a call's JSON arguments; whatever is wrong comes back as problems."""
+"""Reads a call's JSON arguments strictly, and returns every problem."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 
 @quick()
 class StrictReader:
-    """An `ArgumentReader`. It accepts what JSON Schema `schema` describes: "1" is no integer and neither is
-    true, 1 is a number, "2026-01-01" is a date, an enum comes by value, an array may become a tuple or a set.
+    """An `ArgumentReader`. It accepts what JSON Schema `schema` describes.
+
+    "1" and true are not integers, 1 is a number, "2026-01-01" is a date, an enum comes by value, an array may become a
+    tuple or a set.
     """
 
     model: type[BaseModel]
@@ -36,7 +38,7 @@ class StrictReader:
     schema: Mapping[str, JSON]
 
     def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
-        """The keyword arguments, defaults included, or what is wrong. Never raises."""
+        """Returns the keyword arguments, defaults included, or the problems. Never raises."""
         try:
             if not _plain(arguments):
                 flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
@@ -94,7 +96,7 @@ def _text(value: JSON) -> str:
 
 
 def _plain(arguments: Mapping[Any, object]) -> bool:
-    """Whether there is certainly no flaw: what most arguments are, told without a walk."""
+    """Whether the arguments certainly have no flaw, as most have none."""
     for name, value in arguments.items():
         if not isinstance(name, str) or not name.isascii():
             return False

@@ -1,4 +1,4 @@
-"""What a tool may ask for besides its arguments."""
+"""What a tool may get besides its arguments."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DepsT = TypeVar("DepsT", default=Any)
 
 
 class StateView(Protocol):
-    """The run as a tool may see it: read-only. Annotate a parameter with it to receive the run as it was when the call
-    was entered (None where a batch belongs to no run)."""
+    """The run as a tool sees it: read-only. A parameter annotated with it gets the run as it was when the call began
+    (None outside a run)."""
 
     @property
     def run_id(self) -> str: ...
@@ -50,14 +50,18 @@ def _no_memory() -> dict[str, Any]:
 # Without slots: on Python 3.11 `RunContext[Deps](…)` fails for a frozen, slotted and generic dataclass.
 @dataclass(frozen=True)
 class RunContext(Generic[DepsT]):
-    """Annotate a parameter of a tool with it (`ctx: RunContext[MyDeps]`) to receive it.
+    """The run of a call. A tool's parameter annotated with it (`ctx: RunContext[MyDeps]`) receives it.
 
-    The parameter is not part of the tool's schema and cannot collide with the model's arguments.
-    `idempotency_key` is the same when the same call is run again after a crash. `memory` is a mutable
-    mapping shared by the calls of one run (the file tools keep there what the run has read). What a call changes in it
-    is recorded with its result and is there when the run is resumed, so it holds JSON: other things belong in `deps`.
-    `state` is the run as it was when the call was entered; for a read that started early that is before its turn.
-    `progress` reports a line to whoever watches; `cancelled` tells a synchronous tool to give up.
+    The parameter is no part of the tool's schema, and cannot collide with the model's arguments.
+
+    - `deps`: the caller's own dependencies.
+    - `call`: the call.
+    - `idempotency_key`: stays the same when the same call runs again after a crash.
+    - `state`: the run as it was when the call began; for a read that started early, before its turn.
+    - `memory`: a mutable mapping that the calls of one run share. Its changes are recorded with the call's result and
+      are there when the run is resumed, so it holds JSON; other things belong in `deps`.
+    - `progress`: reports a line of text to whoever watches.
+    - `cancelled`: whether a synchronous tool should give up.
     """
 
     deps: DepsT
@@ -70,7 +74,7 @@ class RunContext(Generic[DepsT]):
 
 
 Injected: TypeAlias = Literal["context", "call", "state"]
-"""What a parameter gets from the run because of its type: the RunContext, its `call`, its `state`."""
+"""What a parameter gets by its type: the RunContext, its `call` or its `state`."""
 
 INJECTED: Mapping[type, Injected] = {RunContext: "context", ToolCall: "call", StateView: "state"}
 

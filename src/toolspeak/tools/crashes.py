@@ -1,4 +1,4 @@
-"""Logging an exception of somebody's own code (a tool, its preview, an interceptor) with its traceback."""
+"""Logs exceptions of other people's code (a tool, its preview, an interceptor) with the traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OURS = ("toolspeak.execute.", "toolspeak.tools.decorator", "toolspeak.tools.dec
 
 
 def without_our_frames(error: ErrorT) -> ErrorT:
-    """The exception with a traceback that begins in its author's code. So nothing of a run is held by it."""
+    """Returns the exception with a traceback that begins in its author's code. So it holds no object of a run."""
     error.__traceback__ = _theirs(error.__traceback__)
     return error
 
@@ -25,8 +25,11 @@ def log_crash(
     hide: Callable[[str], str] | None = None,
     level: int = logging.WARNING,
 ) -> None:
-    """Logs the message with the exception's traceback. `hide` puts placeholders in the place of secrets; where there is
-    none the traceback has the lines of code and the exception's type, and not its message, which may quote one."""
+    """Logs the message with the exception's traceback. `hide` replaces secrets by placeholders.
+
+    Without `hide` the log has the lines of code and the exception's type, but not its message, which may quote a
+    secret.
+    """
     if not logger.isEnabledFor(level):
         return
     if hide is None:

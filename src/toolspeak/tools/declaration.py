@@ -1,4 +1,4 @@
-"""What `@tool` was told of a tool's effects, as one upper bound and one function per call."""
+"""A tool's declaration of effects, as an upper bound and a function for each call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("toolspeak.tools")
 
 @quick()
 class Declaration:
-    """The options of `@tool` that concern effects, as they were given."""
+    """The options of `@tool` about effects."""
 
     effects: Effects | Callable[..., Effects] | None = None
     effects_bound: Effects | None = None
@@ -53,7 +53,7 @@ class Declaration:
 
     @property
     def bound(self) -> Effects:
-        """What a call may do at most. An effects function says nothing of it, unless `effects_bound` does."""
+        """The most that a call may do. An effects function does not limit it without `effects_bound`."""
         if isinstance(self.effects, Effects):
             return self._flagged(self.effects)
         if self.effects_bound is not None:
@@ -92,7 +92,7 @@ class Declaration:
                 return replace(UNDECLARED, external=bound.external)
             if not isinstance(cast("object", effects), Effects):
                 raise ToolDefinitionError(
-                    f"{where}: effects gave a {type(effects).__name__}; it gives Effects, say "
+                    f"{where}: effects returned a {type(effects).__name__}, not Effects, such as "
                     "Effects(reads={path}) or Effects(writes={path})"
                 )
             effects = self._flagged(effects)
@@ -132,7 +132,7 @@ def by_name(
         if parameter.name not in parameters:
             known = ", ".join(parameters) or "(none)"
             raise ToolDefinitionError(
-                f"{where}: parameter {parameter.name!r} is none of the tool's parameters; use some of: {known}"
+                f"{where}: parameter {parameter.name!r} does not belong to the tool; its parameters: {known}"
             )
     names = [parameter.name for parameter in wanted]
     return lambda arguments: function(**{name: arguments[name] for name in names})

@@ -33,7 +33,7 @@ strict type checkers know those of a lambda."""
 
 
 class ToolMaker(Protocol):
-    """What `@tool(…)` with options gives."""
+    """The decorator that `@tool(…)` with options returns."""
 
     def __call__(self, function: Callable[ParametersT, ReturnedT], /) -> Tool[ParametersT, ReturnedT]: ...
 
@@ -105,21 +105,30 @@ def tool(
     verify: OfArguments[Any] | None = None,
     command_line: str = "",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function, method, partial or callable object; bare, with options, or as a call.
+    """Makes a tool of a function, method, partial or callable object; bare, with options, or as a call.
 
-    `name` and `description` replace what the function and its docstring say. `effects` is what every call
-    touches, or a function of some of the tool's parameters that says what one call touches;
-    `effects_bound` is what such a function can return at most. `read_only` reads anything and changes nothing.
-    `external` leaves the machine, `idempotent` may run twice, `destructive=False` only adds. Without any of
-    them the tool counts as one that may touch everything. `repeatable` is for polls: the same call is meant to be made
-    again. `aliases` maps other names a model may use to parameters. `timeout` is in seconds, or a function of some
-    of the tool's parameters that says how many this call gets (None: as many as the executor gives). No more than
-    `max_concurrent` calls of a run are inside the function at once. `preview` is a function of some of the tool's
-    parameters that shows what a call would change (beside a unified diff those it takes are cut in the question, and
-    all others whole); a parameter annotated as RunContext gets the call's, or None where there is none. `verify` is a
-    function, plain or async, of some of the tool's parameters (and a RunContext) that is asked what became of a call
-    whose run was interrupted: `Happened(value)` or True if it took effect, False if it did not, None if that cannot
-    be known. `command_line` is the parameter that /bin/sh runs: a person may then allow commands by how they begin.
+    - `name`, `description`: replace those of the function and its docstring.
+    - `effects`: what every call touches, or a function of some of the tool's parameters that returns what one call
+      touches.
+    - `effects_bound`: the most that such a function can return.
+    - `read_only`: reads anything and changes nothing.
+    - `external`: leaves the machine.
+    - `idempotent`: may run twice.
+    - `destructive`: False if it only adds.
+    - `repeatable`: for polls: the same call may be made again, and is not answered from memory.
+    - `aliases`: maps other names that a model may use to parameters.
+    - `timeout`: in seconds, or a function of some of the tool's parameters that returns the seconds of one call; None
+      leaves it to the executor.
+    - `max_concurrent`: how many calls of a run may be in the function at once.
+    - `preview`: a function of some of the tool's parameters that shows what a call would change. A parameter annotated
+      as RunContext gets the call's, None without one. In the question, beside a unified diff, the arguments that the
+      preview takes are shortened and all others are whole.
+    - `verify`: a function, plain or async, of some of the tool's parameters (and a RunContext), for a call that was
+      interrupted. It returns `Happened(value)` or True if the call took effect, False if it did not, None if that
+      cannot be known.
+    - `command_line`: the parameter that /bin/sh runs. A person may then allow commands by how they begin.
+
+    A tool that declares no effects counts as one that may touch everything.
 
     Raises ToolDefinitionError, naming the parameter or option and the remedy.
     """
@@ -134,7 +143,7 @@ def tool(
                 "@tool above it reads off its name, description and parameters"
             )
         if not callable(function):
-            raise ToolDefinitionError(f"{function!r} is no function; options of @tool are given by name")
+            raise ToolDefinitionError(f"{function!r} is not a function; pass options of @tool by name")
         tool_name = default_name(function) if name is None else name
         check_name(tool_name)
         where = f"tool {tool_name!r}"

@@ -1,4 +1,4 @@
-"""What a tool returned, as the content of its result."""
+"""A tool's returned value as the content of its result."""
 
 from __future__ import annotations
 
@@ -27,25 +27,27 @@ _NAMED_VALUES = 3  # values that a note names: a table may have thousands
 
 
 class Unserialisable(ToolError):
-    """A value is asked to be JSON and cannot; the message names the type and the place."""
+    """A value must be JSON and cannot be. The message names its type and place."""
 
 
 @quick()
 class Returned:
-    """A tool may return this to say both what a model reads and, for programs, the value behind it."""
+    """A tool returns this to give both what the model reads and, for programs, the value behind it."""
 
     parts: tuple[ContentPart, ...]
     structured: JSON = None
 
 
 def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
-    """The parts a model reads, and the value as JSON (None for text, bytes and ready-made parts but `Returned`).
+    """Returns the parts that the model reads, and the value as JSON (None for text, bytes and parts, except
+    `Returned`).
 
-    Text becomes a TextPart, bytes an image or a file, a content part or a list with content parts stays, everything
-    else becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets, paths and what turns itself into plain
-    values with `tolist()` or `item()` (NumPy's scalars and arrays) included. What JSON cannot hold (other objects, NaN,
-    cycles, more than 128 levels) stands there as text, and a note behind it says so: the tool has run, and what it did
-    is done. Raises what a value's own conversion raises.
+    Text becomes a TextPart, bytes an image or a file. A content part, or a list with content parts, stays. Everything
+    else
+    becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets, paths, and values with `tolist()` or `item()`
+    (NumPy's scalars and arrays). What JSON cannot hold (other objects, NaN, cycles, more than 128 levels) becomes text,
+    and
+    a note says so, for the tool has run. Raises what a value's own conversion raises.
     """
     if type(value) is str:
         return (TextPart(value),), None
@@ -75,7 +77,7 @@ def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
 
 
 def jsonable(value: object) -> JSON:
-    """The value in the types of JSON. Raises Unserialisable."""
+    """Returns the value in the types of JSON. Raises Unserialisable."""
     return _Conversion(None).convert(value, (), [])
 
 

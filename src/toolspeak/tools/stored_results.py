@@ -1,21 +1,21 @@
-"""Results that were too long for the model, kept whole in the run's memory so that it can page through them."""
+"""Results that were too long for the model, kept whole in the run's memory, so that it can page through them."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
 KEY = "kept_results"
-"""Where in a run's memory they are: `memory["kept_results"]` maps handles to texts."""
+"""Their key in a run's memory: `memory["kept_results"]` maps handles to texts."""
 
 READ_RESULT = "read_result"
 """The tool that pages through them."""
 
 MAX_CHARACTERS = 64 * 1024 * 1024
-"""Of all results of a run; the oldest are dropped first."""
+"""The limit for all results of a run. The oldest are dropped first."""
 
 
 def keep(memory: dict[str, Any], handle: str, text: str) -> bool:
-    """Keeps a text under a handle; False when it alone is more than may be kept."""
+    """Keeps a text under a handle. False if it alone exceeds the limit."""
     if len(text) > MAX_CHARACTERS:
         return False
     texts = cast("dict[str, str]", memory.setdefault(KEY, {}))
@@ -30,5 +30,5 @@ def keep(memory: dict[str, Any], handle: str, text: str) -> bool:
 
 
 def stored_result(memory: dict[str, Any], handle: str) -> str | None:
-    """The text kept under a handle, None if there is none (any more)."""
+    """The text under a handle, None if there is none or it was dropped."""
     return cast("dict[str, str]", memory.get(KEY, {})).get(handle)

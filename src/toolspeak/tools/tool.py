@@ -1,4 +1,4 @@
-"""A tool: what a model is told (`spec`) and what runs (`function`)."""
+"""A tool: its definition for the model (`spec`) and its function."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ParametersT = ParamSpec("ParametersT", default=...)
 ReturnedT = TypeVar("ReturnedT", default=Any)
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
-"""What a tool may be called: every model API takes a part of it, and no dialect's markers fit in."""
+"""The names that a tool may have. No marker of a dialect fits; a model API may allow fewer names."""
 
 
 def check_name(name: str) -> None:
-    """Raise ToolDefinitionError unless a tool may have this name."""
+    """Raises ToolDefinitionError unless a tool may have this name."""
     if type(name) is not str or not _fits(name):
         raise ToolDefinitionError(
             f"a tool cannot be named {name!r}: a name starts with a letter or _, goes on with letters, digits"
@@ -40,7 +40,7 @@ def _fits(name: str) -> bool:
 
 @quick()
 class ArgumentProblem:
-    """One thing wrong with a call's arguments. `message` names the field, what is expected and what came."""
+    """One problem of a call's arguments. `message` names the field, what it expects and what it got."""
 
     path: str
     message: str
@@ -53,24 +53,28 @@ class ArgumentReader(Protocol):
 
 
 class Preview(Protocol):
-    """Shows what a call would change, from its validated arguments. `context` is what the run knows, if given."""
+    """Shows what a call would change, from its validated arguments, and its RunContext if there is one."""
 
     def __call__(self, arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str: ...
 
 
 @quick()
 class Tool(Generic[ParametersT, ReturnedT]):
-    """Made by `@tool`; calling it calls the function, with its own signature.
+    """A tool, made by `@tool`. Calling it calls the function, with its own signature.
 
-    `read_arguments` applies aliases and validates strictly; problems are returned, not raised.
-    `effects_of` and `preview` take the validated keyword arguments; a declaration of effects that fails counts as
-    undeclared, and one that gives no Effects raises ToolDefinitionError. `preview` shows what the call would change and
-    may read the disk; with the call's RunContext it can say more. `previewed` are the parameters it is made of.
-    `injected` are the parameters that get something of the run in place of an argument; `deps` names the type that the
-    tool wants of `RunContext.deps`, "" if it can do without. `timeout` is in seconds, of every call or as a function of
-    its validated arguments (which never raises). Of `max_concurrent` calls none more runs at once.
-    `verify` is asked what became of a call that was started and has no result. `live` gives the definition as it is by
-    now, of a tool whose server may change it while a run goes on: what a person decides is about that one.
+    - `spec`: the definition that the model reads.
+    - `read_arguments`: applies aliases and validates strictly. It returns problems and never raises.
+    - `effects_of`: the effects of validated arguments. A declaration that fails counts as undeclared; one that returns
+      anything but Effects raises ToolDefinitionError.
+    - `preview`: shows what a call would change. It may read the disk.
+    - `injected`: the parameters that get a part of the run instead of an argument.
+    - `timeout`: in seconds, of every call, or a function of its validated arguments that never raises.
+    - `max_concurrent`: how many calls may run at once.
+    - `verify`: says what became of a call that was started and has no result.
+    - `deps`: the type that the tool needs as `RunContext.deps`, "" if it needs none.
+    - `live`: returns the present definition, of a tool whose server may change it during a run. A person decides about
+      that one.
+    - `previewed`: the parameters of the preview.
     """
 
     spec: ToolSpec
@@ -89,11 +93,11 @@ class Tool(Generic[ParametersT, ReturnedT]):
 
     @property
     def now(self) -> ToolSpec:
-        """The definition as it is by now; `spec` is what the model was told."""
+        """The present definition. `spec` is the one that the model read."""
         return self.spec if self.live is None else self.live()
 
     def seconds(self, arguments: Mapping[str, Any]) -> float | None:
-        """How long a call with these validated arguments may take; None where the tool does not say."""
+        """The time limit in seconds of a call with these validated arguments; None if the tool has none."""
         return self.timeout(arguments) if callable(self.timeout) else self.timeout
 
     @property

@@ -15,10 +15,11 @@ from toolspeak.tools.tool import Tool, check_name
 
 
 class Toolset:
-    """Tools by name, in the order given; every change makes a new set.
+    """Tools by name, in the order given. Every change makes a new set.
 
-    Plain functions are made tools as by `@tool`. Raises ToolDefinitionError for two tools of one name and
-    for a name that no tool may have.
+    Plain functions become tools as by `@tool`. Raises ToolDefinitionError for two tools of one name, and for a name
+    that no
+    tool may have.
     """
 
     __slots__ = ("_digest", "_specs", "_tools")
@@ -26,7 +27,7 @@ class Toolset:
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         by_name: dict[str, Tool] = {}
         if type(tools) not in (list, tuple) and _is_no_list(tools):
-            raise ToolDefinitionError(f"a Toolset is made of a list of functions and tools, not of {tools!r}")
+            raise ToolDefinitionError(f"a Toolset takes a list of functions and tools, not {tools!r}")
         for item in tools:
             if item is None:
                 raise ToolDefinitionError("None is no function; leave it out of the tools")
@@ -48,7 +49,7 @@ class Toolset:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model is told, in order."""
+        """The definitions that a model reads, in order."""
         if self._specs is None:
             self._specs = tuple([made.spec for made in self._tools.values()])
         return self._specs

@@ -1,4 +1,4 @@
-"""What a tool's `verify` may say of a call that was started and has no result."""
+"""`verify`: checks whether a call took effect that was started and has no result."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Happened:
 
 
 class Verify(Protocol):
-    """Looks whether a call took effect, from its validated arguments and its context (with the idempotency key).
+    """Checks whether a call took effect, from its validated arguments and its context (with the idempotency key).
 
-    `Happened(value)` or True: it did. False: it did not, and runs. None: that cannot be known.
+    `Happened(value)` or True: it took effect. False: it did not; the call runs again. None: that cannot be known.
     """
 
     def __call__(self, arguments: Mapping[str, Any], context: RunContext[Any]) -> Any: ...
