@@ -227,7 +227,7 @@ def test_a_prefix_under_which_any_command_could_run_is_refused(prefix: str):
 
 
 def test_a_prefix_is_for_a_yes():
-    with pytest.raises(ConfigurationError, match="only if its action is 'approve'"):
+    with pytest.raises(ConfigurationError, match="needs the action 'approve'"):
         StandingRules().add(Rule("reject", "shell", begins=("ls",)))
 
 

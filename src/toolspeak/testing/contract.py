@@ -98,7 +98,7 @@ _JUNK = (
 
 
 def check_dialect(dialect: Dialect) -> None:
-    """All promises but the one of linear time, on the dialect's own turns and on texts that are none."""
+    """Checks every promise except linear time, on turns that the dialect itself writes and on texts without calls."""
     turns = written_turns(dialect)
     for text in _PROSE:
         turn = read_turn(dialect, text, SAMPLE_TOOLS)

@@ -1,7 +1,7 @@
-"""The contract of a journal, as checks that a user may run on a store of their own.
+"""The contract of a journal, as checks for a store of your own.
 
-Each check takes an `open_store`, a function that opens the same, at first empty, store again and again: two journals of
-it are two processes. A check raises AssertionError; ids are new in each, so one store serves them all.
+Each check takes `open_store`, a function that opens the same store, empty at first, again and again: two journals of it
+act as two processes. A check raises AssertionError. Ids are new in each check, so one store serves them all.
 """
 
 from __future__ import annotations
@@ -368,4 +368,4 @@ JOURNAL_CHECKS: tuple[Check, ...] = (
     check_a_session_is_added_as_it_is,
     check_search,
 )
-"""The contract; all of them hold for every store."""
+"""The checks of the contract. All of them hold for every store."""

@@ -1,4 +1,4 @@
-"""Cutting a text into chunks, and putting the deltas of a chunked text together again."""
+"""Cuts a text into chunks, and joins the deltas of a chunked text."""
 
 from __future__ import annotations
 
