@@ -1,4 +1,4 @@
-"""Names of a package that are looked up when they are asked for: whoever wants one does not pay for the others."""
+"""Public names that a package imports at their first use, so that one name does not cost the import of all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 def lazy_names(
     package: str, places: Mapping[str, str], load: Callable[[str], ModuleType] = importlib.import_module
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` (PEP 562) of a package whose public names stand in the modules that `places` says.
+    """`__getattr__` and `__dir__` (PEP 562) for a package. `places` maps each public name to its module.
 
     `load` imports a module. Type checkers read the package's `__init__.pyi`.
     """

@@ -47,7 +47,7 @@ def test_from_many_threads_at_once():
 
 
 def test_errors_come_through():
-    with pytest.raises(ProviderError, match="turn 1 was asked for"):
+    with pytest.raises(ProviderError, match="turn 1 was requested"):
         an_agent([]).run_sync("go")
 
 

@@ -117,7 +117,7 @@ def test_id_and_name_in_every_chunk_make_one_call():
 
 def test_a_choice_that_it_answers_with_500_is_told():
     refused = whole("500 Internal Server Error", b'{"error": {"message": "list index out of range", "type": "server"}}')
-    with pytest.raises(ProviderError, match=r"HTTP 500: 'list index out of range'.*Asked 2 times"):
+    with pytest.raises(ProviderError, match=r"HTTP 500: 'list index out of range'.*Tried 2 times"):
         run(refused, retries=1, tool_choice="required")
 
 

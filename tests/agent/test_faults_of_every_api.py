@@ -68,8 +68,8 @@ FINAL: list[Any] = [
     ("429 for long", Status("429 Too Many", ("retry-after: 900",)), "rate_limit", True, "try again then"),
     ("reset", Breaks("reset"), "connection", True, "the connection dropped after 18 characters"),
     ("reset within a call", Breaks("reset", CALL), "connection", True, "the connection dropped after"),
-    ("stall", Breaks("stall"), "connection", True, "said nothing for 1 seconds after 18 characters"),
-    ("stall before anything", Breaks("stall", SILENT), "connection", True, "said nothing for 1 seconds"),
+    ("stall", Breaks("stall"), "connection", True, "sent nothing for 1 seconds after 18 characters"),
+    ("stall before anything", Breaks("stall", SILENT), "connection", True, "sent nothing for 1 seconds"),
     ("error", Breaks("error"), "overloaded", True, "unexpected EOF"),
     ("no JSON", Breaks("nonsense"), "ill_formed", False, "not JSON: '{nonsense'"),
 ]
@@ -94,7 +94,7 @@ def test_what_ends_the_run(api: Api, fault: Any, code: str, retryable: bool, tol
 def test_a_server_that_stays_down(api: Api):
     error, asked, slept = run(api, *[Status("500 Internal Server Error")] * 3)
     assert (error.code, error.status, asked, len(slept)) == ("overloaded", 500, 3, 2)
-    assert "Asked 3 times" in str(error)
+    assert "Tried 3 times" in str(error)
 
 
 @each_api

@@ -62,13 +62,13 @@ def hangs(*sent: bytes) -> Answer:
 @pytest.mark.parametrize("sent", [[], [CHUNKED_HEAD]], ids=["nothing", "the head"])
 def test_the_first_byte_has_a_timeout_of_its_own(sent: list[bytes]):
     found = fail(hangs(*sent), timeout=Timeouts(10, first_byte=0.4, silence=20))
-    assert "said nothing for 0.4 seconds. Is it overloaded? `timeout` may be longer." in str(found)
+    assert "sent nothing for 0.4 seconds. Is it overloaded? `timeout` may be longer." in str(found)
     assert (found.code, found.retryable) == ("connection", True)
 
 
 def test_silence_between_two_bytes_has_another():
     found = fail(hangs(CHUNKED_HEAD, chunked(EVENTS[:1])), timeout=Timeouts(10, first_byte=3600, silence=0.4))
-    assert "said nothing for 0.4 seconds after 2 characters of the answer" in str(found)
+    assert "sent nothing for 0.4 seconds after 2 characters of the answer" in str(found)
 
 
 def pausing(pause: Callable[[], Any], *pieces: bytes) -> Answer:
@@ -215,7 +215,7 @@ def test_a_proxy_that_does_not_answer(no_settings: pytest.MonkeyPatch):
             no_settings.setenv("HTTP_PROXY", f"http://127.0.0.1:{gone.port}")
         await turn(OpenAIProvider("m", base_url="http://models.example/v1", clock=TestClock()))
 
-    with pytest.raises(ProviderError, match=r"models.example.*a proxy.*Asked 3 times") as caught:
+    with pytest.raises(ProviderError, match=r"models.example.*a proxy.*Tried 3 times") as caught:
         asyncio.run(run())
     assert (caught.value.code, caught.value.retryable) == ("connection", True)
     no_settings.setenv("NO_PROXY", "models.example")

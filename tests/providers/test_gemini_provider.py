@@ -98,7 +98,7 @@ def test_the_key_of_the_environment(environ: dict[str, str]):
 def test_what_is_missing_or_wrong():
     with pytest.raises(UnknownProvider, match=r"Set GEMINI_API_KEY \(or GOOGLE_API_KEY\)"):
         get_provider("gemini:gemini-3-pro", {})
-    with pytest.raises(ConfigurationError, match="characters that no key has"):
+    with pytest.raises(ConfigurationError, match="characters that are not ASCII"):
         GeminiProvider("m", api_key="a b")
     provider = GeminiProvider("gemini-3-pro", api_key=KEY)
     assert provider.name == "gemini:gemini-3-pro"

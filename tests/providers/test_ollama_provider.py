@@ -123,5 +123,5 @@ def test_the_host_of_the_environment():
 def test_a_host_that_is_none():
     with pytest.raises(ConfigurationError, match="must start with http"):
         OllamaProvider("m", host="ftp://x")
-    with pytest.raises(ConfigurationError, match="characters that no key has"):
+    with pytest.raises(ConfigurationError, match="characters that are not ASCII"):
         OllamaProvider("m", api_key="a b")

@@ -203,7 +203,7 @@ def test_a_stream_that_stops_in_the_middle(answer: Answer):
 def test_a_server_that_falls_silent():
     servers = [Server()]
     found = fail(hangs(lambda: servers[0], CHUNKED_HEAD, chunked(events(TEXT)[:5])), timeout=0.5)
-    assert "said nothing for 0.5 seconds after 2 characters of the answer" in str(found)
+    assert "sent nothing for 0.5 seconds after 2 characters of the answer" in str(found)
     assert found.retryable
 
 

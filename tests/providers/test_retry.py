@@ -19,7 +19,7 @@ from openai_turns import CHUNKED_HEAD, EVENTS
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.http_client import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.providers.provider_failures import wait_of
+from toolspeak.providers.provider_failures import requested_wait
 from toolspeak.providers.retry import (
     BASE_SECONDS,
     CAP_SECONDS,
@@ -173,7 +173,7 @@ def test_nobody_listens_yet():
             await said(OpenAIProvider("m", base_url=base_url, clock=clock))
         return str(caught.value)
 
-    assert asyncio.run(run()).endswith("correct the base URL. Asked 3 times.")
+    assert asyncio.run(run()).endswith("correct the base URL. Tried 3 times.")
     assert len(clock.slept) == RETRIES
 
 
@@ -202,7 +202,7 @@ def test_behind_the_first_delta_nothing_is_asked_again(cut: Answer):
 def test_a_number_of_retries():
     found, asked, slept = fail(OPENAI, refusal(503))
     assert (asked, len(slept)) == (3, 2)
-    assert str(found).endswith("read the server's own log if it stays so. Asked 3 times.")
+    assert str(found).endswith("read the server's own log if it stays so. Tried 3 times.")
     assert (found.status, found.retryable, found.code) == (503, True, "overloaded")
     found, asked, slept = fail(OPENAI, refusal(503), retries=0)
     assert (asked, slept) == (1, [])
@@ -269,7 +269,7 @@ HEADERS = [
 
 @pytest.mark.parametrize(("headers", "seconds"), HEADERS)
 def test_what_a_server_asks_to_wait(headers: dict[str, str], seconds: float | None):
-    assert wait_of(headers, NOW) == seconds
+    assert requested_wait(headers, NOW) == seconds
     if seconds is not None:
         lines = [f"{name}: {value}" for name, value in headers.items()]
         found, _, clock = ask(OPENAI, refusal(429, "x", *lines), OPENAI.turn)
@@ -290,7 +290,7 @@ def test_a_longer_wait_than_is_sensible_is_told_at_once(after: str):
     found, asked, slept = fail(OPENAI, refusal(429, "x", f"retry-after: {after}"), OPENAI.turn)
     assert (asked, slept, found.code, found.retryable) == (1, [], "rate_limit", True)
     assert found.retry_after in (61, 3600, 10**14 - 1)
-    told = f"Retry-After: {found.retry_after:g} seconds. That is longer than the 60 seconds that are waited for here"
+    told = f"Retry-After: {found.retry_after:g} seconds. That is longer than toolspeak waits (60 seconds)"
     assert told in str(found)
 
 

@@ -46,9 +46,9 @@ def test_turns_are_given_in_order_and_requests_recorded():
 def test_a_turn_too_many_says_which_and_how_many_there_are():
     provider = ScriptedProvider(["only"])
     play(provider)
-    with pytest.raises(ProviderError, match="turn 2 was asked for, and the playbook has 1"):
+    with pytest.raises(ProviderError, match="turn 2 was requested, and the playbook has 1"):
         play(provider)
-    with pytest.raises(ProviderError, match="turn 3 was asked for"):
+    with pytest.raises(ProviderError, match="turn 3 was requested"):
         play(provider)
 
 
@@ -100,7 +100,7 @@ def test_a_quoted_text_is_not_searched_for_quotations():
     ("text", "problem"),
     [
         ("{{find:nowhere}}", "scripted: turn 1: 'nowhere' matches nothing in the 1 messages"),
-        ("{{find:(}}", r"scripted: turn 1: '\(' is no regular expression"),
+        ("{{find:(}}", r"scripted: turn 1: '\(' is not a regular expression"),
     ],
 )
 def test_a_quotation_that_finds_nothing(text: str, problem: str):
@@ -192,10 +192,13 @@ def test_a_playbook_file(tmp_path: Path):
         ("[]", "the playbook: expected an object"),
         ("{}", "turns: expected a list"),
         ('{"turns": [], "chunks": 1}', "the playbook: unknown field 'chunks'; known: turns, chunk"),
-        ('{"turns": ["a", 5]}', r"turns\[1\]: expected text or an object"),
+        ('{"turns": ["a", 5]}', r"turns\[1\]: expected a string or an object"),
         ('{"turns": [{"finish": "stop"}]}', r"turns\[0\].text: missing"),
-        ('{"turns": [{"text": 5}]}', r"turns\[0\].text: expected text"),
-        ('{"turns": [{"text": "", "finish": "done"}]}', r"turns\[0\].finish: 'done' is none of: stop, length"),
+        ('{"turns": [{"text": 5}]}', r"turns\[0\].text: expected a string"),
+        (
+            '{"turns": [{"text": "", "finish": "done"}]}',
+            r"turns\[0\].finish: unknown value 'done'; known: stop, length",
+        ),
         ('{"turns": [{"text": "", "txt": ""}]}', r"turns\[0\]: unknown field 'txt'"),
         ('{"turns": [{"text": "", "usage": 5}]}', r"turns\[0\].usage: expected an object"),
         ('{"turns": [{"text": "", "usage": {"input": "5"}}]}', r"turns\[0\].usage.input: expected a number of tokens"),
@@ -222,7 +225,7 @@ def test_a_missing_or_binary_file(tmp_path: Path):
 @pytest.mark.parametrize("turn", [None, {"text": "x"}, 3, ["x"]])
 def test_what_is_no_turn_is_refused_with_its_place(turn: Any):
     with pytest.raises(
-        ConfigurationError, match=r"turns\[1\]: expected a text, a ScriptedTurn or a function that makes one, not"
+        ConfigurationError, match=r"turns\[1\]: expected a string, a ScriptedTurn or a function that returns one, not"
     ):
         ScriptedProvider(["x", turn])
 
@@ -235,7 +238,7 @@ def test_a_function_that_makes_no_turn_is_named():
         provider = ScriptedProvider(["x", made])  # type: ignore[list-item]
         turn_of(provider)
         with pytest.raises(
-            ConfigurationError, match=r"turns\[1\]: its function gave .* expected a text or a ScriptedTurn"
+            ConfigurationError, match=r"turns\[1\]: its function returned .* expected a string or a ScriptedTurn"
         ):
             turn_of(provider)
 

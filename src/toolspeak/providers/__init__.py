@@ -1,4 +1,4 @@
-"""Transports to model APIs, looked up by name."""
+"""Transports to model APIs, by name."""
 
 # pyright: reportUnsupportedDunderAll=false
 
@@ -12,7 +12,7 @@ _PLACES = {
     "capabilities_of": "toolspeak.providers.families",
     "get_provider": "toolspeak.providers.model_strings",
 }
-"""Each public name and where it is."""
+"""The module of each public name."""
 
 __all__ = list(_PLACES)
 

@@ -1,12 +1,13 @@
-"""Anthropic, and servers that speak its Messages API."""
+"""Anthropic, and servers with its Messages API."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and_key
+from toolspeak.providers.api import ApiProvider, Counting, Endpoint
 from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.credentials import address_and_key
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http_client import ConnectionOptions
 from toolspeak.wire.anthropic import ANTHROPIC
@@ -16,24 +17,22 @@ from toolspeak.wire.base import Decoder
 ANTHROPIC_URL = "https://api.anthropic.com"
 
 API_VERSION = "2026-10-21"
-"""The header `anthropic-version`: the newest (Anthropic, "Versions", and what its Python SDK 2.12 sends). It refuses
-`temperature`, `top_p` and `top_k`, which 2023-06-01, the one before, takes."""
+"""The header `anthropic-version`: the newest (Anthropic, "Versions"; its Python SDK 2.12 sends it). It refuses
+`temperature`, `top_p` and `top_k`, which the version before, 2023-06-01, accepts."""
 
-_COUNTED = frozenset(
+_COUNT_FIELDS = frozenset(
     ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed")
 )
-"""What `count_tokens` takes of a request (API reference, "Count tokens in a Message")."""
+"""The fields that `count_tokens` accepts (API reference, "Count tokens in a Message")."""
 
 
 class AnthropicProvider(ApiProvider):
-    """A model behind `{base_url}/v1/messages`; a `Provider`.
+    """A model at `{base_url}/v1/messages`, by default Anthropic's. Other parameters: see `ApiProvider`.
 
-    Without `base_url` it is Anthropic's own; one that ends in /v1 is taken too. Without `api_key` none is sent.
-    `options` go into every request (`max_tokens`, `thinking`, …); a request's own come before them. `version` is the
-    API's. `capabilities` in place of what is known of the model; `connection` is `timeout`, `retries`, `ca_file` and
-    `clock` (`ConnectionOptions`). Makes no connection before the first turn.
+    `base_url`: with or without /v1 at its end.
+    `version`: the API's version, sent as a header.
 
-    Raises UnknownProvider if there is neither base URL nor key, ConfigurationError for a setting that cannot be.
+    Raises UnknownProvider without base URL and key, ConfigurationError for an invalid setting.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class AnthropicProvider(ApiProvider):
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         base_url, key = address_and_key(
-            model, base_url, api_key, keys="ANTHROPIC_API_KEY", address="ANTHROPIC_BASE_URL", speaks="Anthropic's API"
+            model, base_url, api_key, keys="ANTHROPIC_API_KEY", address="ANTHROPIC_BASE_URL", api="Anthropic's API"
         )
         headers = {"anthropic-version": version, **({"x-api-key": key} if key else {})}
         endpoint = Endpoint(
@@ -57,9 +56,9 @@ class AnthropicProvider(ApiProvider):
             ANTHROPIC,
             headers,
             key,
-            "Check the base URL: /v1/messages is put behind it.",
+            "Check the base URL: /v1/messages is appended to it.",
             counting=Counting(
-                "messages/count_tokens" if _ends_in_version(base_url) else "v1/messages/count_tokens", _COUNTED
+                "messages/count_tokens" if _ends_in_version(base_url) else "v1/messages/count_tokens", _COUNT_FIELDS
             ),
             listing="models" if _ends_in_version(base_url) else "v1/models",
         )
@@ -68,11 +67,11 @@ class AnthropicProvider(ApiProvider):
 
     @classmethod
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> AnthropicProvider:
-        """With ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL of `environ`; an empty one counts as not set."""
+        """Reads ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL from `environ`; an empty variable counts as unset."""
         url, key = environ.get("ANTHROPIC_BASE_URL"), environ.get("ANTHROPIC_API_KEY")
         return cls(model, base_url=url, api_key=key, **settings)
 
-    def _over(self, decoder: Decoder) -> bool:
+    def _at_last_event(self, decoder: Decoder) -> bool:
         return isinstance(decoder, AnthropicDecoder) and decoder.stopped
 
 

@@ -1,4 +1,4 @@
-"""What the providers over HTTP share: a turn asked, decoded as it comes, and asked again where that makes sense."""
+"""What the providers over HTTP share: they send a request, decode the streamed answer, and retry failures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import httpx2
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed, quick
-from toolspeak.errors import ConfigurationError, ProviderError, UnknownProvider
+from toolspeak.errors import ProviderError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http_client import ConnectionOptions, HttpApi
 from toolspeak.providers.provider_failures import decode_json
-from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, json_bytes, opens
-from toolspeak.providers.reply import Reply, drained
+from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, is_preamble, json_bytes
+from toolspeak.providers.reply import Reply, drain
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.call_assembler import CallAssembler
@@ -29,47 +29,58 @@ _PIECES = frozenset(get_args(_Piece))
 _NOT_THERE = (404, 405, 501)
 
 _DONE = "[DONE]"
-"""What OpenAI's Chat Completions end a stream with; servers of other formats send it too."""
+"""The last event of a stream of OpenAI's Chat Completions; servers of other formats send it too."""
 
 _DONE_EVENT = b"data: [DONE]\n\n"
 
-_UNSAID = 32
-"""Events of a relayed stream that are kept, at most, until something was said: what fails before has a status."""
+_MAX_PENDING = 32
+"""The most events of a relayed stream that wait for the first content: a failure before it can have a status."""
 
 
 @quick()
 class Counting:
-    """Where an API counts the tokens of a request, as `input_tokens` of its answer. `fields` of a request are taken
-    there; empty is all."""
+    """Where an API counts a request's tokens. Its answer holds them as `input_tokens`."""
 
     path: str
     fields: frozenset[str] = frozenset()
+    """The fields of a request that it accepts; empty is all."""
 
 
 @quick()
 class Endpoint:
-    """Where and how an API is asked: `path` below the base URL, `query` beside it, `headers` and the key in them.
-
-    `lines`: a stream is lines of JSON, not server-sent events. `done`: `[DONE]` alone ends a turn. `hint`: what to
-    check if the answer is of another type. `listing`: where the API lists its models. `counting`: where it counts a
-    request's tokens.
-    """
+    """Where and how to send an API's requests. Paths are below the base URL."""
 
     base_url: str
     path: str
+    """Where turns are sent."""
     wire: WireFormat
     headers: Mapping[str, str]
     secret: str
+    """The key, as one of the headers holds it."""
     hint: str
+    """What the user should check if the answer has an unexpected type."""
     query: Mapping[str, str] | None = None
     lines: bool = False
+    """A stream is lines of JSON instead of server-sent events."""
     done: bool = False
+    """`[DONE]` ends a turn even without a finish reason."""
     listing: str = "models"
+    """The path that lists the API's models."""
     counting: Counting | None = None
 
 
 class ApiProvider:
-    """A `Provider` over HTTP. `options` go into every request; a request's own come before them."""
+    """A `Provider` over HTTP. It makes no connection before the first turn.
+
+    The parameters that its subclasses share:
+
+    `model`: the model's name at the API.
+    `base_url`: the API's address, by default the service's own.
+    `api_key`: sent with every request. Without it no key is sent.
+    `options`: fields of every request's body (`temperature`, …). A request's own options take precedence.
+    `capabilities`: what the model can do, by default `capabilities_of`.
+    `connection`: see `ConnectionOptions`.
+    """
 
     def __init__(
         self,
@@ -99,32 +110,32 @@ class ApiProvider:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be recorded: the key."""
+        """The key, which must not be recorded."""
         return self._api.secrets
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
-        anything is asked again (`retry.py`)."""
+        """See `Provider.stream`. Reads an answer that is not streamed, too. Sends the request again if it fails before
+        its first delta (`retry.py`)."""
         relaying, original = RELAYING.get(), request
         request = replace(request, options={**self._options, **request.options})
         attempts = self._attempts()
         while True:
-            spoken = called = False
+            any_delta = any_call = False
             body = None if relaying is None else relaying.body(original)
-            turn = self._turn(request) if relaying is None or body is None else self._as_it_came(body, relaying)
+            turn = self._turn(request) if relaying is None or body is None else self._relayed_turn(body, relaying)
             try:
                 async for delta in turn:
-                    spoken = True
-                    called = called or delta.__class__ is CallStarted
+                    any_delta = True
+                    any_call = any_call or delta.__class__ is CallStarted
                     yield delta
                 return
             except ProviderError as error:
-                if error.unread is not None and request.tools and not called:
-                    for delta in _unread_call(error.unread):
+                if error.unread is not None and request.tools and not any_call:
+                    for delta in _malformed_call(error.unread):
                         yield delta
                     return
-                failure = self._explained(error, request)
-                if spoken:
+                failure = self._refine_error(error, request)
+                if any_delta:
                     if failure is error:
                         raise
                     raise failure from error
@@ -132,61 +143,61 @@ class ApiProvider:
                     failure.__cause__ = error
             finally:
                 await turn.aclose()
-            await attempts.failed(failure)
+            await attempts.wait_or_raise(failure)
 
     async def relay(
         self, body: Mapping[str, JSON], headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[Sequence[Relayed]]:
-        """A request that was written for this API, and its answer as it comes: the parts that came together.
+        """Sends a request that a client wrote for this API, and yields the answer's parts in groups, as they arrive.
 
-        The body goes out as it is, but for the model's name. Of Chat Completions the usage of a stream is always asked
-        for. A stream's first parts are kept until something was said, and what fails before is asked again. Raises
-        ProviderError.
+        The body is sent unchanged, except for the model's name and this provider's options; a stream of Chat
+        Completions always includes the usage. The first parts of a stream wait for the first content, and a request
+        that fails before it is sent again. Raises ProviderError.
         """
-        body = self._prepared(body)
+        body = self._relay_body(body)
         content = json_bytes(body)
         attempts = self._attempts()
         while True:
-            spoken = False
-            parts = self._relayed(content, body, headers)
+            any_part = False
+            groups = self._relay_once(content, body, headers)
             try:
-                async for part in parts:
-                    spoken = True
-                    yield part
+                async for parts in groups:
+                    any_part = True
+                    yield parts
                 return
             except ProviderError as error:
-                if spoken:
+                if any_part:
                     raise
                 failure = error
             finally:
-                await parts.aclose()
-            await attempts.failed(failure)
+                await groups.aclose()
+            await attempts.wait_or_raise(failure)
 
     @asynccontextmanager
     async def send(
         self, path: str, content: Callable[[str], bytes], headers: Mapping[str, str]
     ) -> AsyncGenerator[Reply]:
-        """Another endpoint of the server, asked with what `content` says for the model's name; `path` as in
-        `HttpApi.post`. What fails before there is an answer is asked again. Raises ProviderError."""
+        """Sends a request to another endpoint of the server. `content` makes the body from the model's name; `path` is
+        as in `HttpApi.post`. Sends it again if it fails before an answer. Raises ProviderError."""
         body = content(self._model)
         attempts = self._attempts()
         while True:
-            started = False
+            has_reply = False
             try:
                 async with self._api.post(path, body, headers=headers) as reply:
-                    started = True
+                    has_reply = True
                     yield reply
                 return
             except ProviderError as error:
-                if started:
+                if has_reply:
                     raise
                 failure = error
-            await attempts.failed(failure)
+            await attempts.wait_or_raise(failure)
 
     async def probe(self, *, thorough: bool = False) -> JSON:
-        """What the API lists as its models, as JSON; None if it answers something else. Raises ProviderError if it does
-        not answer at all; with `thorough` also if it refuses the key, and if neither the list nor the path that turns
-        are sent to is there (404)."""
+        """The API's list of models, as JSON; None if the answer is not a list in JSON. Raises ProviderError if the
+        server does not answer; with `thorough` also if it refuses the key, or has neither the list nor the path for
+        turns (404)."""
         if not thorough:
             return await self._api.get(self._endpoint.listing)
         try:
@@ -195,7 +206,9 @@ class ApiProvider:
             if error.status != 404:
                 raise
         try:
-            async with self._api.post(self._endpoint.path, {}, query=self._endpoint.query):  # no request: 400 at most
+            async with self._api.post(
+                self._endpoint.path, {}, query=self._endpoint.query
+            ):  # not a valid request: at most a 400
                 return None
         except ProviderError as error:
             if error.status in (401, 403, 404):
@@ -203,7 +216,7 @@ class ApiProvider:
             return None
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """How many tokens the API counts in a request, without the model being asked; None if it counts none.
+        """The number of tokens in a request, as the API counts it without running the model; None if it does not count.
 
         Raises ProviderError, ConfigurationError.
         """
@@ -220,7 +233,7 @@ class ApiProvider:
         except ProviderError as error:
             if error.status not in _NOT_THERE:
                 raise
-            self._counting = None  # few servers that speak an API speak all of it
+            self._counting = None  # few servers implement the whole of another's API
             return None
         tokens = cast("dict[str, JSON]", answer).get("input_tokens") if isinstance(answer, dict) else None
         return tokens if isinstance(tokens, int) else None
@@ -232,16 +245,16 @@ class ApiProvider:
     def _attempts(self) -> Attempts:
         return Attempts(self._api.retries, self._api.clock, self._api.longest_wait)
 
-    def _over(self, decoder: Decoder) -> bool:
-        """Whether the API's last event has come, although the response goes on."""
+    def _at_last_event(self, decoder: Decoder) -> bool:
+        """Whether the API has sent its last event. The response may still be open."""
         return False
 
-    def _explained(self, error: ProviderError, request: ModelRequest) -> ProviderError:
-        """The error with what only this API's provider knows of it."""
+    def _refine_error(self, error: ProviderError, request: ModelRequest) -> ProviderError:
+        """The error with the code and the remedy that only this API's provider knows."""
         return error
 
     async def _turn(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        """One sending of the request."""
+        """Sends the request once."""
         endpoint = self._endpoint
         body = endpoint.wire.encode_request(request, model=self._model, stream=True)
         limit = token_limit(body)
@@ -249,10 +262,10 @@ class ApiProvider:
             kind = await reply.kind(lines=endpoint.lines)
             if kind == "json":
                 for delta in endpoint.wire.decode_response(await reply.json(), model=self._model):
-                    yield _limited(delta, limit)
+                    yield _with_limit(delta, limit)
                 return
             if kind == "other":
-                raise self._no_stream(reply)
+                raise self._unexpected_type(reply)
             decoder = endpoint.wire.decoder(model=self._model)
             what = "a line" if endpoint.lines else "an event"
             frames = reply.lines() if endpoint.lines else reply.events(last=_DONE)
@@ -262,11 +275,11 @@ class ApiProvider:
                         if delta.__class__ in _PIECES:
                             reply.received += len(cast("_Piece", delta).text)
                         yield delta
-                    if self._over(decoder):
-                        await drained(frames)
+                    if self._at_last_event(decoder):
+                        await drain(frames)
                         break
             except httpx2.HTTPError:
-                # With the finish reason the answer is whole: only its usage or its last event may be missing.
+                # An answer with a finish reason is complete: only its usage or its last event may be missing.
                 if not decoder.finished:
                     raise
             finally:
@@ -274,34 +287,35 @@ class ApiProvider:
             if not (decoder.finished or (endpoint.done and reply.completed)):
                 raise self._api.dropped(reply)
             for delta in decoder.close():
-                yield _limited(delta, limit)
+                yield _with_limit(delta, limit)
 
-    def _prepared(self, body: Mapping[str, JSON]) -> dict[str, JSON]:
+    def _relay_body(self, body: Mapping[str, JSON]) -> dict[str, JSON]:
         """A client's request with the provider's own options and model."""
         options = {name: cast("JSON", value) for name, value in self._options.items() if value is not None}
-        made: dict[str, JSON] = {**options, **body, "model": self._model}
-        if made.get("stream") is True and self._endpoint.done and self._options.get("stream_options", True) is not None:
-            stream_options = made.get("stream_options")
-            chosen = dict(cast("Mapping[str, JSON]", stream_options)) if isinstance(stream_options, Mapping) else {}
-            made["stream_options"] = {**chosen, "include_usage": True}
-        return made
+        result: dict[str, JSON] = {**options, **body, "model": self._model}
+        wants_usage = self._endpoint.done and self._options.get("stream_options", True) is not None
+        if result.get("stream") is True and wants_usage:
+            stream_options = result.get("stream_options")
+            fields = dict(cast("Mapping[str, JSON]", stream_options)) if isinstance(stream_options, Mapping) else {}
+            result["stream_options"] = {**fields, "include_usage": True}
+        return result
 
-    async def _as_it_came(self, body: Mapping[str, JSON], relaying: Relaying) -> AsyncGenerator[Delta]:
-        """One sending of a client's request, for a turn."""
-        body = self._prepared(body)
-        async with aclosing(self._relayed(json_bytes(body), body, relaying.headers)) as pieces:
-            async for parts in pieces:
+    async def _relayed_turn(self, body: Mapping[str, JSON], relaying: Relaying) -> AsyncGenerator[Delta]:
+        """Sends a client's request once, and decodes the answer as a turn."""
+        body = self._relay_body(body)
+        async with aclosing(self._relay_once(json_bytes(body), body, relaying.headers)) as groups:
+            async for parts in groups:
                 for part in parts:
                     waits = relaying.hear(part)
                     if waits is not None:
                         await waits
                     for delta in part.deltas:
-                        yield _limited(delta, token_limit(body)) if delta.__class__ is TurnEnded else delta
+                        yield _with_limit(delta, token_limit(body)) if delta.__class__ is TurnEnded else delta
 
-    async def _relayed(
+    async def _relay_once(
         self, content: bytes, body: Mapping[str, JSON], headers: Mapping[str, str] | None
     ) -> AsyncGenerator[Sequence[Relayed]]:
-        """One sending of a request that was written for this API."""
+        """Sends a request once that a client wrote for this API."""
         endpoint = self._endpoint
         async with self._api.post(endpoint.path, content, query=endpoint.query, headers=headers) as reply:
             kind = await reply.kind()
@@ -312,7 +326,7 @@ class ApiProvider:
                 yield [Relayed(raw, as_object(data), deltas, whole=True)]
                 return
             if kind == "other":
-                raise self._no_stream(reply)
+                raise self._unexpected_type(reply)
             decoder = endpoint.wire.decoder(model=self._model)
             pending: list[Relayed] | None = []
             try:
@@ -328,14 +342,14 @@ class ApiProvider:
                                 break
                         if pending is not None:
                             pending += parts
-                            if any(map(_speaks, parts)) or len(pending) >= _UNSAID:
+                            if any(map(_has_content, parts)) or len(pending) >= _MAX_PENDING:
                                 parts, pending = pending, None
                         if pending is None and parts:
                             yield parts
                         if failure is not None:
                             raise failure
-                        if self._over(decoder):
-                            await drained(pieces)
+                        if self._at_last_event(decoder):
+                            await drain(pieces)
                             break
             except httpx2.HTTPError:
                 if not decoder.finished or body.get("n") not in (None, 1):
@@ -351,7 +365,7 @@ class ApiProvider:
         try:
             event = decode_json(data, "an event")
         except ProviderError:
-            raw = raw.decode("utf-8", "replace").encode()  # some servers cut a letter of several bytes in two
+            raw = raw.decode("utf-8", "replace").encode()  # some servers split a character's bytes
             event = decode_json(data.decode("utf-8", "replace"), "an event")
         deltas = decoder.feed(event)
         for delta in deltas:
@@ -359,7 +373,7 @@ class ApiProvider:
                 reply.received += len(cast("_Piece", delta).text)
         return Relayed(raw, as_object(event), deltas)
 
-    def _no_stream(self, reply: Reply) -> ProviderError:
+    def _unexpected_type(self, reply: Reply) -> ProviderError:
         expected = "lines of JSON" if self._endpoint.lines else "an event stream or JSON"
         return ProviderError(
             f"{self._api.address} answered with {reply.content_type or 'an unnamed type'!r} instead of {expected}. "
@@ -368,48 +382,18 @@ class ApiProvider:
         )
 
 
-def _speaks(part: Relayed) -> bool:
-    """Whether a part says something of the answer, known or not."""
-    return bool(part.deltas) or (part.data is not None and not opens(part.data))
+def _has_content(part: Relayed) -> bool:
+    """Whether a part holds a piece of the answer, in known fields or others."""
+    return bool(part.deltas) or (part.data is not None and not is_preamble(part.data))
 
 
-def _unread_call(written: str) -> list[Delta]:
-    """A turn whose call the server could not read, and took for an error: the model is told, and makes it again."""
+def _malformed_call(written: str) -> list[Delta]:
+    """A turn with a malformed call, for an answer that the server rejected because of it: the model reads the problem,
+    and calls again."""
     why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
-    spoilt = CallAssembler().spoil(written, "invalid_arguments", why)
-    return [*spoilt, TurnEnded("tool_calls")]
+    malformed = CallAssembler().spoil(written, "invalid_arguments", why)
+    return [*malformed, TurnEnded("tool_calls")]
 
 
-def _limited(delta: Delta, limit: int | None) -> Delta:
+def _with_limit(delta: Delta, limit: int | None) -> Delta:
     return changed(delta, limit=limit) if limit is not None and type(delta) is TurnEnded else delta
-
-
-def address_and_key(
-    model: str, base_url: str | None, api_key: str | None, *, keys: str, address: str, speaks: str, more: str = ""
-) -> tuple[str, str]:
-    """The base URL and the key of an API without white space around them, "" for one that is not given.
-
-    `keys` and `address` are the environment variables that set them, `speaks` is the API's name. Raises UnknownProvider
-    if there is neither, ConfigurationError for a key that cannot be.
-    """
-    url, key = (base_url or "").strip(), checked_key(api_key)
-    if not url and not key:
-        raise UnknownProvider(
-            f"the model {model!r} needs a key or an address, and neither {keys} nor {address} is set. Set {keys}; or, "
-            f"for a server of your own that speaks {speaks}, {address} to its address (no key needed).{more}"
-        )
-    return url, key
-
-
-def checked_key(api_key: str | None) -> str:
-    """The key without white space around it; empty if there is none. Raises ConfigurationError for one that cannot
-    be."""
-    key = (api_key or "").strip()
-    if not all("!" <= character <= "~" for character in key):
-        raise ConfigurationError("the API key holds characters that no key has (white space or beyond ASCII)")
-    return key
-
-
-def bearer(key: str) -> Mapping[str, str]:
-    """The header that carries a key, if there is one."""
-    return {"authorization": f"Bearer {key}"} if key else {}

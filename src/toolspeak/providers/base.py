@@ -11,7 +11,7 @@ from toolspeak.wire.base import ModelRequest
 
 
 class Provider(Protocol):
-    """Frozen settings and a connection pool; one object serves any number of concurrent turns."""
+    """A model API's client: frozen settings and a connection pool, for any number of concurrent turns."""
 
     @property
     def name(self) -> str:
@@ -20,18 +20,20 @@ class Provider(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the API and the model behind it can do."""
+        """What the API and the model can do."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """The turn as it comes: `TextDelta` (the model's raw text: calls and all, if the request named no tools),
-        `ReasoningDelta` where the API keeps reasoning apart, native calls as `CallStarted`, `ArgumentsDelta`,
-        `CallCompleted` and `BatchEnded`, and exactly one `TurnEnded` at the end.
+        """Sends the request and streams the turn.
+
+        `TextDelta` is the model's raw text, including its calls if the request has no tools. `ReasoningDelta` is
+        reasoning that the API separates from the text. A native call is `CallStarted`, `ArgumentsDelta` and
+        `CallCompleted`; `BatchEnded` follows the last one. Every turn ends with exactly one `TurnEnded`.
 
         Closing the iterator closes the connection. Raises ProviderError.
         """
         ...
 
     async def aclose(self) -> None:
-        """Closes the connections; the provider cannot be used afterwards."""
+        """Closes the connections. The provider cannot be used afterwards."""
         ...

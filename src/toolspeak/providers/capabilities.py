@@ -1,4 +1,4 @@
-"""What an API can do; what its models are known not to have is in families.py."""
+"""What each API can do. What its models cannot do is in families.py."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ from toolspeak.data.values import quick
 
 @quick()
 class Capabilities:
-    """`None` of a number is unknown.
-
-    `tools`: native tool calls. `parallel`: several in one turn. `output`: an answer of a JSON Schema.
-    `output_with_tools`: beside tools too, whose calls it lets through. `output_closed`: only of a schema that names all
-    keys of its objects and does not hold itself. `grammar`: the language of the grammars that a request may hold the
-    model to (`wire.base.Constraint`), if any. `reasoning`: the API keeps reasoning apart. `tool_choice`: `required` and
-    a named tool are enforced. `tool_role`: messages of role `tool` that carry no call id are taken. `context`: the
-    model's window in tokens. `resume`: the server keeps a conversation, so that only what is new is sent.
-    `cache_markers`: a prompt is only cached where the request says so. `server_prompt`: with the tool choice `none` the
-    server writes tools, calls and results into the prompt by the model's own chat template, and leaves the reply as it
-    is (the agent asks whether it does).
-    """
+    """What a model can do over an API."""
 
     tools: bool = False
+    """Native tool calls."""
     parallel: bool = True
+    """Several calls in one turn."""
     output: bool = False
+    """Answers that match a JSON Schema."""
     output_with_tools: bool = False
+    """Such answers in a request with tools: the model can still call them."""
     output_closed: bool = False
+    """Such answers only for a schema that names all keys of its objects and is not recursive."""
     grammar: Literal["gbnf", "xgrammar"] | None = None
+    """The grammar language that a request may constrain the text with (`wire.base.Constraint`)."""
     reasoning: bool = False
+    """The API separates reasoning from the text."""
     tool_choice: bool = False
+    """The API enforces the tool choice `required`, and that of a named tool."""
     tool_role: bool = False
+    """The API accepts messages of role `tool` without a call id."""
     context: int | None = None
+    """The model's window in tokens; None if unknown."""
     resume: bool = False
+    """The server stores the conversation, so that a request holds only its new messages."""
     cache_markers: bool = False
+    """The API caches only the parts of a prompt that the request marks."""
     server_prompt: bool = False
+    """With the tool choice `none` the server writes tools, calls and results into the prompt with the model's own chat
+    template, and does not parse the reply. The agent checks whether this server does."""
 
 
 APIS: Mapping[str, Capabilities] = {
@@ -81,13 +84,13 @@ APIS: Mapping[str, Capabilities] = {
 }
 """What each provider's API can do, by the provider's name.
 
-`output_with_tools`: engines that one runs oneself hold the whole turn to the schema, so that no call is ever made
-(GitHub, ollama/ollama#13750, vllm-project/vllm#39929); of the services without it nobody here knows.
-`output_closed`: Anthropic refuses other schemas ("Structured outputs", JSON Schema limitations); Gemini gives back an
-object empty whose keys are not named, or refuses it (GitHub, pydantic/pydantic-ai#2588, browser-use/browser-use#3786).
-`tool_role`: engines hand such a message to the model's chat template as it is. OpenAI and those that follow it take one
-only behind an assistant's `tool_calls`, LM Studio only with an id (GitHub, nugget/thane-ai-agent#1396), and what
-OpenRouter's and Together's hosts take differs.
-`server_prompt`: vLLM leaves the tools out if it was started with `--exclude-tools-when-tool-choice-none`. SGLang always
-does (`serving_chat.py`), and Ollama and LM Studio look for calls in every reply to a request with tools.
+`output_with_tools`: self-hosted engines constrain the whole turn to the schema, so that the model never makes a call
+(GitHub, ollama/ollama#13750, vllm-project/vllm#39929). For the services without it nothing is known.
+`output_closed`: Anthropic refuses other schemas ("Structured outputs", JSON Schema limitations). Gemini returns an
+object without named keys empty, or refuses it (GitHub, pydantic/pydantic-ai#2588, browser-use/browser-use#3786).
+`tool_role`: engines pass such a message unchanged to the model's chat template. OpenAI and its imitators accept one
+only after an assistant's `tool_calls`, LM Studio only with an id (GitHub, nugget/thane-ai-agent#1396). OpenRouter's
+and Together's hosts differ.
+`server_prompt`: vLLM omits the tools if it runs with `--exclude-tools-when-tool-choice-none`. SGLang always omits them
+(`serving_chat.py`). Ollama and LM Studio parse calls in every reply to a request with tools.
 """

@@ -1,4 +1,4 @@
-"""Services and servers that speak OpenAI's Chat Completions: where each is, and what it wants otherwise."""
+"""Services and servers with OpenAI's Chat Completions API: their addresses, and how they deviate from OpenAI's."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
 
 @quick()
 class Compatible:
-    """One of them: `NAME:MODEL` is a model there.
-
-    `key_variable` names the environment variable of its key; `needs_key`: it answers nobody without one. `source` is
-    where its makers say so. `options` go into every request.
-    """
+    """A service or server with OpenAI's Chat Completions API; `NAME:MODEL` is a model there."""
 
     name: str
     base_url: str
     key_variable: str
+    """The environment variable of its key."""
     source: str
+    """Its makers' documentation."""
     needs_key: bool = False
+    """It refuses requests without a key."""
     chat: OpenAIChatFormat = OPENAI_CHAT
     options: Mapping[str, JSON] = field(default_factory=no_extra)
+    """Fields of every request's body."""
 
     @property
     def url_variable(self) -> str:
-        """The environment variable of another address."""
+        """The environment variable that replaces `base_url`."""
         return f"{self.name.upper()}_BASE_URL"
 
     def provider(self, model: str, environ: Mapping[str, str], **settings: Any) -> OpenAIProvider:
-        """A model there, with key and address of `environ`; `settings` in place of its own, `options` beside them.
-        Raises UnknownProvider if a key is missing."""
+        """A provider for a model there, with the key and the address in `environ`. `settings` replace the service's
+        own, except that `options` are merged. Raises UnknownProvider if a key is missing."""
         key = environ.get(self.key_variable, "").strip()
         if self.needs_key and not key:
             raise UnknownProvider(
@@ -78,7 +78,7 @@ MISTRAL = Compatible(
     "https://docs.mistral.ai/api",
     needs_key=True,
     chat=OpenAIChatFormat(short_ids=True),
-    # Fields it does not know are an error there, and the usage comes unasked.
+    # Mistral refuses unknown fields, and always sends the usage.
     options=MappingProxyType({"stream_options": None}),
 )
 DEEPSEEK = Compatible(
@@ -124,4 +124,4 @@ LMSTUDIO = Compatible(
 COMPATIBLE: Mapping[str, Compatible] = {
     each.name: each for each in (OPENROUTER, GROQ, MISTRAL, DEEPSEEK, TOGETHER, VLLM, SGLANG, LLAMACPP, LMSTUDIO)
 }
-"""All of them by name; each has a line of its own in `providers.PROVIDERS`."""
+"""All of them by name. Each has its own line in `providers.PROVIDERS`."""

@@ -1,4 +1,4 @@
-"""Server-sent events: the data of each, from bytes as they come. Sans-IO."""
+"""Readers of server-sent events from chunks of bytes. Sans-IO."""
 
 from __future__ import annotations
 
@@ -11,36 +11,34 @@ _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r){2}")
 
 
 class EventData:
-    """Reads the data of events (WHATWG HTML, 9.2.6); their names and ids are passed over, for data say what they are.
+    """Reads the data of events (WHATWG HTML, 9.2.6). It ignores their names and ids: the data repeat them.
 
-    httpx2's `EventSource` reads the same through two more generators and a value for each event, a tenth of what a
-    piece of a stream costs from one end to the other.
+    httpx2's `EventSource` takes two more generators and a value for each event: a tenth of the whole cost of a chunk.
     """
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self._open_line: list[bytes] = []  # of the line that has not ended
-        self._data: list[bytes] = []  # the lines of the event that has not ended
-        self._begun_size = self._size = 0
+        self._open_line: list[bytes] = []  # the chunks of the unfinished line
+        self._data: list[bytes] = []  # the lines of the unfinished event
+        self._open_line_size = self._size = 0
         self._after_cr = False
         self._began = False
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The data of the events that end in `chunk`. Raises ProviderError for an event of more than `longest` bytes.
-
-        An event that nothing ends is none until `rest` is asked for it."""
+        """The data of the events that end in `chunk`; `rest` returns an unfinished event at the end of the stream.
+        Raises ProviderError for an event of more than `longest` bytes."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")  # the other half of a line break
         if not chunk:
             return []
         self._after_cr = chunk.endswith(b"\r")
-        lines = chunk.splitlines()  # of bytes: at line feeds and carriage returns only
+        lines = chunk.splitlines()  # splits bytes at line feeds and carriage returns only
         rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
         if self._open_line and lines:
             lines[0] = b"".join([*self._open_line, lines[0]])
             self._open_line.clear()
-            self._begun_size = 0
+            self._open_line_size = 0
         if lines and not self._began:
             self._began = True
             lines[0] = lines[0].removeprefix(BOM_UTF8)
@@ -59,22 +57,22 @@ class EventData:
                 data.append(b"")
         if rest:
             self._open_line.append(rest)
-            self._begun_size += len(rest)
-        if self._size + self._begun_size > self._longest:
+            self._open_line_size += len(rest)
+        if self._size + self._open_line_size > self._longest:
             raise ProviderError(
                 f"the server sent an event of more than {self._longest} bytes: check the base URL", code="ill_formed"
             )
         return data_lines
 
     def rest(self) -> str:
-        """The data of an event that the end of the stream cut off; servers forget its blank line."""
+        """The data of an unfinished event at the end of the stream: servers forget the blank line after it."""
         if self._open_line:
             self.feed(b"\n")
         return b"\n".join(self._data).decode("utf-8", "replace")
 
 
 class RawEvents:
-    """Cuts a stream into its events, each with its bytes as they came and its data ("" for a comment)."""
+    """Cuts a stream into its events: the unchanged bytes of each, and its data ("" for a comment)."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -89,7 +87,7 @@ class RawEvents:
             line = chunk[6:-2]
             if b"\n" not in line and b"\r" not in line:  # the ordinary chunk is one event of one line
                 return [(chunk, line)]
-        searched = self._end + chunk  # a blank line may lie across chunks
+        searched = self._end + chunk  # a blank line may span chunks
         self._end = searched[-3:]
         if _BLANK_LINE.search(searched) is None:
             self._open_line.append(chunk)
@@ -112,7 +110,7 @@ class RawEvents:
         return data_lines
 
     def rest(self) -> tuple[bytes, bytes]:
-        """The event that the end of the stream cut off, closed with a blank line; servers forget it."""
+        """The unfinished event at the end of the stream, with the blank line that servers forget."""
         raw = b"".join(self._open_line)
         self._open_line.clear()
         return raw.rstrip(b"\r\n") + b"\n\n", self._data(raw)

@@ -1,4 +1,4 @@
-"""What is known of models: the rows of `models.toml`."""
+"""What models can do at each service: the rows of `models.toml`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _FLAGS = ("tools", "parallel", "output", "output_with_tools", "reasoning")
 
 @quick()
 class Family:
-    """A row of `models.toml`: what is known of the models whose whole name `names` matches, at these providers.
-
-    None is unknown. `source` is where it was read, `date` when.
-    """
+    """A row of `models.toml`: facts about models at these providers. None is unknown."""
 
     names: re.Pattern[str]
+    """Matches the whole name of each model, in small letters."""
     providers: tuple[str, ...]
     source: str
+    """The documentation that the facts are from."""
     date: str
+    """When the source was read."""
     context: int | None = None
     tools: bool | None = None
     parallel: bool | None = None
@@ -35,10 +35,10 @@ class Family:
 
 
 def capabilities_of(provider: str, model: str, *, own_server: bool = False) -> Capabilities:
-    """What a model is known to do at a provider (its name in `PROVIDERS`); nothing at one that is not known.
+    """What a model can do at a provider (a name in `PROVIDERS`); nothing at an unknown provider.
 
-    A flag is what the API has and the model is not known to lack. The context is only known where a service sets it:
-    with `own_server`, and where people run models themselves, the server's settings decide, so it stays None.
+    A flag is True if the API has the feature, and no row says that the model lacks it. The context is only known at a
+    service: with `own_server`, and at servers that people run themselves, the server's settings decide, and it is None.
     """
     known = APIS.get(provider)
     if known is None:
@@ -51,7 +51,7 @@ def capabilities_of(provider: str, model: str, *, own_server: bool = False) -> C
 
 
 def family_of(provider: str, model: str) -> Family | None:
-    """The first row for the model at this provider. OpenRouter names a model with its vendor in front."""
+    """The first row for the model at this provider. OpenRouter's names begin with the vendor."""
     name = model.lower()
     return next(
         (row for row in families() if provider in row.providers and row.names.fullmatch(name) is not None), None
@@ -60,7 +60,7 @@ def family_of(provider: str, model: str) -> Family | None:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """The rows of `models.toml`, in their order."""
+    """The rows of `models.toml`, in the file's order."""
     table = tomllib.loads(files("toolspeak.providers").joinpath("models.toml").read_text(encoding="utf-8"))
     return tuple(_family(row) for row in cast("list[dict[str, Any]]", table["family"]))
 

@@ -1,4 +1,4 @@
-"""Google's Gemini, by its own API (`generateContent`)."""
+"""Google's Gemini, over its own API (`generateContent`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 from urllib.parse import quote
 
-from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key
+from toolspeak.providers.api import ApiProvider, Endpoint
 from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.credentials import address_and_key
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http_client import ConnectionOptions
 from toolspeak.wire.gemini import GEMINI
@@ -20,14 +21,13 @@ _VERSIONED = re.compile(r"/v\d\w*/?$")
 
 
 class GeminiProvider(ApiProvider):
-    """A model behind `{base_url}/v1beta/models/{model}:streamGenerateContent`; a `Provider`.
+    """A model at `{base_url}/v1beta/models/{model}:streamGenerateContent`, by default Google's.
 
-    Without `base_url` it is Google's own; one that ends in a version (`/v1beta`) keeps it. The key goes into a
-    header, never into the address. `options` go into every request (`temperature`, `thinkingConfig`, …); a request's
-    own come before them. `capabilities` in place of what is known of the model; `connection` is `timeout`, `retries`,
-    `ca_file` and `clock` (`ConnectionOptions`). Makes no connection before the first turn.
+    `base_url`: a version at its end (`/v1beta`) is kept.
+    `api_key`: sent in a header, never in the address.
+    Other parameters: see `ApiProvider`.
 
-    Raises UnknownProvider if there is neither key nor base URL, ConfigurationError for a setting that cannot be.
+    Raises UnknownProvider without base URL and key, ConfigurationError for an invalid setting.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class GeminiProvider(ApiProvider):
             api_key,
             keys="GEMINI_API_KEY (or GOOGLE_API_KEY)",
             address="GEMINI_BASE_URL",
-            speaks="Gemini's API",
+            api="Gemini's API",
         )
         collection = "" if "/" in model else "models/"
         version = "" if _VERSIONED.search(base_url.partition("?")[0]) else f"{VERSION}/"
@@ -65,7 +65,7 @@ class GeminiProvider(ApiProvider):
 
     @classmethod
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> GeminiProvider:
-        """With GEMINI_API_KEY, or else GOOGLE_API_KEY, and GEMINI_BASE_URL of `environ`; an empty one counts as not
-        set."""
+        """Reads GEMINI_API_KEY, or else GOOGLE_API_KEY, and GEMINI_BASE_URL from `environ`; an empty variable counts
+        as unset."""
         key = environ.get("GEMINI_API_KEY", "").strip() or environ.get("GOOGLE_API_KEY")
         return cls(model, base_url=environ.get("GEMINI_BASE_URL"), api_key=key, **settings)

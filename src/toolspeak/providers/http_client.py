@@ -1,6 +1,6 @@
-"""HTTP as providers use it: one client per provider and event loop, timeouts, proxies, CAs, server-sent events.
+"""HTTP for providers: one client per provider and event loop, timeouts, proxies and CAs.
 
-Server-sent events are read in sse.py. What goes wrong is told by failures.py; requests are sent again in retry.py.
+`reply.py` reads the responses, `provider_failures.py` makes the errors, and `retry.py` decides about retries.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from toolspeak.wire.json_validation import shortened
 MAX_ERROR_BYTES = 64 * 1024
 
 TRACE: ContextVar[Mapping[str, str]] = ContextVar("toolspeak_trace", default=MappingProxyType({}))
-"""Headers of W3C's Trace Context that go with every request from here."""
+"""The headers of W3C's Trace Context for every request in this context."""
 
 REQUEST_SENT: ContextVar[Callable[[], None] | None] = ContextVar("toolspeak_request_sent", default=None)
-"""What is called each time that a request has been sent whole."""
+"""A function to call each time a whole request has been sent."""
 
-# Machines a proxy cannot reach for us.
+# A proxy cannot reach these for us.
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
-# Keys as common APIs form them, also half masked (`sk-ab***yz`), and whatever follows `Bearer`.
+# Keys in the form of common APIs, also half masked (`sk-ab***yz`), and anything after `Bearer`.
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|r8|key)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|(?<=[Bb]earer )\S+")
 
 _VERSION = re.compile(r"/v\d+[a-z]*$")
@@ -52,44 +52,43 @@ _VERSION = re.compile(r"/v\d+[a-z]*$")
 
 @quick()
 class Timeouts:
-    """In seconds; None is for ever.
-
-    `connect`: until a connection is open. `first_byte`: from the request to the first byte of the answer's body, in
-    which a server may load a model and read a long prompt. `silence`: between two bytes of the answer; an event
-    that only keeps the connection alive counts.
-    """
+    """Time limits in seconds; None is no limit."""
 
     connect: float | None = 10.0
+    """To open a connection."""
     first_byte: float | None = 300.0
+    """From the request to the first byte of the answer's body: the server may load a model and read a long prompt."""
     silence: float | None = 120.0
+    """Between two bytes of the answer, including events that only keep the connection alive."""
 
 
 _DEFAULTS = Timeouts()
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """What every provider over HTTP takes besides its own settings.
+    """Settings that every provider over HTTP accepts.
 
-    `timeout`: the three of them; a number is that for the first byte and for silence, None is for ever. `retries`: how
-    many times more a request is sent that failed before it said anything (`retry.py`; default 2). `ca_file`: a PEM
-    file of the CAs to trust instead of the system's (and of SSL_CERT_FILE). `clock`: time and chance for retries.
-    `longest_wait`: the longest wait in seconds that a server may ask for before the next of them (60).
-    Proxies are those of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY; this machine itself is reached without one.
+    Proxies are those of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. Requests to this machine use no proxy.
     """
 
     timeout: Timeouts | float | None
+    """A number of seconds sets `first_byte` and `silence`; None sets no limit."""
     retries: int
+    """How many times to repeat a request that fails before its first delta; default 2."""
     longest_wait: float
+    """The longest wait in seconds that a server may request before a retry; default 60."""
     ca_file: str | os.PathLike[str] | None
+    """A PEM file of the CAs to trust instead of the system's (and of SSL_CERT_FILE)."""
     clock: Clock
+    """The time and random numbers for retries."""
 
 
 class HttpApi:
-    """One model API at one base URL.
+    """The HTTP client of one model API at one base URL.
 
-    `secrets` never appear in a message. Made without touching the network; a client is made at the first request of
-    each event loop, for connections belong to the loop they were opened in. Raises ConfigurationError for a base URL, a
-    timeout, a number of retries or a CA file that cannot be.
+    `secrets` never appear in a message. Making one does not use the network. Each event loop has its own connections,
+    which open at its first request. Raises ConfigurationError for an invalid base URL, timeout, number of retries or
+    CA file.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class HttpApi:
         self._headers = dict(headers)
         self.secrets = tuple(secret for secret in secrets if len(secret) >= 4)
         self._timeouts = _timeouts(timeout)
-        self._trusted = None if ca_file is None else _trusting(ca_file)
+        self._trusted = None if ca_file is None else _cas_of(ca_file)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
         self._closed = False
         if retries < 0:
@@ -120,7 +119,7 @@ class HttpApi:
 
     @property
     def address(self) -> str:
-        """The base URL as it may be shown: without user, password and query."""
+        """The base URL for messages: without user, password and query."""
         return str(self._url.copy_with(username=None, password=None, query=None, fragment=None))
 
     @asynccontextmanager
@@ -132,13 +131,13 @@ class HttpApi:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Reply]:
-        """Sends `body` as JSON, or these bytes, to `path` below the base URL; leaving the context closes the response.
+        """Sends `body`, as JSON unless it is bytes. Leaving the context closes the response.
 
-        A path that begins with / lies below the server's root: the base URL without the version at its end. `query`
-        comes beside what the base URL asks for, `headers` in place of the provider's own of the same name.
+        `path` is below the base URL; with a leading / it is below the base URL without the version at its end.
+        `query` is added to the base URL's query. `headers` replace the provider's own of the same name.
 
-        Raises ProviderError: for a status that is no success, and for whatever happens to the connection, also
-        inside the context. Raises ConfigurationError if `body` is no JSON.
+        Raises ProviderError for a status other than success and for a failure of the connection, also inside the
+        context. Raises ConfigurationError if `body` is not JSON.
         """
         content = body if isinstance(body, bytes) else _encode(body)
         url = self._below(path)
@@ -155,7 +154,7 @@ class HttpApi:
             text, safe = str(error), self.hide(str(error))
             if safe == text:
                 raise
-            # `from None`: the original would show in the traceback what was hidden.
+            # `from None`: the original would show the secret in the traceback.
             raise error.with_message(safe) from None
         except httpx2.HTTPError as error:
             why = self.hide(shortened(str(error))) or type(error).__name__
@@ -163,8 +162,8 @@ class HttpApi:
             raise transport_error(self.address, why, error, received, self._timeouts.connect or 0) from error
 
     async def get(self, path: str, *, refusals: Container[int] = ()) -> JSON:
-        """What stands at `path` below the base URL, as JSON; None if it is none, or no success. Raises ProviderError if
-        nobody answers, and for a status of `refusals`."""
+        """The JSON at `path` below the base URL; None for another body, or a status other than success. Raises
+        ProviderError if the server does not answer, and for the statuses `refusals`."""
         url = self._below(path)
         refused: ProviderError | None = None
         try:
@@ -183,12 +182,12 @@ class HttpApi:
         return None
 
     async def _refusal(self, response: httpx2.Response) -> ProviderError:
-        """The error of a response that is no success."""
+        """The error for a response with a status other than success."""
         body = self.hide((await _beginning(response)).decode("utf-8", "replace")).encode()
         return status_error(self.address, response.status_code, response.headers, body, self.clock.now())
 
     def _below(self, path: str) -> httpx2.URL:
-        """The address of `path` below the base URL; a provider asks for the same again and again."""
+        """The URL of `path` below the base URL. The result is cached: a provider uses few paths."""
         url = self._urls.get(path)
         if url is None:
             base = self._url.path.rstrip("/")
@@ -201,16 +200,16 @@ class HttpApi:
         """The text without the provider's secrets and without anything that looks like an API key."""
         for secret in self.secrets:
             text = text.replace(secret, "[API key]")
-            for end in range(len(secret) - 1, 3, -1) if "…" in text else ():  # it was shortened in its middle
+            for end in range(len(secret) - 1, 3, -1) if "…" in text else ():  # the key may be shortened
                 text = text.replace(f"{secret[:end]}…", "[API key]…")
         return _KEYS.sub("[API key]", text)
 
     def dropped(self, reply: Reply) -> ProviderError:
-        """The error of a stream that stopped in the middle."""
+        """The error for a stream that stopped in the middle."""
         return dropped_error(self.address, reply.received)
 
     async def aclose(self) -> None:
-        """Closes the connections; no request can be made afterwards."""
+        """Closes the connections. No request can be sent afterwards."""
         self._closed = True
         clients, self._clients = self._clients, {}
         here = asyncio.get_running_loop()
@@ -242,7 +241,7 @@ class HttpApi:
 
     def _client(self) -> httpx2.AsyncClient:
         if self._closed:
-            raise ConfigurationError("this provider was closed; make a new one")
+            raise ConfigurationError("this provider is closed; make a new one")
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
@@ -262,15 +261,15 @@ class HttpApi:
         try:
             return httpx2.AsyncClient(
                 headers=headers,
-                # Reading has no limit here: `TimedStream` tells the first byte from later ones.
+                # Reading has no limit here: `TimedStream` limits the first byte and the later ones.
                 timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.silence, pool=None),
-                # Idle ones close after 5 seconds (httpx2); of a gateway hundreds may be idle between two turns.
+                # Idle connections close after 5 seconds (httpx2); a gateway may have hundreds between two turns.
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
                 mounts=dict.fromkeys(_LOOPBACK),
-                verify=self._trusted or _systems(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+                verify=self._trusted or _system_cas(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
             )
         except OSError as error:
-            raise ConfigurationError(f"the CAs of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
+            raise ConfigurationError(f"the CAs in SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
         except (ImportError, ValueError) as error:  # a proxy in the environment that httpx2 cannot use
             raise ConfigurationError(f"the proxy settings of the environment cannot be used: {error}") from error
 
@@ -278,10 +277,10 @@ class HttpApi:
 async def _send(
     client: httpx2.AsyncClient, method: str, url: httpx2.URL, content: bytes | None, headers: Mapping[str, str] | None
 ) -> httpx2.Response:
-    """The response once its head has come.
+    """Sends a request and returns when the response's head has arrived.
 
-    A connection that was kept open, and that its server closes when the next request comes, says nothing about the
-    server (RFC 9112, 9.3.1): the request goes out on another one at once.
+    A server may close an idle connection just when the next request arrives. That does not mean that the server fails
+    (RFC 9112, 9.3.1): the request is sent on another connection at once.
     """
     while True:
         opened: list[str] = []
@@ -297,7 +296,7 @@ async def _send(
         try:
             return await client.send(request, stream=True)
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-            if opened:  # a new connection: there is at least one at the end, for each kept one that fails is gone
+            if opened:  # it failed on a new connection; each failing idle one leaves the pool, so the loop ends
                 raise
 
 
@@ -312,7 +311,7 @@ def _timeouts(timeout: Timeouts | float | None) -> Timeouts:
     return timeout
 
 
-def _trusting(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
+def _cas_of(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # ssl.SSLError is one
@@ -322,9 +321,9 @@ def _trusting(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
 
 
 @lru_cache(maxsize=4)
-def _systems(_file: str | None, _folder: str | None) -> ssl.SSLContext:
-    """What the system trusts, or the environment names. Reading the CAs takes a tenth of a second, in which nothing
-    else goes on, so it is done once. Raises OSError."""
+def _system_cas(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    """The CAs of the system or of the environment. Reading them blocks the event loop for a tenth of a second, so it
+    happens once. Raises OSError."""
     return httpx2.create_ssl_context()
 
 
@@ -339,14 +338,14 @@ def _checked_url(base_url: str) -> httpx2.URL:
     try:
         url = httpx2.URL(base_url)
     except httpx2.InvalidURL as error:
-        raise ConfigurationError(f"the base URL {base_url!r} is none: {error}") from error
+        raise ConfigurationError(f"the base URL {base_url!r} is not a URL: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigurationError(f"the base URL {base_url!r} must start with http:// or https:// and name a host")
     return url
 
 
 async def _beginning(response: httpx2.Response) -> bytes:
-    """The start of an error's body; what could be read of it when the connection drops meanwhile."""
+    """The start of an error's body, or less if the connection drops."""
     read = bytearray()
     try:
         async with aclosing(unpacked(response)) as chunks:
@@ -355,5 +354,5 @@ async def _beginning(response: httpx2.Response) -> bytes:
                 if len(read) >= MAX_ERROR_BYTES:
                     break
     except httpx2.HTTPError:
-        pass  # the status is the news; its text is a help
+        pass  # the status matters; its text only helps
     return bytes(read)

@@ -1,4 +1,4 @@
-"""Which provider a model string names; its module is imported when it is asked for."""
+"""Which provider a model string names. The provider's module is imported at its first use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROVIDERS: Mapping[str, str] = {
     "llamacpp": "toolspeak.providers.compatible:LLAMACPP.provider",
     "lmstudio": "toolspeak.providers.compatible:LMSTUDIO.provider",
 }
-"""Provider name to the `module:attribute` that makes one from (model, environ)."""
+"""The factory of each provider, as `module:attribute`. A factory takes (model, environ)."""
 
 DEFAULT = "openai"
 
@@ -42,28 +42,28 @@ _OTHER_NAMES: Mapping[str, str] = {
     "together_ai": "together",
     "hosted_vllm": "vllm",
 }
-"""What other libraries call a provider, where it does not resemble its name here."""
+"""Other libraries' names for a provider that do not resemble its name here."""
 
-_ELSEWHERE = frozenset(
+_OTHER_SERVICES = frozenset(
     ("azure", "bedrock", "cerebras", "cohere", "fireworks", "github", "huggingface", "moonshot", "nvidia", "perplexity",
      "vertex", "xai")
 )  # fmt: skip
-"""Services without a provider of their own; none is the name of a model."""
+"""Services without their own provider. No model has one of these names."""
 
 
 def get_provider(model: str, environ: Mapping[str, str], **settings: Any) -> Provider:
-    """The provider of a model string: `openai:gpt-4o`, `groq:llama-3.3-70b`, `scripted:playbook.json`, or a bare model
-    name.
+    """The provider for a model string: `openai:gpt-4o`, `groq:llama-3.3-70b`, `scripted:playbook.json`, or a bare
+    model name.
 
-    A bare name goes to the provider `openai`, and so does a name with a colon whose first half is no provider
-    (`qwen3:8b`, as Ollama names models). `settings` are what the provider takes besides (`options`, `capabilities`,
-    `timeout`, …), in place of its own. Raises UnknownProvider if the first half is clearly meant as a provider
-    that does not exist, or if `environ` lacks what the provider needs.
+    A bare name is a model of the provider `openai`. So is a name with a colon if its first half is not a provider
+    (`qwen3:8b`, as Ollama names models). `settings` are the provider's other parameters (`options`, `capabilities`,
+    `timeout`, …). Raises UnknownProvider if the first half clearly means a provider that does not exist, or if
+    `environ` lacks a variable that the provider needs.
     """
     prefix, colon, rest = model.partition(":")
     if not colon or prefix not in PROVIDERS:
         if not model.strip():
-            raise UnknownProvider("no model was named; write for instance 'openai:gpt-4o' or 'qwen3:8b'")
+            raise UnknownProvider("the model's name is empty; write for instance 'openai:gpt-4o' or 'qwen3:8b'")
         if colon:
             _refuse_other_providers(prefix)
         prefix, rest = DEFAULT, model
@@ -77,19 +77,17 @@ def get_provider(model: str, environ: Mapping[str, str], **settings: Any) -> Pro
 def _refuse_other_providers(prefix: str) -> None:
     name = prefix.lower()
     if name in ("http", "https"):
-        raise UnknownProvider("an address is not a model: set OPENAI_BASE_URL to it and name the model")
+        raise UnknownProvider("an address is not a model: set OPENAI_BASE_URL to the address, and name the model")
     if name in _OTHER_NAMES:
+        raise UnknownProvider(f"unknown provider {prefix!r}. Here it is {_OTHER_NAMES[name]!r}: write that instead.")
+    if name in _OTHER_SERVICES:
         raise UnknownProvider(
-            f"unknown provider {prefix!r}. Here it is {_OTHER_NAMES[name]!r}: write that in its place."
-        )
-    if name in _ELSEWHERE:
-        raise UnknownProvider(
-            f"unknown provider {prefix!r}. Where {prefix} speaks OpenAI's API, set OPENAI_BASE_URL to its "
+            f"unknown provider {prefix!r}. If {prefix} has an OpenAI-compatible API, set OPENAI_BASE_URL to its "
             f"address and OPENAI_API_KEY to your key there, and write 'openai:MODEL'. "
             f"Known: {', '.join(sorted(PROVIDERS))}."
         )
-    # 0.85: catches 'opnai' and 'OpenAI', and leaves alone 'openchat', 'llama3' and 'codellama', which are models; so is
-    # 'deepseek-r1'.
+    # 0.85 catches 'opnai' and 'OpenAI', and not the models 'openchat', 'llama3' and 'codellama'. 'deepseek-r1' is a
+    # model too.
     close = [known for known in PROVIDERS if name == known or not name.startswith(known)]
     if difflib.get_close_matches(name, close, n=1, cutoff=0.85):
         raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")

@@ -1,4 +1,4 @@
-"""Ollama, by its own API (`/api/chat`)."""
+"""Ollama, over its own API (`/api/chat`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
-from toolspeak.providers.api import ApiProvider, Endpoint, bearer, checked_key
+from toolspeak.providers.api import ApiProvider, Endpoint
 from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.credentials import bearer, require_valid_key
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http_client import ConnectionOptions
 from toolspeak.wire.base import ModelRequest
@@ -17,23 +18,22 @@ from toolspeak.wire.ollama import OLLAMA
 
 DEFAULT_PORT = 11434
 
-NOTHING_CUT: Mapping[str, JSON] = MappingProxyType({"truncate": False, "shift": False})
-"""Options of every request: a conversation longer than the context is an error instead of being cut at its beginning.
+NO_TRUNCATION: Mapping[str, JSON] = MappingProxyType({"truncate": False, "shift": False})
+"""Options of every request: a conversation longer than the context is an error; Ollama does not cut off its beginning.
 
-Servers too old to know them cut without a word."""
+Servers that are too old for these options cut it off silently."""
 
 
 class OllamaProvider(ApiProvider):
-    """A model behind `{host}/api/chat`; a `Provider`.
+    """A model at `{host}/api/chat`. Other parameters: see `ApiProvider`.
 
-    `host` is written as Ollama's own OLLAMA_HOST: an address, `host:port`, or either alone. `api_key` is for
-    ollama.com. `options` go into every request (`num_ctx`, `temperature`, `think`, `keep_alive`, …); a request's own
-    come before them. `capabilities` in place of what is known of the model; `connection` is `timeout` (loading the
-    model counts for the first byte), `retries`, `ca_file` and `clock` (`ConnectionOptions`). Makes no connection before
-    the first turn.
+    `host`: as in Ollama's OLLAMA_HOST: a URL, `host:port`, a host or a port.
+    `api_key`: for ollama.com.
+    `options`: `num_ctx`, `think`, `keep_alive`, … A conversation that is longer than the context is an error
+    (`NO_TRUNCATION`), unless they hold `{"truncate": True}`.
+    `connection`: the time limit for the first byte includes loading the model.
 
-    A conversation that does not fit into the context is refused (`NOTHING_CUT`); `options={"truncate": True}` has it
-    cut. Raises ConfigurationError for a setting that cannot be.
+    Raises ConfigurationError for an invalid setting.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class OllamaProvider(ApiProvider):
         capabilities: Capabilities | None = None,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        key = checked_key(api_key)
+        key = require_valid_key(api_key)
         endpoint = Endpoint(
             host_url(host or ""),
             "api/chat",
@@ -61,33 +61,33 @@ class OllamaProvider(ApiProvider):
             "ollama",
             model,
             endpoint,
-            options={**NOTHING_CUT, **(options or {})},
+            options={**NO_TRUNCATION, **(options or {})},
             capabilities=capabilities or capabilities_of("ollama", model),
             **connection,
         )
 
     @classmethod
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> OllamaProvider:
-        """With OLLAMA_HOST and OLLAMA_API_KEY of `environ`; an empty one counts as not set."""
+        """Reads OLLAMA_HOST and OLLAMA_API_KEY from `environ`; an empty variable counts as unset."""
         return cls(model, host=environ.get("OLLAMA_HOST"), api_key=environ.get("OLLAMA_API_KEY"), **settings)
 
-    def _explained(self, error: ProviderError, request: ModelRequest) -> ProviderError:
-        """The error with what to do about it, where only Ollama has the remedy."""
+    def _refine_error(self, error: ProviderError, request: ModelRequest) -> ProviderError:
+        """Adds the remedies that only Ollama has."""
         if error.status == 404:
             return error.with_message(
                 f"{self._api.address} has no model {self._model!r} (HTTP 404). Fetch it: ollama pull {self._model}. "
                 "If `ollama list` shows it, check OLLAMA_HOST."
             )
         if "does not support tools" in str(error):
-            return error.with_message(f"{error} Let it write its calls as text instead: choose a dialect.")
+            return error.with_message(f"{error} Choose a dialect: the model then writes its calls as text.")
         return error
 
 
 def host_url(host: str) -> str:
-    """The base URL of what OLLAMA_HOST holds, read as Ollama's own clients read it (ollama 0.6, `_parse_host`).
+    """The base URL for a value of OLLAMA_HOST, read as Ollama's own clients read it (ollama 0.6, `_parse_host`).
 
-    Nothing is `http://127.0.0.1:11434`; a scheme alone brings its own port; what a server listens on everywhere with
-    (0.0.0.0) is reached on this machine.
+    An empty value is `http://127.0.0.1:11434`. A scheme without a port has the scheme's own port. 0.0.0.0, with which a
+    server listens on all interfaces, becomes this machine.
     """
     host = host.strip().rstrip("/")
     scheme, mark, rest = host.partition("://")

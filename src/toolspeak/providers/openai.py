@@ -1,12 +1,13 @@
-"""OpenAI and every server that speaks its Chat Completions API (llama.cpp, vLLM, Ollama, LM Studio, …)."""
+"""OpenAI, and servers with its Chat Completions API (llama.cpp, vLLM, Ollama, LM Studio, …)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and_key, bearer
+from toolspeak.providers.api import ApiProvider, Counting, Endpoint
 from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.credentials import address_and_key, bearer
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http_client import ConnectionOptions
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
@@ -19,22 +20,20 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "llama.cpp": "http://127.0.0.1:8080/v1",
     "vLLM": "http://127.0.0.1:8000/v1",
 }
-"""Where local servers listen unless told otherwise."""
+"""The default addresses of local servers."""
 
 _LOCAL = "".join(f"\n  {name:10} OPENAI_BASE_URL={url}" for name, url in LOCAL_SERVERS.items())
 
 
 class OpenAIProvider(ApiProvider):
-    """A model behind `{base_url}/chat/completions`; a `Provider`.
+    """A model at `{base_url}/chat/completions`, by default OpenAI's. Other parameters: see `ApiProvider`.
 
-    Without `base_url` it is OpenAI's own. Without `api_key` none is sent. `options` go into every request
-    (`temperature`, …); a request's own come before them. `name` stands before the model in the provider's name.
-    `capabilities` are OpenAI's own at its address and, at any other, none until somebody says so (`is_unknown`: an
-    agent asks the server whether it takes tools); `chat` is the format with what a service wants otherwise.
-    `connection` is `timeout`, `retries`, `ca_file` and `clock` (`ConnectionOptions`). Makes no connection before the
-    first turn.
+    `name`: the part before the model in the provider's name.
+    `capabilities`: by default OpenAI's at its own address, and nothing at any other. There `is_unknown` is True, and
+    an agent tests whether the server accepts tools.
+    `chat`: the format, with a service's deviations from OpenAI's.
 
-    Raises UnknownProvider if there is neither base URL nor key, ConfigurationError for a setting that cannot be.
+    Raises UnknownProvider without base URL and key, ConfigurationError for an invalid setting.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class OpenAIProvider(ApiProvider):
             api_key,
             keys="OPENAI_API_KEY",
             address="OPENAI_BASE_URL",
-            speaks="OpenAI's API",
+            api="OpenAI's API",
             more=_LOCAL,
         )
         endpoint = Endpoint(
@@ -64,7 +63,7 @@ class OpenAIProvider(ApiProvider):
             chat,
             bearer(key),
             key,
-            "Check the base URL: it mostly ends in /v1.",
+            "Check the base URL: it usually ends in /v1.",
             done=True,
             counting=Counting("chat/completions/input_tokens"),  # llama.cpp's
         )
@@ -74,5 +73,5 @@ class OpenAIProvider(ApiProvider):
 
     @classmethod
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> OpenAIProvider:
-        """With OPENAI_API_KEY and OPENAI_BASE_URL of `environ`; an empty one counts as not set."""
+        """Reads OPENAI_API_KEY and OPENAI_BASE_URL from `environ`; an empty variable counts as unset."""
         return cls(model, base_url=environ.get("OPENAI_BASE_URL"), api_key=environ.get("OPENAI_API_KEY"), **settings)

@@ -1,4 +1,4 @@
-"""What went wrong between us and a server, as a ProviderError: statuses, connections, ill-formed answers."""
+"""The ProviderErrors for failed requests: statuses, connections, ill-formed answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECONDS = re.compile(r"\d{1,30}(?:\.\d{1,30})?")
 
 
 class SilentServer(httpx2.ReadTimeout):
-    """The server said nothing for `seconds`."""
+    """The server sent nothing for `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"nothing was received for {seconds:g} seconds")
@@ -33,7 +33,7 @@ class SilentServer(httpx2.ReadTimeout):
 
 
 def status_error(address: str, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
-    """The error of a response that is no success. `now`: Unix time in seconds."""
+    """The error for a response with a status other than success. `now`: Unix time in seconds."""
     text = body.decode("utf-8", "replace")
     error = read_error(_error_of(text), status)
     message = error.message or shortened(text, QUOTED_CHARACTERS)
@@ -42,9 +42,10 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
         code = "ill_formed"
         where = headers.get("location", "")[:QUOTED_CHARACTERS]
         remedy = f"The server redirects to {where!r}: set the base URL to where the API is."
-    named = wait_of(headers, now)
-    wait = error.retry_after if named is None else named
-    # OpenAI and Anthropic say it where the status does not: of a 500 that would come again, for one.
+    wait = requested_wait(headers, now)
+    if wait is None:
+        wait = error.retry_after
+    # OpenAI and Anthropic send it if the status alone misleads, as for a 500 that would repeat.
     retryable = error.retryable and headers.get("x-should-retry", "").strip().lower() != "false"
     if wait:
         remedy = f"{remedy} Retry-After: {wait:g} seconds."
@@ -59,9 +60,9 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
     )
 
 
-def wait_of(headers: Mapping[str, str], now: float) -> float | None:
-    """The seconds that a response asks to wait: `retry-after-ms` (OpenAI), or `Retry-After` in seconds or as a date
-    (RFC 9110, 10.2.3). None if it does not say, or says something else."""
+def requested_wait(headers: Mapping[str, str], now: float) -> float | None:
+    """The seconds to wait according to `retry-after-ms` (OpenAI), or to `Retry-After` in seconds or as a date (RFC
+    9110, 10.2.3). None without a valid header."""
     milliseconds = headers.get("retry-after-ms", "").strip()
     if _SECONDS.fullmatch(milliseconds):
         return float(milliseconds) / 1000
@@ -79,16 +80,21 @@ def wait_of(headers: Mapping[str, str], now: float) -> float | None:
 def transport_error(
     here: str, why: str, error: httpx2.HTTPError, received: int | None, connect: float
 ) -> ProviderError:
-    """The error of a connection. `why`: what `error` says; `received`: the characters of the answer that came, None
-    before there was any answer; `connect`: how many seconds a connection may take to open."""
+    """The error for a failed connection.
+
+    `here`: the server's address.
+    `why`: the text of `error`, without secrets.
+    `received`: how many characters of the answer arrived; None before the answer's start.
+    `connect`: the time limit for opening a connection, in seconds.
+    """
     why = why.rstrip(".")
     match error:
         case httpx2.ConnectTimeout():
             message = f"cannot connect to {here} within {connect:g} seconds. Check the base URL and the network."
         case httpx2.ConnectError() if _caused_by(error, ssl.SSLCertVerificationError):
             return ProviderError(
-                f"cannot connect to {here} securely: {why}. If its certificate is signed by a CA of your own, name "
-                "that CA's file: SSL_CERT_FILE, or the option `ca_file`.",
+                f"cannot connect to {here} securely: {why}. If its certificate is signed by your own CA, set "
+                "SSL_CERT_FILE or the option `ca_file` to that CA's file.",
                 code="connection",
             )
         case httpx2.ConnectError() if _caused_by(error, ssl.SSLError):
@@ -99,16 +105,14 @@ def transport_error(
             why = "the connection was refused" if _caused_by(error, ConnectionRefusedError) else why
             message = f"cannot connect to {here}: {why}. Start the server there, or correct the base URL."
             if _is_proxied(here):
-                message = (
-                    f"{message} The environment names a proxy, which may be at fault: check HTTPS_PROXY and NO_PROXY."
-                )
+                message = f"{message} The environment sets a proxy, which may fail: check HTTPS_PROXY and NO_PROXY."
         case httpx2.ProxyError():
             message = (
                 f"cannot reach {here} through the proxy of the environment: {why}. Check HTTPS_PROXY and NO_PROXY."
             )
         case SilentServer(seconds=seconds):
             after = "" if not received else f" after {received} characters of the answer"
-            message = f"{here} said nothing for {seconds:g} seconds{after}. Is it overloaded? `timeout` may be longer."
+            message = f"{here} sent nothing for {seconds:g} seconds{after}. Is it overloaded? `timeout` may be longer."
         case httpx2.TimeoutException():
             message = f"{here} took too long to accept the request. Is it overloaded? `timeout` may be longer."
         case httpx2.SSEError() | httpx2.DecodingError():
@@ -116,14 +120,14 @@ def transport_error(
         case httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol():
             return ProviderError(f"{here}: {why}. Check the base URL and the API key.", code="bad_request")
         case _ if received is None:
-            message = f"{here}: the connection dropped before an answer came: {why}. Try again."
+            message = f"{here}: the connection dropped before the answer: {why}. Try again."
         case _:
             return dropped_error(here, received)
     return ProviderError(message, retryable=True, code="connection")
 
 
 def dropped_error(here: str, received: int) -> ProviderError:
-    """The error of a stream that stopped in the middle."""
+    """The error for a stream that stopped in the middle."""
     return ProviderError(
         f"{here}: the connection dropped after {received} characters of the answer. Try again.",
         retryable=True,
@@ -132,11 +136,11 @@ def dropped_error(here: str, received: int) -> ProviderError:
 
 
 def decode_json(data: str | bytes, what: str) -> JSON:
-    """JSON a server sent. Raises ProviderError quoting `data` if it is none."""
+    """JSON from a server. Raises ProviderError with a quote from `data` if it is not JSON."""
     try:
         return from_json(data)
     except ValueError:
-        pass  # several times as fast as json, and stricter: lone surrogates, and more than 200 levels
+        pass  # pydantic_core is several times as fast as json, and refuses lone surrogates and more than 200 levels
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

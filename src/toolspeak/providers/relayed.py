@@ -1,4 +1,4 @@
-"""Requests that clients wrote for an API themselves, and the parts of its answers as they came."""
+"""Requests that clients wrote for the provider's API, and the unchanged parts of the API's answers."""
 
 from __future__ import annotations
 
@@ -15,51 +15,52 @@ from toolspeak.data.values import quick
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.request_encoding import without_lone_surrogates
 
-_OPENS = ("message_start", "ping", "response.created", "response.in_progress", "response.queued")
+_PREAMBLE = ("message_start", "ping", "response.created", "response.in_progress", "response.queued")
 
 
 @quick()
 class Relayed:
-    """A part of an answer as it came: an event with its bytes, or the `whole` answer; `data` is its JSON object (None
-    for what is none, as a comment), `deltas` what it says. The last one has no bytes, and the deltas of the turn's
-    end."""
+    """A part of an answer. The last part of a stream holds the deltas of the turn's end, and no bytes."""
 
     raw: bytes
+    """The event, or the whole answer, as the server sent it."""
     data: dict[str, JSON] | None
+    """Its JSON object; None if it is not an object (a comment)."""
     deltas: Sequence[Delta]
     whole: bool = False
+    """The part is an answer that was not streamed."""
 
 
 class Relaying(Protocol):
-    """A turn that is asked as its client wrote it, with these `headers`."""
+    """A turn that is sent as its client wrote it."""
 
     headers: Mapping[str, str]
 
     def body(self, request: ModelRequest) -> Mapping[str, JSON] | None:
-        """What the client wrote; None if the request says something else."""
+        """The client's body; None if it does not match the request."""
         ...
 
     def hear(self, part: Relayed) -> Awaitable[None] | None:
-        """Gets each part of the answer before its deltas are given. What it returns is awaited."""
+        """Receives each part of the answer before its deltas leave the provider. The result, if any, is awaited."""
         ...
 
 
 RELAYING: ContextVar[Relaying | None] = ContextVar("toolspeak_relaying", default=None)
-"""How the turns that are asked from here on are asked, where their client speaks the provider's API."""
+"""The client's request for the turns of this context, if the client speaks the provider's API."""
 
 
-def opens(data: Mapping[str, JSON]) -> bool:
-    """Whether an event says nothing of the answer yet: until something has left, the request may be sent again."""
+def is_preamble(data: Mapping[str, JSON]) -> bool:
+    """Whether an event comes before the first content. Until content has left, the request may be sent again."""
     choices = data.get("choices")
     if not isinstance(choices, list):
-        return data.get("type") in _OPENS
+        return data.get("type") in _PREAMBLE
     rows = [cast("dict[str, JSON]", row) for row in cast("list[JSON]", choices) if isinstance(row, dict)]
     deltas = [cast("dict[str, JSON]", row["delta"]) for row in rows if isinstance(row.get("delta"), dict)]
     return not any(value for delta in deltas for name, value in delta.items() if name != "role")
 
 
 def json_bytes(value: JSON | Mapping[str, JSON]) -> bytes:
-    """JSON in UTF-8. A lone surrogate, which it cannot carry, is written as U+FFFD."""
+    """JSON in UTF-8. UTF-8 cannot encode a lone surrogate: it becomes U+FFFD."""
     try:
         return to_json(value)
     except ValueError:  # a lone surrogate, or nested deeper than pydantic_core goes

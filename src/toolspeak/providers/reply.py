@@ -1,4 +1,4 @@
-"""A successful response: what its body is, and the parts of it as they come."""
+"""A successful response: the kind of its body, and its events or lines as they arrive."""
 
 from __future__ import annotations
 
@@ -20,48 +20,49 @@ from toolspeak.providers.timed import LARGE, TimedStream
 DRAIN_SECONDS = 0.5
 """How long to wait for the end of a response whose last event has come."""
 
-MAX_EVENT_BYTES = 64 * 1024 * 1024  # a call's argument may have 64 MiB, and a server may send it in one event
+MAX_EVENT_BYTES = 64 * 1024 * 1024  # a call's argument may have 64 MiB, and a server can send it in one event
 
 MAX_UNPACKED = 64 * 1024 * 1024
 MAX_RATIO = 100
-"""A body may be so many bytes, and so many times what came over the network beyond that: what models write packs to a
-twentieth, while 4 MB of zeros packed by gzip are 4 GB."""
+"""An unpacked body may have MAX_UNPACKED bytes, and beyond them MAX_RATIO times its bytes on the network: gzip packs a
+model's text to a twentieth, and 4 GB of zeros to 4 MB."""
 
 MAX_BODY = 256 * 1024 * 1024
-"""Bytes of a whole answer that is held in memory."""
+"""The most bytes of a whole answer in memory."""
 
-_BEGINNING = 64 * 1024  # bytes of a body of no named type by which it is told what it is
-_AT_ONCE = 256  # events of one piece that are given before others have their turn
+_BEGINNING = 64 * 1024  # the most bytes to read for the kind of a body without a known content type
+_AT_ONCE = 256  # the events of one chunk after which other tasks may run
 
 Kind: TypeAlias = Literal["stream", "json", "other"]
 
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
-"""How a stream of events begins: a field, or a comment."""
+"""How a stream of server-sent events begins: with a field or a comment."""
 
 
 class Reply:
-    """A successful response. `received` counts the characters the provider has passed on."""
+    """A successful response."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
         self._body = unpacked(response)
         self._first = b""
         self.received = 0
+        """The characters that the provider has passed on."""
         self.completed = False
-        """Whether `events` met its last event."""
+        """Whether `events` or `raw_events` has read the last event."""
 
     @property
     def content_type(self) -> str:
-        """The media type in small letters, without parameters; empty if the server gave none."""
+        """The media type in small letters, without parameters; empty if the server sent none."""
         return self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
     def content_header(self) -> str:
-        """The header `content-type` as the server wrote it; empty if there is none."""
+        """The header `content-type` unchanged; empty if the server sent none."""
         return self._response.headers.get("content-type", "")
 
     async def json(self) -> JSON:
-        """The whole body. Raises ProviderError if it is no JSON."""
+        """The whole body. Raises ProviderError if it is not JSON."""
         return decode_json(await self.whole(), "a body")
 
     async def whole(self) -> bytes:
@@ -79,16 +80,16 @@ class Reply:
         return b"".join(read)
 
     async def kind(self, *, lines: bool = False) -> Kind:
-        """What the body is; `lines`: an API whose streams are lines of JSON.
+        """The body's kind. `lines`: the API's streams are lines of JSON.
 
-        Servers that people write themselves name no type for a stream, or a wrong one, which other clients do not look
-        at: then the first characters tell.
+        Self-made servers send a stream without a content type, or with a wrong one, which other clients ignore. The
+        first characters decide then.
         """
         named = self.content_type
         if named == ("application/x-ndjson" if lines else "text/event-stream"):
             return "stream"
         if named == "application/json" and lines:
-            return "json"  # lines of it begin as it does
+            return "json"  # lines of JSON begin like JSON
         begins = b""
         while any(mark.startswith(begins) and mark != begins for mark in (*_EVENTS, BOM_UTF8)):
             chunk = await anext(self._body, None)
@@ -104,10 +105,10 @@ class Reply:
         return "json" if named == "application/json" else "other"
 
     async def events(self, last: str) -> AsyncGenerator[str]:
-        """The data of each server-sent event up to the one that is `last`, which is not given.
+        """The data of each server-sent event, up to the event `last`, which is left out.
 
-        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
-        an event of more than `MAX_EVENT_BYTES`.
+        Close the generator when you leave early (`aclosing`). Raises httpx2.HTTPError when the connection fails,
+        ProviderError for an event of more than `MAX_EVENT_BYTES`.
         """
         data = EventData(MAX_EVENT_BYTES)
         async with aclosing(self.pieces()) as chunks:
@@ -123,17 +124,17 @@ class Reply:
                 if self.completed:
                     break
             if self.completed:
-                await drained(chunks)
+                await drain(chunks)
             elif rest := data.rest():
                 self.completed = rest.rstrip() == last
                 if not self.completed and _is_json(rest):
                     yield rest
 
     async def raw_events(self, last: bytes) -> AsyncGenerator[list[tuple[bytes, bytes]]]:
-        """The events of each piece of the body as they came, with their data, up to the one whose data is `last`.
+        """The unchanged events of each chunk of the body, with their data, up to the event whose data is `last`.
 
-        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
-        an event of more than `MAX_EVENT_BYTES`.
+        Close the generator when you leave early (`aclosing`). Raises httpx2.HTTPError when the connection fails,
+        ProviderError for an event of more than `MAX_EVENT_BYTES`.
         """
         events = RawEvents(MAX_EVENT_BYTES)
         async with aclosing(self.pieces()) as pieces:
@@ -147,7 +148,7 @@ class Reply:
                 if read_events:
                     yield read_events
                 if self.completed:
-                    await drained(pieces)
+                    await drain(pieces)
                     return
         raw, data = events.rest()
         self.completed = data.rstrip() == last
@@ -155,12 +156,12 @@ class Reply:
             yield [(raw, data)]
 
     async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
-        """Each line of newline-delimited JSON; blank ones are left out, and the last need not be ended.
+        """Each line of newline-delimited JSON, without blank lines. The last line may lack its line feed.
 
-        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
-        a line of more than `longest` bytes.
+        Close the generator when you leave early (`aclosing`). Raises httpx2.HTTPError when the connection fails,
+        ProviderError for a line of more than `longest` bytes.
         """
-        open_line: list[bytes] = []  # of the line that has not ended
+        open_line: list[bytes] = []  # the chunks of the unfinished line
         size = 0
         async with aclosing(self.pieces()) as chunks:
             async for chunk in chunks:
@@ -185,7 +186,7 @@ class Reply:
             yield line
 
     def pieces(self) -> AsyncGenerator[bytes]:
-        """The body, with what `kind` has read of it."""
+        """The body's chunks, including those that `kind` has read."""
         first, self._first = self._first, b""
         return _with_first(first, self._body) if first else self._body
 
@@ -197,9 +198,8 @@ async def _with_first(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerat
             yield chunk
 
 
-async def drained(frames: AsyncIterator[object]) -> None:
-    """Reads to the end, which is near: only a response that was read to its end leaves a connection that the next turn
-    can use."""
+async def drain(frames: AsyncIterator[object]) -> None:
+    """Reads the rest of a response after its last event, so that the next turn can use its connection."""
     with contextlib.suppress(TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in frames:
@@ -207,13 +207,13 @@ async def drained(frames: AsyncIterator[object]) -> None:
 
 
 def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """A body as it comes, unpacked (gzip, …). Others have their turn between its pieces, waited for or not.
+    """The unpacked body (gzip, …) in chunks, as they arrive. Other tasks can run between large chunks.
 
     Raises httpx2.HTTPError when the connection fails, ProviderError for a body that unpacks to far more than was sent.
     """
     if "content-encoding" in response.headers:
         return _unpacked(response)
-    # As of nearly all model servers: httpx2's way has three more hops.
+    # Nearly all model servers send no packed bodies, and httpx2's iterator has three more hops.
     return cast("AsyncGenerator[bytes]", aiter(cast("TimedStream", response.stream)))
 
 
@@ -224,8 +224,8 @@ async def _unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
             size += len(chunk)
             if size > MAX_UNPACKED + MAX_RATIO * response.num_bytes_downloaded:
                 raise ProviderError(
-                    f"the server sent {response.num_bytes_downloaded} bytes that unpack to more than {size}: check the"
-                    " base URL; no model writes so",
+                    f"the server sent {response.num_bytes_downloaded} bytes that unpack to more than {size}, which no"
+                    " model's text does: check the base URL",
                     code="ill_formed",
                 )
             if len(chunk) >= LARGE:

@@ -1,4 +1,4 @@
-"""A model that follows a playbook: for tests, demonstrations and examples without a network."""
+"""A model that plays a script of turns, for tests, demonstrations and examples without a network."""
 
 from __future__ import annotations
 
@@ -19,49 +19,51 @@ from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.call_assembler import CallAssembler
 
 Chunk: TypeAlias = int | Sequence[int] | None
-"""How text is cut, in characters: every so many; in these sizes and the rest in one piece; not at all."""
+"""How to cut a text, in characters: into chunks of one size; into chunks of these sizes and the rest; not at all."""
 
 
 @quick()
 class ScriptedCall:
-    """A native call of a playbook. `arguments` as a text is what the server sends in place of their JSON."""
+    """A native call in a playbook."""
 
     name: str
     arguments: Mapping[str, JSON] | str = field(default_factory=no_extra)
+    """A string is sent as it is; it need not be JSON."""
     id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedTurn:
-    """One turn of a playbook. `error` is raised after `reasoning`, `text` and `calls` have been streamed.
-
-    In `text`, `{{last}}` stands for the text of the last message (that of native results too) and `{{find:REGEX}}` for
-    what REGEX finds, searching the messages from the newest back: in the first that matches, its last match (group 1 if
-    REGEX has one). Braces in REGEX are balanced or escaped.
-    """
+    """One turn of a playbook."""
 
     text: str
+    """`{{last}}` stands for the text of the last message, including native results. `{{find:REGEX}}` stands for the
+    last match in the newest message that REGEX matches (group 1 if REGEX has one). Braces in REGEX are balanced or
+    escaped."""
     finish: FinishReason = "stop"
     reasoning: str = ""
     usage: Usage | None = None
     chunk: Chunk = None
     error: ProviderError | None = None
+    """Raised after `reasoning`, `text` and `calls` have been streamed."""
     calls: Sequence[ScriptedCall] = ()
 
 
 Turn: TypeAlias = str | ScriptedTurn | Callable[[Sequence[Message | TextMessage]], str | ScriptedTurn]
 
-# `{{last}}` or `{{find:REGEX}}`; in REGEX escapes and balanced braces (`\d{3}`) are passed over.
+# `{{last}}` or `{{find:REGEX}}`; REGEX may hold escapes and balanced braces (`\d{3}`).
 _QUOTATION = re.compile(r"\{\{(?:last|find:((?:\\.|[^{}\\]|\{[^{}]*\})+))\}\}", re.DOTALL)
 
 
 class ScriptedProvider:
-    """Gives the turns of a playbook one after the other, whoever asks; a `Provider`.
+    """A `Provider` that plays the turns of a playbook one after the other, for any request.
 
-    `chunk` is how a turn's text is cut unless the turn says so itself. `tool_role`: whether it plays a server that
-    takes role `tool`; `tools`: one with native calls (None: if a turn has some); `capabilities` in place of both. With
-    `follow` the turn is chosen by the conversation (the one after as many as the model has said in it), so that another
-    process can go on with a run. `requests` are the requests so far.
+    `chunk`: how to cut the text of a turn without its own `chunk`.
+    `tool_role`: whether it acts as a server that accepts the role `tool`.
+    `tools`: whether it acts as a server with native calls. Default: if a turn has calls.
+    `capabilities`: replaces both.
+    `follow`: the number of assistant messages in the conversation selects the turn, so that another process can
+    continue a run.
     """
 
     def __init__(
@@ -78,13 +80,13 @@ class ScriptedProvider:
         _check_chunk(chunk)
         if isinstance(turns, str) or not isinstance(cast("object", turns), Iterable):
             raise ConfigurationError(
-                f"a scripted model has a list of turns, as in ScriptedProvider(['Hello.']), not {turns!r}"
+                f"a scripted model needs a list of turns, as in ScriptedProvider(['Hello.']), not {turns!r}"
             )
         self._turns = tuple(turns)
         for at, turn in enumerate(self._turns):
             if not isinstance(turn, str | ScriptedTurn) and not callable(turn):
                 raise ConfigurationError(
-                    f"turns[{at}]: expected a text, a ScriptedTurn or a function that makes one, not {turn!r}"
+                    f"turns[{at}]: expected a string, a ScriptedTurn or a function that returns one, not {turn!r}"
                 )
         if tools is None:
             tools = any(isinstance(turn, ScriptedTurn) and turn.calls for turn in self._turns)
@@ -93,14 +95,14 @@ class ScriptedProvider:
         self._capabilities = capabilities or Capabilities(tools=tools, tool_role=tool_role)
         self._follow = follow
         self.requests: list[ModelRequest] = []
+        """The requests so far."""
 
     @classmethod
     def from_file(cls, path: str | Path) -> ScriptedProvider:
-        """The playbook of a JSON file: `{"turns": ["text", {"text": …, "finish": …, "reasoning": …}], "chunk": 4}`,
-        and `"follow": true` (see the class).
+        """Reads a playbook from a JSON file: `{"turns": ["text", {"text": …, "finish": …}], "chunk": 4}`.
 
-        A turn's other fields are those of `ScriptedTurn`: `usage` as an object, `error` as a message. Raises
-        ConfigurationError naming the file and the place in it.
+        `"follow": true` is the class's `follow`. A turn has the fields of `ScriptedTurn`: `usage` is an object, `error`
+        a message. Raises ConfigurationError with the file and the place in it.
         """
         try:
             book: Any = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -121,7 +123,7 @@ class ScriptedProvider:
 
     @classmethod
     def from_env(cls, path: str, environ: Mapping[str, str]) -> ScriptedProvider:
-        """As `from_file`: what `get_provider` calls. Nothing of `environ` is used."""
+        """As `from_file`, for `get_provider`. `environ` is not used."""
         return cls.from_file(path)
 
     @property
@@ -134,30 +136,30 @@ class ScriptedProvider:
 
     @property
     def turns_left(self) -> int:
-        """How many turns of the playbook were not asked for."""
+        """How many turns of the playbook have not been requested."""
         return max(0, len(self._turns) - len(self.requests))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing;
-        ConfigurationError for a function that makes no turn."""
-        # Drivers add to a run's messages: what was asked is what there was.
+        """The next turn. Raises ProviderError if the playbook has no more turns, or a quotation matches nothing;
+        ConfigurationError if a function does not return a turn."""
+        # A copy: drivers add to a run's messages.
         self.requests.append(replace(request, messages=list(request.messages)))
         number = len(self.requests)
         if self._follow:
             number = 1 + sum(message.role == "assistant" for message in request.messages)
         if number > len(self._turns):
             known = len(self._turns)
-            raise ProviderError(f"{self._name}: turn {number} was asked for, and the playbook has {known}; add a turn")
+            raise ProviderError(f"{self._name}: turn {number} was requested, and the playbook has {known}; add a turn")
         turn = self._turns[number - 1]
         if not isinstance(turn, str | ScriptedTurn):
-            turn = _made(turn(request.messages), f"turns[{number - 1}]")
+            turn = _require_turn(turn(request.messages), f"turns[{number - 1}]")
         if isinstance(turn, str):
             turn = ScriptedTurn(turn)
-        text = _filled(turn.text, request.messages, f"{self._name}: turn {number}")
+        text = _fill_quotations(turn.text, request.messages, f"{self._name}: turn {number}")
         chunk = self._chunk if turn.chunk is None else turn.chunk
         for kind, whole in ((ReasoningDelta, turn.reasoning), (TextDelta, text)):
             for piece in _cut(whole, chunk):
-                await asyncio.sleep(0)  # others run meanwhile, as with a network: a place to be cancelled at
+                await asyncio.sleep(0)  # as with a network, other tasks run, and the turn can be cancelled
                 yield kind(piece)
         finish: FinishReason = "tool_calls" if turn.calls and turn.finish == "stop" else turn.finish
         fragments = CallAssembler()
@@ -176,21 +178,22 @@ class ScriptedProvider:
         yield TurnEnded(finish, turn.usage or Usage(), self._name)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing: the provider has no connections."""
 
 
-def _made(turn: object, place: str) -> str | ScriptedTurn:
+def _require_turn(turn: object, place: str) -> str | ScriptedTurn:
     if isinstance(turn, str | ScriptedTurn):
         return turn
     if isinstance(turn, Coroutine):
         turn.close()
         raise ConfigurationError(
-            f"{place}: its function gave a coroutine, expected a text or a ScriptedTurn: make it no `async def`"
+            f"{place}: its function returned a coroutine, expected a string or a ScriptedTurn: write `def`, not "
+            "`async def`"
         )
-    raise ConfigurationError(f"{place}: its function gave {turn!r}, expected a text or a ScriptedTurn")
+    raise ConfigurationError(f"{place}: its function returned {turn!r}, expected a string or a ScriptedTurn")
 
 
-def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> str:
+def _fill_quotations(text: str, messages: Sequence[Message | TextMessage], turn: str) -> str:
     def quoted(quotation: re.Match[str]) -> str:
         pattern: str | None = quotation.group(1)
         if pattern is None:
@@ -200,7 +203,7 @@ def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> 
         try:
             regex = re.compile(pattern)
         except re.error as error:
-            raise ProviderError(f"{turn}: {pattern!r} is no regular expression: {error}") from error
+            raise ProviderError(f"{turn}: {pattern!r} is not a regular expression: {error}") from error
         for message in reversed(messages):
             matches = list(regex.finditer(_text_of(message)))
             if matches:
@@ -211,7 +214,7 @@ def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> 
 
 
 def _text_of(message: Message | TextMessage) -> str:
-    """The text of a message, and of the native results in it."""
+    """The text of a message and of its native results."""
     if isinstance(message, TextMessage):
         return message.text
     parts = [part for result in message.results for part in result.content]
@@ -237,7 +240,7 @@ def _cut(text: str, chunk: Chunk) -> Iterator[str]:
 def _check_chunk(chunk: Chunk) -> None:
     sizes = (chunk,) if isinstance(chunk, int) else chunk or ()
     if any(size < 1 for size in sizes):
-        raise ConfigurationError(f"chunk: sizes are characters from 1 up, not {chunk!r}")
+        raise ConfigurationError(f"chunk: a size must be at least 1 character, not {chunk!r}")
 
 
 # --- playbook files ----------------------------------------------------------------------------------------------
@@ -257,16 +260,16 @@ def _read_turn(value: Any, place: str) -> ScriptedTurn:
     if isinstance(value, str):
         return ScriptedTurn(value)
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{place}: expected text or an object")
+        raise ConfigurationError(f"{place}: expected a string or an object")
     members = _fields(cast("dict[str, Any]", value), [each.name for each in fields(ScriptedTurn)], place)
     for name in ("text", "reasoning", "finish", "error"):
         if name in members and not isinstance(members[name], str):
-            raise ConfigurationError(f"{place}.{name}: expected text")
+            raise ConfigurationError(f"{place}.{name}: expected a string")
     if not members.keys() & {"text", "calls", "error"}:
         raise ConfigurationError(f"{place}.text: missing")
     if members.get("finish", "stop") not in get_args(FinishReason):
         reasons = ", ".join(get_args(FinishReason))
-        raise ConfigurationError(f"{place}.finish: {members['finish']!r} is none of: {reasons}")
+        raise ConfigurationError(f"{place}.finish: unknown value {members['finish']!r}; known: {reasons}")
     turn = ScriptedTurn(
         members.get("text", ""),
         members.get("finish", "stop"),
@@ -288,7 +291,7 @@ def _read_calls(value: Any, place: str) -> tuple[ScriptedCall, ...]:
     for i, each in enumerate(cast("list[Any]", value or [])):
         call = _fields(each, [each.name for each in fields(ScriptedCall)], f"{place}[{i}]")
         if not isinstance(call.get("name"), str) or not isinstance(call.get("arguments", {}), dict | str):
-            raise ConfigurationError(f"{place}[{i}]: expected a name and arguments, an object or the text of one")
+            raise ConfigurationError(f"{place}[{i}]: expected a name, and arguments that are an object or a string")
         calls.append(ScriptedCall(**call))
     return tuple(calls)
 
@@ -304,5 +307,5 @@ def _read_usage(value: Any, place: str) -> Usage:
 def _read_chunk(value: Any, place: str) -> Chunk:
     sizes: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [] if value is None else [value]
     if any(type(size) is not int or size < 1 for size in sizes):
-        raise ConfigurationError(f"{place}: expected a number of characters from 1 up, or a list of such numbers")
+        raise ConfigurationError(f"{place}: expected a number of characters of at least 1, or a list of such numbers")
     return cast("Chunk", value)

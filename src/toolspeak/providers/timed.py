@@ -1,4 +1,4 @@
-"""A response's body with limits on how long its bytes may be waited for."""
+"""A response's body with a time limit for each wait."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import httpx2
 from toolspeak.providers.provider_failures import SilentServer
 
 LARGE = 64 * 1024
-"""A piece of so many bytes may not have waited for the network, nor may those after it: others have their turn."""
+"""The size of a chunk, in bytes, from which other tasks get a turn: reading it may not have waited for the network."""
 
 
 class TimedStream(httpx2.AsyncByteStream):
-    """A response's body whose first byte comes until `deadline` (the event loop's time), `first_byte` seconds after the
-    request, and later ones with at most `silence` seconds in between; None is for ever. Raises SilentServer."""
+    """A response's body with time limits.
+
+    `deadline`: the event loop's time of the limit for the first byte, which is `first_byte` seconds after the request.
+    `silence`: the most seconds between two later bytes. None is no limit.
+
+    Iterating raises SilentServer.
+    """
 
     def __init__(
         self, stream: httpx2.AsyncByteStream, deadline: float | None, first_byte: float | None, silence: float | None
@@ -52,19 +57,20 @@ class TimedStream(httpx2.AsyncByteStream):
         finally:
             watch.close()
             if suspended:
-                await _to_its_end(source.aclose())
+                await _finish_closing(source.aclose())
 
     async def aclose(self) -> None:
-        """The connection is closed, or free for the next request, even if whoever waits for it is cancelled."""
-        await _to_its_end(self._stream.aclose())
+        """Closes the connection or frees it for the next request, even if the caller's task is cancelled."""
+        await _finish_closing(self._stream.aclose())
 
 
 _closing: set[asyncio.Task[None]] = set()
 
 
-async def _to_its_end(closing: Coroutine[Any, Any, None]) -> None:
-    """httpcore2 forgets a request behind several waits, and is never asked again: one that is cancelled there stays in
-    the pool for ever, with its connection. (It shields itself with anyio, which `Task.cancel` does not know of.)"""
+async def _finish_closing(closing: Coroutine[Any, Any, None]) -> None:
+    """Closes although the caller is cancelled. httpcore2 removes a request from its pool after several waits, and does
+    not try again: a cancelled request would stay there for ever with its connection. (It shields itself with anyio,
+    which does not stop `Task.cancel`.)"""
     task = asyncio.get_running_loop().create_task(closing)
     _closing.add(task)
     task.add_done_callback(_closing.discard)
@@ -72,9 +78,9 @@ async def _to_its_end(closing: Coroutine[Any, Any, None]) -> None:
 
 
 class _Watch:
-    """A deadline (the event loop's time) for each of many waits, with one timer for all of them.
+    """A time limit for each of many waits, with one timer for all of them.
 
-    `asyncio.timeout` makes a timer for each wait, which costs as much as reading what comes.
+    `asyncio.timeout` makes a timer for each wait, which costs as much as reading the bytes.
     """
 
     def __init__(self, deadline: float | None) -> None:
@@ -86,25 +92,25 @@ class _Watch:
         self._fired = False
 
     def begin(self) -> None:
-        """A wait begins, in the current task."""
+        """Starts a wait of the current task."""
         self._waiting = task = asyncio.current_task()
         self._cancelling = 0 if task is None else task.cancelling()
         if self._timer is None and self._deadline is not None:
             self._timer = self._loop.call_at(self._deadline, self._due)
 
     def end(self, seconds: float | None) -> None:
-        """It is over; the next may last `seconds` from now."""
+        """Ends the wait. The next wait has to end within `seconds` from now."""
         task, self._waiting = self._waiting, None
-        if self._fired and task is not None:  # and the cancellation was swallowed on its way
+        if self._fired and task is not None:  # the cancellation was swallowed on its way
             self._fired = False
             task.uncancel()
         self._deadline = None if seconds is None else self._loop.time() + seconds
         if self._timer is not None and (self._deadline is None or self._deadline < self._timer.when()):
-            self._timer.cancel()  # the first byte may take longer than any other
+            self._timer.cancel()  # the limit for the first byte may be longer than the others
             self._timer = None
 
     def expired(self) -> bool:
-        """Whether it was this watch that cancelled the wait, and nobody else besides."""
+        """Whether this watch, and nothing else, cancelled the wait."""
         task, self._waiting = self._waiting, None
         return self._fired and task is not None and task.uncancel() <= self._cancelling
 
@@ -115,7 +121,7 @@ class _Watch:
     def _due(self) -> None:
         self._timer = None
         if self._waiting is None or self._deadline is None:
-            return  # the next wait sets a timer of its own
+            return  # the next wait sets its own timer
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._due)
             return

@@ -112,7 +112,7 @@ REMEDIES: Final[Mapping[ProviderErrorCode, str]] = {
         "one (llama.cpp -c, vLLM --max-model-len, Ollama OLLAMA_CONTEXT_LENGTH)."
     ),
     "content_filter": "The service refuses what the conversation holds: change it, or ask another model.",
-    "not_found": "Check the model's name, and that the base URL is the one with the API (it mostly ends in /v1).",
+    "not_found": "Check the model's name, and that the base URL is the one with the API (it usually ends in /v1).",
     "bad_request": "The server refuses the request; a model or server may not know one of its options.",
     "forgotten": "Send the whole conversation: the server does not keep it.",
     "ill_formed": "Check the base URL: this is not the API's answer.",
@@ -123,7 +123,7 @@ _REMEDIES_BY_STATUS: Final[Mapping[int, str]] = {
     401: "The API key is missing or wrong.",
     402: "The account has no credit left.",
     403: "The API key may not use this model or this address.",
-    405: "Check the base URL: it mostly ends in /v1.",
+    405: "Check the base URL: it usually ends in /v1.",
     408: "The server waited too long for the request; try again.",
     413: "The request is too large for the server: shorten the conversation or cap results lower.",
     501: "The server cannot do what was asked: check the base URL, and leave out what it may not know.",

@@ -241,7 +241,7 @@ def test_an_address_without_the_api_is_a_problem_and_one_without_a_list_is_none(
     assert code == 1, out + err
     found = parts(out)
     assert "problem" in found["wrong"]
-    assert "it mostly ends in /v1" in found["wrong"]
+    assert "it usually ends in /v1" in found["wrong"]
     assert "problem" not in found["right"]
 
 

@@ -40,7 +40,7 @@ from toolspeak.gateway.responses.unknown_fields import (
 )
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
-from toolspeak.providers.relayed import Relayed, json_bytes, opens
+from toolspeak.providers.relayed import Relayed, is_preamble, json_bytes
 from toolspeak.wire.base import Encoder, ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
@@ -157,7 +157,7 @@ class NativeRelay:
             return None
         if self._is_chat and not self._calls(data or {}, _size(deltas)):
             self._go_on_anew()
-        elif not waiting.atoms and (self._gate_has_begun or (data is not None and not opens(data))):
+        elif not waiting.atoms and (self._gate_has_begun or (data is not None and not is_preamble(data))):
             leaving = self._flush()
             return self._write(leaving) if leaving else None
         return None
