@@ -47,8 +47,8 @@ def test_a_playbook_is_a_model(tmp_path: Path):
 @pytest.mark.parametrize(
     ("model", "problem"),
     [
-        ("", "no model was named"),
-        ("  ", "no model was named"),
+        ("", "the model's name is empty"),
+        ("  ", "the model's name is empty"),
         ("openai:", "names no model: write openai:<model>"),
         ("scripted:", "names no model: write scripted:<file>"),
         ("opnai:gpt-4o", "unknown provider 'opnai'. Did you mean 'openai'?"),
