@@ -1,4 +1,4 @@
-"""Arguments as a person edits them: JSON in their editor, or on one line."""
+"""Editing a call's arguments as JSON, in the person's editor or on one line."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from toolspeak.execute.concurrency.threads import in_thread
 
 
 def editor() -> str:
-    """The person's editor, "" if none is set or the standard streams are no terminal it could draw on."""
+    """The command of the person's editor; "" if it is not set, or the standard streams are not a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return ""
     return os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
 
 
 async def edited(text: str, command: str) -> str | None:
-    """What was saved, None if nothing was. Raises ConfigurationError when the editor cannot be run."""
-    with _left_to_the_editor():
+    """Opens the editor with `text`, and returns the saved text; None if nothing was saved. Raises ConfigurationError if
+    the editor cannot be started."""
+    with _ctrl_c_ignored():
         outcome = await in_thread(lambda: click.edit(text, editor=command, extension=".json"))
     if isinstance(outcome.error, click.ClickException):
         raise ConfigurationError(outcome.error.message)
@@ -37,36 +38,36 @@ async def edited(text: str, command: str) -> str | None:
 
 
 def written(arguments: Mapping[str, JSON], *, indent: int | None = None) -> str:
-    """The arguments as they are edited."""
+    """The arguments as JSON for editing."""
     return json.dumps(arguments, ensure_ascii=False, indent=indent)
 
 
 def read(text: str) -> Mapping[str, JSON]:
-    """The arguments as they were edited. Raises ConfigurationError for anything but a JSON object, naming line and
-    column."""
+    """Reads edited arguments. Raises ConfigurationError, with line and column, if they are not a JSON object."""
     try:
         arguments = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigurationError(f"this is no JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ConfigurationError(f"this is not JSON: {error.msg} ({place})") from error
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"this JSON cannot be read: {error}") from error
     if not isinstance(arguments, dict):
         kind = type(arguments).__name__
-        raise ConfigurationError(f'the arguments are one JSON object ({{"name": value}}), not {kind}')
+        raise ConfigurationError(f'the arguments must be one JSON object ({{"name": value}}), not {kind}')
     return cast("dict[str, JSON]", arguments)
 
 
-def _pass_over(_number: int, _frame: object) -> None:
+def _ignore(_number: int, _frame: object) -> None:
     return None
 
 
 @contextmanager
-def _left_to_the_editor() -> Generator[None]:
-    """Ctrl-C is for the editor while it is open: a terminal sends it to both."""
+def _ctrl_c_ignored() -> Generator[None]:
+    """Ignores Ctrl-C while the editor is open: a terminal sends it to both processes, and it is for the editor."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, _pass_over)  # not SIG_IGN, which the editor would inherit
+    before = signal.signal(signal.SIGINT, _ignore)  # not SIG_IGN, which the editor would inherit
     try:
         yield
     finally:

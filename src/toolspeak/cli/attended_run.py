@@ -1,4 +1,4 @@
-"""Doing the work of `run` and `resume`: an agent with the built-in tools, and a person who watches."""
+"""What `run` and `resume` share: they drive a run with the built-in tools, and show it to a person."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ from toolspeak.journal import Journal, MemoryJournal
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.builtin import recall_tool, workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
+from toolspeak.ui.format import count
 from toolspeak.ui.lanes import batches
 
 Approve = Literal["ask", "all", "all+repaired", "none"]
@@ -62,8 +63,7 @@ did, in a few sentences."""
 
 @quick()
 class Setup:
-    """What sets up a run's agent; recorded with the run, so that `resume` can do it again. `record` is the file of its
-    cassette, `recording` the cassette's id. `env` are names of environment variables, with spaces between them."""
+    """The settings of a run's agent. The run's first record holds them, so that `resume` uses them again."""
 
     model: str
     dialect: str
@@ -78,67 +78,76 @@ class Setup:
     prices: str = ""
     mcp: str = ""
     record: str = ""
+    """The file of the run's cassette."""
     recording: str = ""
+    """The cassette's id."""
     env: str = ""
+    """Names of environment variables, with spaces between them."""
     active_file: str = ""
 
     def recorded(self) -> dict[str, JSON]:
-        """As JSON, good in any folder: it may be resumed from another."""
-        return {**asdict(self), "model": anywhere(self.model), "workspace": str(Path(self.workspace).resolve())}
+        """The settings as JSON, with absolute paths: the run may be resumed from another folder."""
+        return {
+            **asdict(self),
+            "model": with_absolute_path(self.model),
+            "workspace": str(Path(self.workspace).resolve()),
+        }
 
     @classmethod
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
-        """What a run was set up with. Raises ConfigurationError for a run of another program."""
+        """The settings of a run, from its first record. Raises ConfigurationError for a run of another program."""
         optional = {field.name for field in fields(cls) if field.default is not MISSING and field.name not in recorded}
         names = [field.name for field in fields(cls) if field.name not in optional | {"window", "listing"}]
         window, listing = recorded.get("window"), recorded.get("listing")
         texts = all(isinstance(recorded.get(name), str) for name in names)
         if not texts or not isinstance(window, int | None) or not isinstance(listing, str | None):
             raise ConfigurationError(
-                f"run {run_id} was not started by `toolspeak run`: resume it with the program that did"
+                f"run {run_id} was not started by `toolspeak run`: resume it with the program that started it"
             )
         return cls(**{name: recorded[name] for name in names}, window=window, listing=cast("PromptListing", listing))
 
 
-def anywhere(model: str) -> str:
-    """The model's name, good in any folder."""
+def with_absolute_path(model: str) -> str:
+    """The model string, valid in any folder."""
     kind, _, name = model.partition(":")
     return f"{kind}:{Path(name).resolve()}" if kind == "scripted" else model
 
 
 def recording_of(setup: Setup) -> Cassette | None:
-    """The cassette of a run that goes on; None if it has none any more, which is said."""
+    """The cassette of a run that is resumed. If it cannot be continued, prints why and returns None."""
     if not setup.record:
         return None
     try:
         cassette = Cassette.record(setup.record, go_on=True)
-        problem = "" if cassette.id == setup.recording else "it is another run's by now"
+        problem = "" if cassette.id == setup.recording else "the file now holds another run"
     except ConfigurationError as error:
         cassette, problem = None, str(error)
     if problem:
-        click.echo(f"toolspeak: what follows is not recorded to {setup.record}: {printable(problem)}", err=True)
+        click.echo(f"toolspeak: the rest is not recorded to {setup.record}: {printable(problem)}", err=True)
         return None
     return cassette
 
 
 @quick()
 class Display:
-    """How a run's work is shown: `as_json` prints the records; `timeline` is the file for its picture; `thoughts`: the
-    model's are shown."""
+    """How to show a run."""
 
     as_json: bool
+    """Print the records."""
     timeline: str | None = None
+    """The file for the picture of the run's batches."""
     thoughts: bool = False
+    """Show the model's reasoning."""
 
 
 def _prices(file: str) -> Mapping[str, Price]:
-    protect(file, "the list of prices")  # it is read again when the run is resumed
+    protect(file, "the list of prices")  # `resume` reads the file again
     return read_prices(read_json(file), file)
 
 
 def hide_environment() -> None:
-    """Makes this process's environment unreadable for the commands it starts (`/proc/PID/environ`), which would find
-    its keys there. On Linux, and not for root, who may read all.
+    """Hides this process's environment, which holds keys, from the commands it starts (`/proc/PID/environ`). Only on
+    Linux, and not from root.
 
     A process that is not "dumpable" belongs to root in /proc (man 2 prctl, PR_SET_DUMPABLE); its children are dumpable
     again.
@@ -154,7 +163,7 @@ _PR_SET_DUMPABLE = 4
 def open_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a model's odd character must not end the run
+            stream.reconfigure(errors="backslashreplace")  # a character outside the locale must not end the run
 
 
 async def work(
@@ -166,12 +175,12 @@ async def work(
     in_doubt: InDoubtPolicy = "ask",
     cassette: Cassette | None = None,
 ) -> int:
-    """Drives the run that `begin` makes, shown as it goes on; the command's exit code. `cassette` records it or is
-    played to it."""
+    """Drives the run that `begin` makes, and shows it. Returns the command's exit code. `cassette` records the run or
+    replays it."""
     hide_environment()
     if not setup.mcp:
         return await _work(setup, journal, begin, display, in_doubt, cassette, ())
-    # What goes wrong is said in results and errors; the SDK would also write tracebacks between the lines.
+    # Results and errors hold every problem; the SDK would also write tracebacks between the lines.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
     async with mcp.McpServers.from_file(setup.mcp) as servers:
         for server_error in servers.left_out:
@@ -203,7 +212,7 @@ async def _work(
         approve=Approval(
             approver,
             rules=open_rules(setup.rules) if setup.rules else None,
-            # A yes to everything is nobody who has looked whether the call took effect.
+            # `--approve all` does not mean that somebody has checked whether the call took effect.
             in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
         ),
         execution=Execution(schedule=setup.schedule),
@@ -218,10 +227,10 @@ async def _work(
         try:
             state = await watch(run, show, approver if isinstance(approver, InStep) else None)
         except ProviderError:
-            _say_how_it_ended(run.state)
+            _print_summary(run.state)
             raise
         except (asyncio.CancelledError, KeyboardInterrupt):
-            _say_how_to_go_on(run, journal)
+            _print_how_to_resume(run, journal)
             raise
         finally:
             if display.timeline is not None:
@@ -230,12 +239,11 @@ async def _work(
                 write_timeline(display.timeline, batches(await journal.read(run.run_id)), title)
     finally:
         await agent.aclose()
-    _say_how_it_ended(state)
+    _print_summary(state)
     result = result_of(run, state)
     if cassette is not None and cassette.requests_left:
-        click.echo(
-            f"toolspeak: the recording goes on: {cassette.requests_left} of its model requests were not asked", err=True
-        )
+        left = count(cassette.requests_left, "model request")
+        click.echo(f"toolspeak: the run ended before its recording, which holds {left} more", err=True)
     for hint in result.hints:
         click.echo(f"toolspeak: {printable(hint)}", err=True)
     if cassette is not None and cassette.replays and result.status in PAUSED:
@@ -253,11 +261,11 @@ def _approver(setup: Setup, live: Console, as_json: bool) -> Approver | Literal[
         case "none":
             return "none"
         case "all" | "all+repaired":
-            # Shown all the same, unless nobody watches: previews take time.
+            # It still announces each call, unless the output is JSON: previews take time.
             announcing = AnnouncingApprover(live, f"--approve {approve}", approve == "all+repaired")
             return approve if as_json else InStep(announcing)
         case "ask":
-            # With nobody to ask the run pauses: that is no refusal, and the exit code says so.
+            # Without a terminal the run pauses: it does not refuse the call, and the exit code differs.
             return InStep(terminal_approver(live, setup.rules, waits=True)) if has_terminal() else None
 
 
@@ -267,35 +275,35 @@ def _print_record(item: Watched) -> None:
         sys.stdout.flush()
 
 
-def _say_how_it_ended(state: RunState) -> None:
+def _print_summary(state: RunState) -> None:
     click.echo(f"toolspeak: {summary(state)}", err=True)
 
 
-def _say_how_to_go_on(run: Run, journal: Journal) -> None:
-    """Of a run that is interrupted: nothing of it is lost, unless it is in no journal that outlives the process."""
-    with suppress(RunError):  # it has not begun
+def _print_how_to_resume(run: Run, journal: Journal) -> None:
+    """Prints the command that resumes an interrupted run, unless the run's journal ends with this process."""
+    with suppress(RunError):  # the run has not started
         if run.state.status == "running" and not isinstance(journal, MemoryJournal):
-            click.echo(f"\ntoolspeak: the run is interrupted; {resuming(run.run_id)} goes on with it", err=True)
+            click.echo(f"\ntoolspeak: the run is interrupted; {resuming(run.run_id)} continues it", err=True)
 
 
 def _finish(result: RunResult, as_json: bool) -> int:
-    """Prints the answer, or which calls wait; the exit code."""
+    """Prints the answer, or the calls that wait. Returns the exit code."""
     if result.status == "awaiting_approval":
-        _say_what_waits(result)
+        _print_waiting_calls(result)
         return AWAITING_APPROVAL
     if result.status == "suspended":
-        click.echo(f"toolspeak: suspended: {resuming(result.run_id)} goes on with it", err=True)
+        click.echo(f"toolspeak: suspended: {resuming(result.run_id)} continues it", err=True)
         return SUSPENDED
     if result.answer and not as_json and not sys.stdout.isatty():
         write_text(result.answer + "\n")
     return ANSWERED if result.status == "answered" else NO_ANSWER
 
 
-def _say_what_waits(result: RunResult) -> None:
+def _print_waiting_calls(result: RunResult) -> None:
     names = ((each.call.name if each.call else "?", each.call_id) for each in result.requests)
     waiting = ", ".join(f"{printable(name)} ({printable(call_id)})" for name, call_id in names)
     if isinstance(result.journal, MemoryJournal):
-        how = ", and no journal that keeps the run: begin again with one of them, or --approve all or --approve none"
+        how = ", and no journal for the run: start again with one of them, or with --approve all or --approve none"
     else:
-        how = f": {resuming(result.run_id)} from one, or with --approve all or --approve none"
-    click.echo(f"toolspeak: waiting for approval: {waiting}. There is no terminal to ask at{how}.", err=True)
+        how = f": run {resuming(result.run_id)} at a terminal, or with --approve all or --approve none"
+    click.echo(f"toolspeak: waiting for approval: {waiting}. There is no terminal for the question{how}.", err=True)

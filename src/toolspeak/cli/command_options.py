@@ -1,4 +1,4 @@
-"""Options that several commands share, and reading what a user hands in."""
+"""Options that several commands share, and readers of the user's input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = ", ".join(FAMILIES["protocols"])
 
 
 class Spelled(click.Choice[str]):
-    """A choice of names with `_`, which may be typed with `-`."""
+    """A choice among names with `_`, in which the user may type `-` instead."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(str(value).replace("-", "_"), param, ctx)
@@ -36,12 +36,13 @@ def dialect_option(command: CommandT) -> CommandT:
 
 
 def dialect_options(command: CommandT) -> CommandT:
-    """`--dialect`, `--model` and `--strict`, as `chosen_dialect` takes them."""
-    text = f"How the reply writes calls: {_NAMES}, … (`toolspeak dialects` lists all), or auto: whichever it is in."
-    strict = "Take for a call only what is whole, valid and of a known tool; the rest stays text."
+    """`--dialect`, `--model` and `--strict`: the parameters of `chosen_dialect`."""
+    text = f"How the reply writes calls: {_NAMES}, … (`toolspeak dialects` lists all), or auto, which detects it."
+    strict = "Accept only complete, valid calls of known tools; everything else stays text."
+    model = "The model that wrote the reply, by its name on a hub: auto tries its dialect first."
     for option in (
         click.option("--strict", is_flag=True, help=strict),
-        click.option("--model", metavar="MODEL", help="Who wrote it, as a hub names it: auto reads its dialect first."),
+        click.option("--model", metavar="MODEL", help=model),
         click.option("--dialect", metavar="NAME", help=text),
     ):
         command = option(command)
@@ -54,17 +55,17 @@ def workspace_option(command: CommandT) -> CommandT:
         default=".",
         metavar="DIR",
         type=click.Path(exists=True, file_okay=False),
-        help="The folder the tools are confined to (default: the current one).",
+        help="The folder that the tools may use (default: the current one).",
     )(command)
 
 
 def env_option(command: CommandT) -> CommandT:
-    text = "Give commands of `shell` the environment variable NAME too; they get PATH, HOME, LANG and the like."
+    text = "Pass the environment variable NAME to `shell` commands, in addition to PATH, HOME, LANG and the like."
     return click.option("--env", "env", multiple=True, metavar="NAME", help=text)(command)
 
 
 def active_file_option(command: CommandT) -> CommandT:
-    text = "The file of the workspace that you have open, relative to it: the tool `active_file` names it."
+    text = "The file that you have open, relative to the workspace: the tool `active_file` returns it."
     return click.option("--active-file", metavar="PATH", help=text)(command)
 
 
@@ -73,7 +74,7 @@ def finish_option(command: CommandT) -> CommandT:
         "--finish",
         type=click.Choice(["stop", "length"]),
         default="stop",
-        help="How the turn ended: by itself, or cut by the token limit.",
+        help="How the turn ended: stop (by itself) or length (at the token limit).",
     )(command)
 
 
@@ -82,7 +83,7 @@ def starts_in_option(command: CommandT) -> CommandT:
         "--starts-in",
         type=click.Choice(["text", "reasoning"]),
         default="text",
-        help="Where a reply starts: `reasoning` if the model's chat template opens it in the prompt.",
+        help="Where a reply starts: `reasoning` if the model's chat template opens reasoning in the prompt.",
     )(command)
 
 
@@ -90,7 +91,7 @@ def listing_option(command: CommandT) -> CommandT:
     return click.option(
         "--listing",
         type=Spelled(get_args(Listing)),
-        help="How a prompt lists the tools: as the model's own chat template does (trained, the default), in prose, as "
+        help="How a prompt lists the tools: like the model's own chat template (trained, the default), in prose, as "
         "signatures (the shortest), or as JSON Schema.",
     )(command)
 
@@ -99,54 +100,54 @@ def prompt_listing_option(command: CommandT) -> CommandT:
     return click.option(
         "--listing",
         type=Spelled(get_args(PromptListing)),
-        help="Who writes a prompt where calls are text, and how: the server, by its chat template (server, the default "
-        "for vllm: and llamacpp:), or we, as the model's own template does (trained, elsewhere the default), in prose, "
-        "as signatures (the shortest), or as JSON Schema.",
+        help="Who writes the prompt if calls are text, and how: the server, with its chat template (server, the "
+        "default for vllm: and llamacpp:), or toolspeak, like the model's own template (trained, the default for all "
+        "others), in prose, as signatures (the shortest), or as JSON Schema.",
     )(command)
 
 
 def thoughts_option(command: CommandT) -> CommandT:
-    text = "Show what the model thinks, dimmed (default: only that it does, on a terminal)."
+    text = "Show the model's reasoning, dimmed (default: a terminal shows only that the model thinks)."
     return click.option("--thoughts/--no-thoughts", default=False, help=text)(command)
 
 
 def reply_starts_in_option(command: CommandT) -> CommandT:
-    """As `starts_in_option`, for a reply that is there to its end."""
+    """As `starts_in_option`, for a complete reply."""
     return click.option(
         "--starts-in",
         type=click.Choice(["text", "reasoning"]),
         default=None,
-        help="Where the reply starts. Default: in reasoning if it has the end marker of reasoning and no start. An end "
-        "marker of reasoning that nothing opened makes what stands before it reasoning, under `text` too.",
+        help="Where the reply starts. Default: in reasoning if the reply has an end marker of reasoning without a "
+        "start marker. With `text`, too, the text before such an end marker is reasoning.",
     )(command)
 
 
 def repair_option(command: CommandT) -> CommandT:
-    text = "Mend calls that are almost JSON (needs toolspeak[repair]); what became of them is marked."
+    text = "Repair calls that are almost JSON (needs toolspeak[repair]), and mark them as repaired."
     return click.option("--repair", is_flag=True, help=text)(command)
 
 
 def rules_option(command: CommandT) -> CommandT:
-    text = "Keep what you always say yes to in FILE, and go by it (see `toolspeak rules`)."
+    text = "Store the calls that you always approve as rules in FILE, and apply them (see `toolspeak rules`)."
     return click.option("--rules", metavar="FILE", type=click.Path(dir_okay=False), help=text)(command)
 
 
 def chosen_dialect(
     name: str | None, *, model: str | None = None, strict: bool = False, repair: bool = False
 ) -> Dialect:
-    """Without a name it is `auto`. Raises ConfigurationError for a name that no dialect has or a model of which none is
-    known, and for `--strict` and `--repair` where they cannot be."""
+    """The dialect of this name; without a name `auto`. Raises ConfigurationError for an unknown dialect or model, and
+    for `strict` or `repair` with a dialect that does not support them."""
     dialect = get_dialect(name or "auto", model=model, strict_detection=strict)
     return dialects.repaired(dialect) if repair else dialect
 
 
 def file_argument(command: CommandT) -> CommandT:
-    """What `open_input` takes."""
+    """The parameter of `open_input`."""
     return click.argument("file", default=STANDARD_INPUT, metavar="[FILE]")(command)
 
 
 def read_reply(file: str = STANDARD_INPUT) -> str:
-    """A file, or standard input, as UTF-8 text. Raises ConfigurationError naming the byte that is none."""
+    """A file, or standard input, as UTF-8 text. Raises ConfigurationError with the first byte that is not UTF-8."""
     with open_input(file) as opened:
         data = opened.read()
     try:
@@ -159,10 +160,10 @@ def read_reply(file: str = STANDARD_INPUT) -> str:
 
 @contextmanager
 def open_input(file: str) -> Generator[BinaryIO]:
-    """A file as bytes, or standard input for `-`. Raises ConfigurationError for what cannot be opened."""
+    """A file as bytes; `-` is standard input. Raises ConfigurationError if it cannot be opened."""
     if file == STANDARD_INPUT:
         if cast("object", sys.stdin) is None:  # `<&-`
-            raise ConfigurationError("standard input is closed; hand the reply in through it, or name a file")
+            raise ConfigurationError("standard input is closed; open it, or name a file")
         yield sys.stdin.buffer
         return
     with _opened(file) as opened:
@@ -174,27 +175,30 @@ def _opened(file: str) -> BinaryIO:
         return Path(file).open("rb")
     except FileNotFoundError:
         raise ConfigurationError(
-            f"{file}: there is no such file; name one, or hand the text in on standard input"
+            f"{file}: there is no such file; name another, or send the text to standard input"
         ) from None
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror or error}") from None
 
 
 def read_tools(path: str | None) -> tuple[ToolSpec, ...]:
-    """Tools from a JSON file: an array of `{"name", "description", "parameters"}`, bare or in OpenAI's
-    `{"type": "function", "function": …}`, with the schema under Anthropic's or MCP's name for it; or one such tool, or
-    an object that holds them as `tools`. Raises ConfigurationError naming the file and the place."""
+    """The tools in a JSON file. Raises ConfigurationError with the file and the place in it.
+
+    The file holds an array of tools, one tool, or an object with the array in `tools`. A tool is `{"name",
+    "description", "parameters"}`, or OpenAI's `{"type": "function", "function": …}` around it. The schema may have
+    Anthropic's or MCP's name.
+    """
     if path is None:
         return ()
     return tool_specs(read_json(path), path)
 
 
 def read_json(path: str) -> Any:
-    """A JSON file's value, with or without a byte order mark. Raises ConfigurationError naming the file."""
+    """The value in a JSON file, which may start with a byte order mark. Raises ConfigurationError with the file."""
     try:
         return json.loads(Path(path).read_text("utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file; name one that holds JSON") from None
+        raise ConfigurationError(f"{path}: there is no such file; name a JSON file") from None
     except UnicodeDecodeError as error:
         raise ConfigurationError(
             f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it first"
@@ -206,7 +210,7 @@ def read_json(path: str) -> Any:
 
 
 def tool_specs(listed: Any, where: str) -> tuple[ToolSpec, ...]:
-    """Tools from JSON as `read_tools` takes it; `where` names the place for errors."""
+    """The tools in JSON, in the forms of `read_tools`. `where` is the place for errors."""
     if isinstance(listed, dict):
         envelope = cast("dict[str, Any]", listed)
         listed = envelope.get("tools", [envelope] if envelope else envelope)
@@ -223,7 +227,7 @@ def _tool(entry: Any, where: str) -> ToolSpec:
     if isinstance(entry, dict) and isinstance(entry.get("function"), dict):  # pyright: ignore[reportUnknownMemberType] - JSON
         entry = cast("dict[str, Any]", entry)["function"]
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):  # pyright: ignore[reportUnknownMemberType] - JSON
-        raise ConfigurationError(f'{where}: a tool is {{"name": …, "description": …, "parameters": {{…}}}}')
+        raise ConfigurationError(f'{where}: expected a tool: {{"name": …, "description": …, "parameters": {{…}}}}')
     tool = cast("dict[str, Any]", entry)
     key = next((key for key in _SCHEMA_KEYS if tool.get(key) is not None), None)
     parameters: Any = tool[key] if key else {"type": "object", "properties": {}}
@@ -233,16 +237,16 @@ def _tool(entry: Any, where: str) -> ToolSpec:
 
 
 def write_json(value: Any) -> None:
-    """Prints JSON, indented, as UTF-8; a lone surrogate, which UTF-8 cannot carry, leaves as its escape."""
+    """Prints indented JSON as UTF-8. UTF-8 cannot encode a lone surrogate, which is printed as its escape."""
     write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
 def write_json_line(value: Any) -> None:
-    """Prints JSON on one line, at once: whoever asked may wait for it."""
+    """Prints JSON on one line, and flushes it: a program may wait for the line."""
     write_text(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def write_text(text: str) -> None:
-    """Prints text as UTF-8, whatever the locale."""
+    """Prints text as UTF-8 in any locale."""
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
     sys.stdout.buffer.flush()

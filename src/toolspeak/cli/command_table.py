@@ -1,4 +1,4 @@
-"""The commands of `toolspeak`, with a line about each."""
+"""The commands of `toolspeak`, with one line of help for each."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import click
 
 COMMANDS: dict[str, str] = {
     "demo": "Watch a scripted model find and fix a bug.",
-    "dialects": "List the dialects, or say which one a model has.",
-    "diff": "Show where two runs parted.",
+    "dialects": "List the dialects, or find a model's dialect.",
+    "diff": "Show where two runs differ.",
     "exec": "Run the calls of one model reply.",
     "grammar": "Print the grammar of one model turn.",
     "keys": "Make an API key for a client of the gateway.",
-    "parse": "Print what the runtime sees in one model reply.",
-    "resume": "Go on with a run.",
+    "parse": "Parse one model reply, and print its calls and text.",
+    "resume": "Continue a run.",
     "rules": "List or revoke the rules that approve calls.",
     "run": "Do a task with a model and the built-in tools.",
-    "salvage": "Go on with what is left of a damaged journal.",
-    "serve": "Give every client tool calls, whatever the model.",
+    "salvage": "Recover what is left of a damaged journal.",
+    "serve": "Serve any model to any client, with tool calls.",
     "sessions": "List the sessions with their runs.",
     "show": "Show what happened in a run.",
-    "suspend": "Suspend a run, to go on with it later.",
+    "suspend": "Suspend a run, to continue it later.",
     "tools": "List the built-in tools, or those of a file.",
-    "translate": "Turn a conversation into another dialect's.",
-    "usage": "Show what the keys of the gateway used.",
+    "translate": "Translate a conversation into another dialect.",
+    "usage": "Show the usage of each key of the gateway.",
 }
-"""The line of `toolspeak --help` for each command. Command NAME is `NAME_command` in commands/NAME_command.py."""
+"""The line in `toolspeak --help` for each command. The command NAME is `NAME_command` in commands/NAME_command.py."""
 
 
 class LazyCommands(click.Group):
-    """A group that imports a command when it is used: listing the commands, or using one, does not load the others."""
+    """A group that imports a command at its first use. Listing the commands, or using one, imports no other."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

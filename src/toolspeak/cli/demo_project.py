@@ -1,4 +1,4 @@
-"""What the demo works on, and what its model says: a small project with a bug, and a playbook that finds it."""
+"""The demo's project with a bug, and the playbook of the model that finds it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FILES = {
     "tests/test_prices.py": TESTS,
     "CHANGES.md": CHANGES,
 }
-"""The project, by path."""
+"""The project's files by path."""
 
 _FIXED_LINE = "    return amount - amount * discount // 100\n"
 _NOTE = "- A discount is taken in percent: `total` divides by 100, not by 10.\n"
@@ -66,17 +66,17 @@ FIXED = {
     "shop/prices.py": PRICES.replace("    return amount - amount * discount // 10\n", _FIXED_LINE),
     "CHANGES.md": CHANGES + _NOTE,
 }
-"""The project as it must be in the end."""
+"""The project's files after the fix."""
 
-# -B: no bytecode among the files that the model lists and searches.
+# -B: without it, the model would list and search bytecode files.
 TEST_ARGUMENTS = (sys.executable, "-B", "-m", "unittest", "discover", "-t", ".", "-s", "tests")
 TEST_COMMAND = shlex.join(TEST_ARGUMENTS)
 
 ALIAS = "file"
-"""The lenient argument name (its right name is `path`) that a call of the playbook uses."""
+"""A lenient name of the argument `path`, which a call of the playbook uses."""
 
-# Quotations of real results, each wrong or missing result ends the demo. A number in a call is written as a
-# number that stands for its quotation, as a quotation itself is text and would be rendered as a string.
+# Quotations of real results: a wrong or missing result ends the demo. A quotation is text, which a dialect would
+# render as a string, so a number in a call is a placeholder number at first.
 _LINE_FOUND = 990_001
 _QUOTED = {str(_LINE_FOUND): r'{{find:"path": "shop/prices\.py", "line": (\d+)}}'}
 _ASSERTION = r"{{find:AssertionError: (-?\d+ != \d+)}}"
@@ -86,11 +86,12 @@ _ALL_PASS = r"{{find:Ran (\d+) tests in [^\"]*OK}}"
 
 @quick()
 class DemoStep:
-    """What the model says and calls in a turn, in no dialect; `fenced` puts the calls into a code fence."""
+    """The text and the calls of a turn, before a dialect renders them."""
 
     text: str
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     fenced: bool = False
+    """The calls are in a code fence."""
 
 
 STEPS = (
@@ -135,13 +136,13 @@ STEPS = (
         f"(line {_QUOTED[str(_LINE_FOUND)]} of shop/prices.py). All {_ALL_PASS} tests pass."
     ),
 )
-"""The playbook. Every step fits every dialect: calls are split over several turns where a turn holds one."""
+"""The playbook for every dialect. If a dialect allows one call per turn, a step becomes several turns."""
 
 TOOLS_USED = frozenset(name for step in STEPS for name, _ in step.calls)
 
 
 def playbook(dialect: Dialect, tools: Sequence[ToolSpec]) -> list[str]:
-    """The model's turns as a model that speaks this dialect writes them."""
+    """The model's turns in this dialect."""
     return [_written(turn, dialect, tools) for step in STEPS for turn in _turns(step, dialect)]
 
 

@@ -1,4 +1,4 @@
-"""`toolspeak demo --schedules`: one batch, run under the three schedules, with what came of it and the time it took."""
+"""`toolspeak demo --schedules`: runs one batch under each of the three schedules, and compares outcomes and times."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from toolspeak.tools import Toolset, tool
 from toolspeak.ui.console import write
 from toolspeak.ui.lanes import BatchLanes, as_text, batches
 
-_UNIT = 0.15  # seconds that a look takes; a change takes two
+_UNIT = 0.15  # seconds of a lookup; a change takes twice as long
 _SCHEDULES: Mapping[ScheduleName, str] = {
     "sequential": "one by one",
     "parallel": "all at once",
-    "serializable": "together, unless their effects conflict (the default)",
+    "serializable": "at once, unless their effects conflict (the default)",
 }
 _CALLS: tuple[tuple[str, dict[str, JSON]], ...] = (
     ("price", {"item": "bike"}),
@@ -51,7 +51,7 @@ def _orders(item: str) -> Effects:
 
 
 class _Shop:
-    """Prices and orders that take a moment to look up and longer to change."""
+    """Prices and orders. A lookup takes a moment, a change twice as long."""
 
     def __init__(self) -> None:
         self.prices = {"bike": 500, "lamp": 40, "tent": 120}
@@ -87,7 +87,7 @@ class _Shop:
 
 @quick()
 class _ScheduleOutcome:
-    """What one schedule made of the batch."""
+    """The outcome of the batch under one schedule."""
 
     values: Sequence[JSON]
     orders: Mapping[str, int]
@@ -99,7 +99,7 @@ class _ScheduleOutcome:
 
 
 async def compare_schedules(console: Console, timeline: str | None) -> int:
-    """Plays the batch under each schedule and prints what came of it; the exit code."""
+    """Runs the batch under each schedule and prints the outcomes. Returns the exit code."""
     write(console, "One batch of calls, as a model may write it:", "bold")
     for name, arguments in _CALLS:
         write(console, f"  {name}({', '.join(map(str, arguments.values()))})", "cyan")
@@ -143,7 +143,7 @@ def _table(played: Mapping[ScheduleName, _ScheduleOutcome], right: _ScheduleOutc
         table.add_column(heading)
     for name, each in played.items():
         same = each.same_as(right)
-        outcome = "right" if name == "sequential" else "the same" if same else "another: WRONG"
+        outcome = "right" if name == "sequential" else "the same" if same else "different: WRONG"
         table.add_row(
             name,
             f"{each.seconds:.2f}",

@@ -1,4 +1,4 @@
-"""The command's exit codes, documented in the README."""
+"""The exit codes of `toolspeak`, as the README documents them."""
 
 ANSWERED = 0
 NO_ANSWER = 1

@@ -1,4 +1,4 @@
-"""The option that says where runs are recorded, for the commands that have to do with runs."""
+"""The option `--journal`, for all commands about runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def journal_option(command: CommandT) -> CommandT:
 
 
 def journal_of(where: str | None) -> Journal:
-    """The journal an option names."""
+    """The journal for the value of `--journal`."""
     if where == "none":
         return MemoryJournal()
     return open_journal(where or user_data_path("toolspeak", appauthor=False) / "toolspeak.db")
 
 
 def resuming(run_id: str) -> str:
-    """The command that goes on with a run of this command's journal, as somebody types it."""
+    """The command line that resumes a run of this command's journal."""
     context = click.get_current_context(silent=True)
     where = ""
     if context is not None and context.get_parameter_source("journal") is ParameterSource.COMMANDLINE:

@@ -21,17 +21,17 @@ def cli() -> None:
 
     Exit codes: 0 answered, 1 ended without an answer, 2 usage, 3 awaiting approval, 4 suspended, 130 interrupted.
 
-    With TOOLSPEAK_LOG=FILE everything is logged there: the tracebacks of tools that crash, requests sent again.
+    With TOOLSPEAK_LOG=FILE everything is logged to FILE: the tracebacks of tools that crash, retries of requests.
     """
 
 
 def main() -> None:
-    """The entry point: turns our errors into one line on standard error, and into exit codes."""
+    """The entry point. Turns errors into one line on standard error and an exit code."""
     _open_closed_outputs()
     _log()
     try:
         cli.main(standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
+    except (click.exceptions.Abort, KeyboardInterrupt):  # click turns KeyboardInterrupt into Abort
         click.echo("toolspeak: interrupted", err=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
@@ -44,12 +44,12 @@ def main() -> None:
         click.echo(f"toolspeak: {error}", err=True)
         sys.exit(NO_ANSWER)
     except OSError as error:
-        click.echo(f"toolspeak: {error}; what ran before stays done", err=True)
+        click.echo(f"toolspeak: {error}; calls that ran before keep their effects", err=True)
         sys.exit(NO_ANSWER)
 
 
 def _log() -> None:
-    """Sends what the library logs to the file that is named in the environment, and nothing to the terminal."""
+    """Sends the library's log to the file that TOOLSPEAK_LOG names, and nothing to the terminal."""
     logger, place = logging.getLogger("toolspeak"), os.environ.get("TOOLSPEAK_LOG")
     if not place:
         logger.addHandler(logging.NullHandler())
@@ -65,8 +65,8 @@ def _log() -> None:
 
 
 def _open_closed_outputs() -> None:
-    """Where the shell closed an output (`>&-`) nobody reads it: without this the next file to be opened, a journal say,
-    would take its number."""
+    """Opens /dev/null for an output that the shell closed (`>&-`). Otherwise the next file that opens, such as a
+    journal, would get the output's descriptor."""
     for name in ("stdout", "stderr"):
         if cast("object", getattr(sys, name)) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends

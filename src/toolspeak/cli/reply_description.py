@@ -1,4 +1,4 @@
-"""One model reply, read and described as `toolspeak parse` prints it."""
+"""Parses one model reply, and describes it as `toolspeak parse` prints it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ Finish = Literal["stop", "length"]
 
 @quick()
 class ReplyToRead:
-    """One reply to be read. `chunk` is the number of characters of each piece it arrives in; None: all at once.
-
-    Where nothing says where it starts, neither `starts_in` nor `prompt_tail`, the reply itself does.
-    """
+    """One reply to parse. Without `starts_in` and `prompt_tail` its text decides where it starts."""
 
     text: str
     dialect: str | None = None
@@ -31,13 +28,14 @@ class ReplyToRead:
     prompt_tail: str = ""
     reasoning_off: bool = False
     chunk: int | None = None
+    """Characters of each chunk; None is the whole text at once."""
     finish: Finish = "stop"
     repair: bool = False
 
 
 def read(reply: ReplyToRead) -> dict[str, Any]:
-    """What the runtime sees in a reply, as JSON. Raises UnknownDialect, and ConfigurationError where `repair` or
-    `strict` cannot be."""
+    """Parses a reply, and returns its description as JSON. Raises UnknownDialect, and ConfigurationError for `repair`
+    or `strict` with a dialect that does not support it."""
     chosen = chosen_dialect(reply.dialect, model=reply.model, strict=reply.strict, repair=reply.repair)
     collector = TurnCollector(_call_id)
     fragments: dict[str, _CallFragments] = {}
@@ -78,11 +76,12 @@ def _call_id(index: int) -> str:
 
 @quick()
 class _CallFragments:
-    """How far a call came: its arguments are pieces of JSON text."""
+    """A call, which may be incomplete."""
 
     name: str
     id: str | None
     arguments: list[str]
+    """Fragments of JSON text."""
 
 
 def _describe(turn: ParsedTurn, fragments: Mapping[str, _CallFragments]) -> dict[str, Any]:
@@ -101,14 +100,15 @@ def _describe(turn: ParsedTurn, fragments: Mapping[str, _CallFragments]) -> dict
 
 
 def _call(call: ToolCall | MalformedCall, fragments: Mapping[str, _CallFragments]) -> dict[str, Any]:
-    """A call, or what was meant as one: then its arguments are the JSON text as far as it came."""
+    """Describes a call. The arguments of a malformed one are the JSON text so far."""
     if isinstance(call, ToolCall):
         described: dict[str, Any] = {"name": call.name, "arguments": call.arguments, "id": call.provider_id or call.id}
         if call.notes:
             described["notes"] = list(call.notes)
         return described if call.repaired_from is None else {**described, "repaired_from": call.repaired_from}
     described = {"raw": call.raw, "code": call.code, "reason": call.reason, "name": call.name}
-    came = fragments.get(call.id)
-    if came is None:
+    fragment = fragments.get(call.id)
+    if fragment is None:
         return described
-    return {**described, "name": came.name, "arguments": "".join(came.arguments), "id": came.id or call.id}
+    arguments = "".join(fragment.arguments)
+    return {**described, "name": fragment.name, "arguments": arguments, "id": fragment.id or call.id}

@@ -1,4 +1,4 @@
-"""The file of `--rules`: the rules that approve calls without a question."""
+"""The file of `--rules`, with the rules that approve calls without a question."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _LOCK_SECONDS = 10.0
 
 
 def open_rules(path: str) -> StandingRules:
-    """The rules in a file, which follows every change; no file is no rules. Raises ConfigurationError for a file that
-    holds anything else."""
+    """The rules in a file. A missing file holds no rules. Every change is written to the file. Raises
+    ConfigurationError for a file that does not hold rules."""
     file = Path(path)
-    protect(file, "the file of the rules that are kept")
+    protect(file, "the file of approval rules")
 
     def read() -> list[StandingRule]:
         return list(StandingRules.loads(file.read_text("utf-8") if file.exists() else ""))
 
     def store(rules: StandingRules) -> None:
-        # What this process has added and revoked, to what another has written since: that must not come back, nor go.
+        # Another process may have changed the file since: apply only this process's additions and revocations to it.
         try:
             with Folder.top(os.path.realpath(file.parent)) as folder, folder.alone(_LOCK_SECONDS):
                 now, known = read(), [each.rule for each in last_read]
@@ -36,12 +36,12 @@ def open_rules(path: str) -> StandingRules:
                     if each.rule not in known and each.rule not in there:
                         last += 1
                         merged.append(replace(each, id=str(last)))
-                # Whoever reads the file finds the rules before or after, never half of them.
+                # Other processes read the old rules or the new ones, never a part of them.
                 beside = file.with_name(f"{file.name}.{os.getpid()}.new")
                 beside.write_text(StandingRules(merged).dumps(), "utf-8")
                 beside.replace(file)
         except (OSError, FormatError) as error:
-            raise ConfigurationError(f"--rules {path}: the change was not kept: {error}") from error
+            raise ConfigurationError(f"--rules {path}: the change was not saved: {error}") from error
         last_read[:] = rules
 
     last_read: list[StandingRule] = []

@@ -1,4 +1,4 @@
-"""Runs and sessions by the beginnings of their ids."""
+"""Finds runs and sessions by prefixes of their ids."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from toolspeak.journal.rules import is_held
 
 InfoT = TypeVar("InfoT", RunInfo, SessionInfo)
 SHORT = 8
-"""Characters of an id that lists show."""
+"""How many characters of an id lists show."""
 
 
 async def find_run(journal: Journal, prefix: str) -> RunInfo:
-    """The one run whose id begins so. Raises ConfigurationError if there is none, or more than one."""
+    """The only run whose id begins with `prefix`. Raises ConfigurationError unless there is exactly one."""
     infos = await journal.runs(prefix=prefix, limit=10)
     return _one(infos, [info.run_id for info in infos], f"run {prefix!r}")
 
 
 async def find_session(journal: Journal, prefix: str) -> SessionInfo:
-    """The one session whose id begins so. Raises ConfigurationError as `find_run`."""
+    """The only session whose id begins with `prefix`. Raises ConfigurationError unless there is exactly one."""
     infos = [info for info in await journal.sessions() if info.session_id.startswith(prefix)]
     return _one(infos, [info.session_id for info in infos], f"session {prefix!r}")
 
 
 async def last_session_of(journal: Journal, folder: str) -> SessionInfo:
-    """The session used last whose last run worked in this folder. Raises ConfigurationError if there is none."""
+    """The most recent session whose last run worked in this folder. Raises ConfigurationError if there is none."""
     wanted, every = _resolved(folder), await journal.sessions()
     for info in every:
         if folder_of(await setup_of(journal, info)) == wanted:
             return info
-    other = f" ({every[0].session_id[:SHORT]}, in another folder, was used last)" if every else ""
+    other = f" (the most recent one, {every[0].session_id[:SHORT]}, is in another folder)" if every else ""
     raise ConfigurationError(
-        f"there is no session of {wanted} to go on with{other}: leave --continue out, or name one with --session; "
+        f"there is no session of {wanted} to continue{other}: omit --continue, or name a session with --session; "
         "`toolspeak sessions` lists them with their folders"
     )
 
 
 async def setup_of(journal: Journal, session: SessionInfo) -> Mapping[str, JSON]:
-    """What a session's last run was set up with; of a fork that has none, the run that it goes on from."""
+    """The settings of a session's last run; for a fork without runs, those of the run that it continues."""
     run_id = session.last_run or (session.forked_from[0] if session.forked_from else None)
     return {} if run_id is None else await setup_of_run(journal, run_id)
 
 
 async def setup_of_run(journal: Journal, run_id: str) -> Mapping[str, JSON]:
-    """What a run was set up with; nothing for one of another program."""
+    """The settings of a run; empty for a run of another program."""
     records = await journal.read(run_id, 0, 1)
     return records[0].event.setup if records and isinstance(records[0].event, RunStarted) else {}
 
@@ -59,18 +59,18 @@ def _resolved(folder: str) -> str:
 
 
 def folder_of(setup: Mapping[str, JSON]) -> str:
-    """The folder a run worked in, "" if it does not say."""
+    """The folder in a run's settings; "" if they have none."""
     folder = setup.get("workspace")
     return folder if isinstance(folder, str) else ""
 
 
 def status_of(info: RunInfo) -> str:
-    """A run's status for people and programs: one that goes on, and has no process any more, is `interrupted`."""
+    """A run's status for people and programs. A running run without a process is `interrupted`."""
     return "interrupted" if info.status == "running" and not is_held(info) else info.status
 
 
 async def unfinished(journal: Journal) -> Sequence[RunInfo]:
-    """The runs that can go on, the newest first; those that another run's tools started go on with it."""
+    """The runs that can be resumed, the newest first. Sub-runs are left out: they resume with their parent."""
     infos = [info for status in UNFINISHED for info in await journal.runs(status=status) if not info.parent_run_id]
     return sorted(infos, key=lambda info: info.created, reverse=True)
 
@@ -79,5 +79,5 @@ def _one(infos: Sequence[InfoT], ids: Sequence[str], wanted: str) -> InfoT:
     if len(infos) == 1:
         return infos[0]
     if not infos:
-        raise ConfigurationError(f"there is no {wanted}; `toolspeak sessions` lists what there is")
-    raise ConfigurationError(f"{wanted} is not clear; did you mean {', '.join(ids[:5])}?")
+        raise ConfigurationError(f"there is no {wanted}; `toolspeak sessions` lists all")
+    raise ConfigurationError(f"{wanted} is ambiguous; did you mean {', '.join(ids[:5])}?")

@@ -1,4 +1,4 @@
-"""Running a command's coroutine, so that whatever ends the command ends its children too."""
+"""Runs a command's coroutine, so that a signal that ends the command ends its children too."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from typing import Any, TypeVar, cast
 ResultT = TypeVar("ResultT")
 
 _PATIENCE = 10.0
-"""Seconds from a Ctrl-C until another ends the command where it stands. What is to be ended takes 5 at the most."""
+"""Seconds after a Ctrl-C in which another one has no effect; a later one ends the command at once. Ending the children
+takes at most 5."""
 
 
 def run_to_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """`asyncio.run`, with Ctrl-C, SIGTERM and SIGHUP ending it, however often they come. Raises KeyboardInterrupt
-    then."""
+    """Like `asyncio.run`, but Ctrl-C, SIGTERM and SIGHUP cancel the coroutine, and repeated ones do not interrupt its
+    cleanup. Raises KeyboardInterrupt after one of them."""
 
     async def main() -> ResultT:
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         loop = asyncio.get_running_loop()
 
         def end() -> None:
-            if not task.cancelling():  # a second one would cut short what the first has begun
+            if not task.cancelling():  # a second one would interrupt the cleanup
                 task.cancel()
 
         for name in ("SIGTERM", "SIGHUP"):
-            # Without this, commands that the model started would live on. (Windows has no such handlers.)
+            # Without this, the model's commands would outlive the process. (Windows has no such handlers.)
             with suppress(AttributeError, NotImplementedError):
                 number = getattr(signal, name)
                 if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
@@ -49,7 +50,7 @@ def run_to_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 def _interrupting(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
-    """A handler in place of asyncio's, whose second Ctrl-C leaves running what the first has told to end."""
+    """A handler to replace asyncio's, with which a second Ctrl-C would stop the cleanup that the first one started."""
     first: float | None = None
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Asking the person at the terminal, even when the standard streams are redirected."""
+"""Asks the person at the terminal for approval, even if the standard streams are redirected."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ DEVICE = "/dev/tty"
 PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (r)emember a yes, (a)ll from now on, (q)uit the run: "
 _HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them before a yes; or (n)o and why, (e)dit, (q)uit the run: "
 _UNCLEAR = "  That is neither a yes nor a no. Type y to run it, or n and your reason."
-_ALL = "  Nothing is asked from now on until this command ends, but for calls that had to be mended."
+_ALL = "  From now on until this command ends, only repaired calls need a yes."
 _REMEMBERED = {
-    "call": "this very call",
-    "commands": "commands that begin with {begins}, whatever follows",
+    "call": "exactly this call",
+    "commands": "commands that begin with {begins}, with any arguments",
     "tool": "every call of {tool}",
 }
-_WHICH = "  Which? (nothing: none of these) "
-_LINE_PROMPT = "  Other arguments, as JSON on one line (nothing: leave them): "
-_LINE = 4096  # the longest line a terminal hands over at once
+_WHICH = "  Which one? (Enter: none) "
+_LINE_PROMPT = "  New arguments, as JSON on one line (Enter: keep the old ones): "
+_LINE = 4096  # the longest line that a terminal delivers at once
 
 
 def has_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether there is a terminal for questions."""
     try:
         with _opened() as fd:
             return os.isatty(fd)
@@ -49,20 +49,21 @@ def has_terminal() -> bool:
 
 
 def terminal_approver(console: Console | None = None, kept_in: str = "", *, waits: bool = False) -> Approver:
-    """Asks the person at the terminal; without a terminal, says no to every call with that reason.
+    """An approver that asks the person at the terminal. Without a terminal it refuses every call, with that reason.
 
-    `kept_in` is the path of the file that keeps the rules of "remember"; without one they last as long as the command.
-    `waits`: a call whose question lost its terminal waits for somebody to decide; else the answer is no.
-    It reads standard input if that is a terminal, else the terminal device. Questions are written to `console`
-    (default: standard error) if that is a terminal, else to the device too.
+    It reads standard input if that is a terminal, else the terminal device. It writes questions to `console` (default:
+    standard error) if that is a terminal, else to the device.
+
+    `kept_in`: the path of the file for the rules of "remember". Without it they last as long as the command.
+    `waits`: if the terminal is lost during a question, the call waits for a decision. Otherwise it is refused.
     """
     if not has_terminal():
-        return approve_none("it needs a yes, and there is no terminal to ask at")
+        return approve_none("it needs approval, and there is no terminal to ask at")
     return TerminalApprover(console or make_console(sys.stderr), kept_in, waits=waits)
 
 
 async def confirmed(question: str) -> bool:
-    """Whether the person at the terminal says yes: whatever else is typed, or nothing, is a no."""
+    """Asks the person at the terminal a yes-or-no question. Any answer other than a yes is a no."""
     with _opened() as fd, _console_at(fd, make_console(sys.stderr)) as console:
         _forget_typed(fd)
         line = await _prompted(f"{question} (y)es, (n)o: ", fd, console)
@@ -70,18 +71,18 @@ async def confirmed(question: str) -> bool:
 
 
 class TerminalApprover:
-    """Implements `Approver`. Anything but these answers is asked again:
+    """Implements `Approver`. It repeats the question until the answer is one of these:
 
-    - `y`, or another word for yes: taken once all of the request was on the screen;
-    - `s`: the next screen of a request that one does not hold;
-    - `n`, with a reason behind it or not;
-    - `e`: other arguments, which are checked, shown and asked about again;
-    - `a`: yes to everything from now on, but for repaired calls;
-    - `r`: yes, and a rule is kept: for this very call, for commands that begin so, or for this tool, as is asked then;
-    - `q`: no, and the run ends.
+    - `y`, or another word for yes: accepted once the whole request has been on the screen;
+    - `s`: show the next screen of a long request;
+    - `n`, with or without a reason after it;
+    - `e`: edit the arguments, which are validated and shown with a new question;
+    - `a`: yes to everything from now on, except repaired calls;
+    - `r`: yes, and store a rule: for exactly this call, for commands that begin like it, or for the tool;
+    - `q`: no, and end the run.
 
-    An answer is a whole line that is typed behind the question. Nothing is one that was typed before it, or that came
-    together with what made it be asked again.
+    An answer is a whole line that was typed after the question. Lines that were typed before it are dropped, and so
+    are lines that arrived together with an invalid answer.
     """
 
     def __init__(self, console: Console, kept_in: str = "", *, waits: bool = False) -> None:
@@ -89,7 +90,7 @@ class TerminalApprover:
         self._kept_in = kept_in
         self._waits = waits
         self._all = False
-        self._draft: str | None = None  # what was edited and cannot be used: the next edit begins with it
+        self._draft: str | None = None  # edited arguments that are not valid: the next edit starts with them
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
         try:
@@ -111,7 +112,7 @@ class TerminalApprover:
                 if answer.all:
                     write(console, _ALL, "dim")
         except OSError as error:
-            gone = f"nobody could be asked: {error.strerror or error}"
+            gone = f"the question could not be asked: {error.strerror or error}"
             return Escalate(gone) if self._waits else Decision(False, gone)
         self._all = self._all or answer.all
         decision = Decision(answer.yes, answer.reason, by="user", always=always, ends_run=answer.ends)
@@ -120,9 +121,9 @@ class TerminalApprover:
         return replace(decision, arguments=current.call.arguments, digest=current.digest)
 
     async def _remembered(self, current: ApprovalRequest, fd: int, console: Console) -> Rule | None:
-        """The rule that the person chooses; None for none of them."""
-        duration = f"in later runs with --rules {self._kept_in} too, until `toolspeak rules` revokes it"
-        write(console, f"  Without a question from now on, {duration if self._kept_in else 'until this command ends'}:")
+        """The rule that the person chooses; None if the person chooses none."""
+        duration = f"also in later runs with --rules {self._kept_in}, until `toolspeak rules` revokes it"
+        write(console, f"  Always approve, {duration if self._kept_in else 'until this command ends'}:")
         offered: list[Literal["call", "commands", "tool"]] = ["call", *(["commands"] if current.begins else []), "tool"]
         begins = " or ".join(map(repr, current.begins))
         for number, each in enumerate(offered, 1):
@@ -133,17 +134,17 @@ class TerminalApprover:
                 return current.always(offered[int(line) - 1])
             if line.lower() in _NO:
                 break
-            write(console, f"  Type a number from 1 to {len(offered)}, or nothing.", "yellow")
+            write(console, f"  Type a number from 1 to {len(offered)}, or press Enter.", "yellow")
         return None
 
     async def _edit(self, current: ApprovalRequest, fd: int, console: Console) -> ApprovalRequest:
-        """The question about the arguments the person writes; the same one if there is nothing to ask about."""
+        """The request with the arguments that the person writes; the same request if they are unchanged or invalid."""
         try:
             if not current.can_be_revised:
-                raise ConfigurationError("this call was started before: it runs again as it was, or not at all")
+                raise ConfigurationError("this call was started before: it can run again only with its old arguments")
             text = await self._written(current, fd, console)
             if text is None or written(arguments := read(text)) == written(current.call.arguments):
-                write(console, "  Nothing was changed.", "dim")
+                write(console, "  The arguments are unchanged.", "dim")
                 return current
             revised = await current.revised(arguments)
         except ConfigurationError as error:
@@ -153,7 +154,8 @@ class TerminalApprover:
         return revised
 
     async def _written(self, current: ApprovalRequest, fd: int, console: Console) -> str | None:
-        """What the person writes, kept until it can be used."""
+        """The arguments that the person writes; None if nothing was written. The draft keeps them until they are
+        valid."""
         if command := editor():
             text = await edited(self._draft or written(current.call.arguments, indent=2), command)
         else:
@@ -182,7 +184,7 @@ class TerminalApprover:
 
 
 def _first_screen(request: ApprovalRequest, console: Console) -> Question:
-    """The question about a request, whose first screen is written."""
+    """Writes the first screen of the question about a request."""
     question = Question(request)
     question.show(console, screen_rows(console))
     return question
@@ -208,7 +210,7 @@ def _plain(line: str) -> str:
 
 
 def _understand(line: str) -> _Answer | None:
-    """What a typed line means; None for what is neither a yes nor a no, so that nothing is taken for either."""
+    """The answer in a line; None if the line is not clearly an answer."""
     text = line.strip()
     first = _WORDS.match(text)
     if first is not None and first[0].lower() in _NO:
@@ -230,8 +232,8 @@ def _understand(line: str) -> _Answer | None:
 
 @contextmanager
 def _opened() -> Generator[int]:
-    """The descriptor to read from. Raises OSError when there is no terminal."""
-    # None: a program without a console, or with its standard input closed.
+    """The terminal's descriptor. Raises OSError if there is no terminal."""
+    # None: a program without a console, or with a closed standard input.
     if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         yield sys.stdin.fileno()
         return
@@ -244,7 +246,7 @@ def _opened() -> Generator[int]:
 
 @contextmanager
 def _console_at(fd: int, console: Console) -> Generator[Console]:
-    """The console if a person sees it, else one on the terminal that is read from."""
+    """The console if it is on a terminal, else one on the terminal that answers are read from."""
     if console.file.isatty():
         yield console
         return
@@ -253,14 +255,14 @@ def _console_at(fd: int, console: Console) -> Generator[Console]:
 
 
 def _forget_typed(fd: int) -> None:
-    """Drops the lines typed so far: an answer to a question is typed after it."""
+    """Drops the lines typed so far: an answer is typed after its question."""
     if os.name == "posix":
         while select.select([fd], [], [], 0)[0] and os.read(fd, _LINE):
             pass
 
 
 async def _prompted(prompt: str, fd: int, console: Console) -> str:
-    """The line that is typed behind the prompt, "" at the end of input."""
+    """The line that is typed after the prompt; "" at the end of input."""
     write(console, prompt, "bold", end="")
     try:
         return await _read_line(fd)
@@ -270,15 +272,15 @@ async def _prompted(prompt: str, fd: int, console: Console) -> str:
 
 
 async def _read_line(fd: int) -> str:
-    """A line with its end, "" at the end of input, which may come within a line. Cancelling it leaves nobody behind who
-    would take the next line."""
+    """A line including its end; "" at the end of input, even within a line. After cancellation no thread is left that
+    would read the next line."""
     waker, wake = os.pipe()
     own = os.dup(fd)
 
     def read() -> bytes:
         try:
             # Not a buffered stream: a thread that waits inside of one makes the interpreter abort at its exit.
-            # Only POSIX can wait for a file and something else at once.
+            # Only POSIX can wait for two files at once.
             line = b""
             while not line.endswith((b"\n", b"\r")):
                 ready = select.select([own, waker], [], [])[0] if os.name == "posix" else [own]
@@ -295,7 +297,7 @@ async def _read_line(fd: int) -> str:
         outcome = await in_thread(read)
     finally:
         with suppress(OSError):
-            os.close(wake)  # its other end becomes readable
+            os.close(wake)  # makes the other end readable
     if outcome.error is not None:
         raise outcome.error
     return outcome.value.decode("utf-8", "replace")

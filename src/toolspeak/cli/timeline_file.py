@@ -1,4 +1,4 @@
-"""Writing the picture of a run's batches."""
+"""Writes the picture of a run's batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolspeak.ui.lanes import BatchLanes, as_svg
 
 
 def write_timeline(path: str, lanes: Sequence[BatchLanes], title: str) -> None:
-    """Writes the SVG; says so if it cannot be written, for what was run stays done."""
+    """Writes the SVG. If that fails, prints a message: the run must not fail because of its picture."""
     try:
         Path(path).write_text(as_svg(lanes, title), encoding="utf-8", errors="replace")
     except OSError as error:

@@ -73,7 +73,7 @@ WRONG = {
     "the note has no place": ({"CHANGES.md": "# Changes\n"}, "the failed calls were ['unknown_tool', 'exception']"),
     "the file is not the expected one": (
         {"shop/prices.py": PRICES + "\n"},
-        "shop/prices.py is not as it should be",
+        "shop/prices.py has unexpected content",
     ),
     "a test fails still": (
         {"tests/test_prices.py": TESTS + "\n    def test_more(self):\n        self.assertEqual(total([(1, 1)]), 2)\n"},

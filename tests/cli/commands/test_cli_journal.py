@@ -163,7 +163,7 @@ def test_a_recording_that_is_gone_or_anothers_is_not_gone_on_with(folder):
         meanwhile()
         before = recorded.exists() and recorded.read_bytes()
         _, told = folder.start("resume", "--approve", "all").communicate(timeout=DEADLINE)
-        assert "what follows is not recorded" in told
+        assert "the rest is not recorded" in told
         assert why in told
         assert before == (recorded.exists() and recorded.read_bytes())
 
@@ -258,7 +258,7 @@ def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
     assert shown.count("started") == 2  # the run and its first call
     assert f"{run_id}: suspended: 1 step" in shown
     assert "is suspended: only a run that goes on can be suspended" in folder.here("suspend", run_id, code=1)
-    assert "no run that goes on" in folder.here("suspend", code=2)
+    assert "no run is in progress" in folder.here("suspend", code=2)
     assert folder.toolspeak("resume", "--all") == ""  # whoever suspended it says when it goes on
     assert folder.toolspeak("resume", run_id[:8]) == "Done.\n"
     assert (folder.work / "log").read_text() == "one\ntwo\n"
@@ -321,7 +321,7 @@ def test_what_goes_on_is_the_last_session_of_this_folder_with_its_model(folder, 
     empty = tmp_path / "empty"
     empty.mkdir()
     told = folder.toolspeak("run", "And?", "-c", "--workspace", str(empty), code=2)
-    assert f"there is no session of {empty.resolve()} to go on with" in told
+    assert f"there is no session of {empty.resolve()} to continue" in told
     assert "--session" in told
 
 
@@ -334,7 +334,7 @@ def test_a_session_goes_on_without_a_model_being_named_and_in_its_dialect(folder
     (session,) = json.loads(folder.here("sessions", "--json"))
     asked = folder.read(lambda journal: journal.read(session["runs"][0]["run_id"], 0, 1))[0].event
     assert asked.setup["dialect"] == "tool-call"
-    assert "no model was named" in folder.toolspeak("run", "Anything", code=2)
+    assert "the model is missing" in folder.toolspeak("run", "Anything", code=2)
 
 
 def test_a_run_whose_process_is_dead_is_interrupted_and_no_longer_running(folder):
@@ -362,7 +362,7 @@ def test_ctrl_c_says_how_to_go_on(folder):
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
-    assert f"`toolspeak resume {run_id[:8]}` goes on with it" in told
+    assert f"`toolspeak resume {run_id[:8]}` continues it" in told
     (session,) = json.loads(folder.here("sessions", "--json"))
     assert [run["status"] for run in session["runs"]] == ["interrupted"]
     process = folder.start("run", "go", "--approve", "all", "--journal", "none")
@@ -373,7 +373,7 @@ def test_ctrl_c_says_how_to_go_on(folder):
 
 
 def test_watching_is_for_all(folder):
-    assert "--watch goes with --all" in folder.here("resume", "--watch", code=2)
+    assert "--watch needs --all" in folder.here("resume", "--watch", code=2)
 
 
 def test_a_waiting_call_is_decided_by_resuming(folder):
@@ -414,7 +414,7 @@ def test_sessions_are_continued_listed_renamed_forked_searched_moved_and_deleted
     assert folder.here("run", "Otherwise?", "--session", forked[:8]) == "Forked.\n"
     exported = folder.here("sessions", "export", short)
     assert "already" in folder.here("sessions", "import", write(folder.path.parent / "s.jsonl", exported), code=1)
-    assert "give the session's whole id" in folder.here("sessions", "delete", short, code=2)
+    assert "write the session's whole id" in folder.here("sessions", "delete", short, code=2)
     assert short in folder.here("sessions")
     folder.here("sessions", "delete", short, "--yes")
     assert "no session" in folder.here("sessions", "delete", short, "--yes", code=2)
@@ -503,7 +503,7 @@ def test_a_task_behind_a_run_that_waits_is_refused_until_it_is_decided_or_closed
     assert (first.title, first.status) == ("Make a file", "no_answer")
     assert "it has ended" in folder.toolspeak("resume", first.run_id, "--approve", "all", code=1)
     assert not (folder.work / "a.txt").exists()
-    assert "--close goes with --session or -c" in folder.toolspeak("run", "--close", "next", code=2)
+    assert "--close needs --session or -c" in folder.toolspeak("run", "--close", "next", code=2)
 
 
 @pytest.mark.parametrize(
@@ -523,13 +523,13 @@ def test_deleting_a_session_says_what_it_deletes_and_asks_at_a_terminal(folder, 
         folder.read(lambda journal, record=record: journal.append(record))
     env = {**environment(), **folder.env}
     with TerminalProcess("sessions", "delete", "sess", cwd=folder.work, env=env) as process:
-        shown = process.read_until("Remove it for good?")
+        shown = process.read_until("Delete it for good?")
         assert "session session, last used" in shown
         assert "1 runs with" in shown
         assert "\x1b[2J" not in shown
         process.type(answer)
         ended, screen = process.finish()
-    assert (ended, "nothing is removed" in screen) == (code, code == 1)
+    assert (ended, "nothing was deleted" in screen) == (code, code == 1)
     assert (folder.read(lambda journal: journal.session("session")) is None) == gone
 
 
@@ -576,5 +576,5 @@ def test_how_to_go_on_is_told_as_it_is_to_be_typed(folder):
     assert program == "toolspeak"
     assert folder.toolspeak(*arguments, "--approve", "all") == "Done.\n"
     told = folder.toolspeak("run", "Make a file", "--journal", "none", code=3)
-    assert "no journal that keeps the run" in told
+    assert "no journal for the run" in told
     assert "resume" not in told

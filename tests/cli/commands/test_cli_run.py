@@ -138,7 +138,7 @@ def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
         process.type("r\n")
         shown = process.read_until("Which?")
         assert f"in later runs with --rules {kept} too" in plain(shown)
-        assert "1  this very call\n    2  every call of write\n" in plain(shown)
+        assert "1  exactly this call\n    2  every call of write\n" in plain(shown)
         process.type("2\n")
         code, screen = process.finish()
     assert (code, screen.count(ASKS)) == (0, 1)
@@ -148,7 +148,7 @@ def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
     )
     assert (again.returncode, (folder / "c.txt").exists()) == (0, True)
     listed = completed_text(("rules", str(kept)), cwd=folder).stdout
-    assert listed == "1  approve write while its definition is what it was (said by user)\n"
+    assert listed == "1  approve write while its definition is unchanged (by user)\n"
     assert completed_text(("rules", str(kept), "--revoke", "1"), cwd=folder).returncode == 0
     again = without_terminal(
         folder, "the task", "--model", book(folder, calls(write("d.txt")), "Done."), "--rules", str(kept)
@@ -167,7 +167,7 @@ def test_a_yes_to_commands_that_begin_so_is_none_to_others(folder: Path):
     with at_terminal(folder, model, "--rules", str(kept)) as process:
         process.read_until(ASKS)
         process.type("r\n")
-        assert "2  commands that begin with 'git status' or 'echo one', whatever follows\n" in plain(
+        assert "2  commands that begin with 'git status' or 'echo one', with any arguments\n" in plain(
             process.read_until("Which?")
         )
         process.type("2\n")
@@ -228,7 +228,7 @@ def test_a_repaired_call_is_shown_with_what_the_model_wrote(folder: Path):
     assert "write it again" in done.stderr
 
 
-LINE = "as JSON on one line (nothing: leave them): "
+LINE = "as JSON on one line (Enter: keep the old ones): "
 
 
 def test_arguments_are_edited_on_a_line_checked_shown_and_asked_about_again(folder: Path):
@@ -236,10 +236,10 @@ def test_arguments_are_edited_on_a_line_checked_shown_and_asked_about_again(fold
     with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
         process.read_until(ASKS)
         for typed, problem in [
-            ('{"path": "b.txt"', "this is no JSON: Expecting ',' delimiter (line 1, column 17)"),
+            ('{"path": "b.txt"', "this is not JSON: Expecting ',' delimiter (line 1, column 17)"),
             ('["b.txt"]', "the arguments are one JSON object"),
             ('{"path": "b.txt", "contents": "x"}', "the arguments of 'write' do not fit:"),
-            ("", "Nothing was changed."),
+            ("", "The arguments are unchanged."),
         ]:
             process.type("e\n")
             process.read_until(LINE)
@@ -550,7 +550,7 @@ def test_standing_answers_need_no_terminal(folder: Path, approve: str, written: 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["the task"], "no model was named. Write --model openai:NAME"),
+        (["the task"], "the model is missing. Write --model openai:NAME"),
         (["  ", "--model", "scripted:x.json"], "the task is empty"),
         (["-", "--model", "scripted:x.json"], "the task is empty"),
         (["the task", "--model", "scripted:x.json"], "x.json cannot be read"),

@@ -119,7 +119,7 @@ def test_each_model_is_told_with_what_it_gets_and_why(tmp_path: Path):
     assert "calls in text, in qwen3-coder (the model's name says so)" in found["unknown"]
     assert "prompt we write it as the chat template of qwen3-coder's models does" in found["unknown"]
     assert "required held to a grammar (gbnf)" in found["unknown"]
-    assert out.splitlines()[-1] == "models: 5 can be asked. It would serve at http://127.0.0.1:9000 with no API keys."
+    assert out.splitlines()[-1] == "models: 5 answer. It would serve at http://127.0.0.1:9000 with no API keys."
 
 
 def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
@@ -153,7 +153,7 @@ def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
     assert "wrong key" in found["locked"]
     assert "problem it lists no model that fits nothing*" in found["nothing*"]
     assert "problem" not in found[VLLM_MODEL]
-    assert "3 of 4 cannot be asked" in out.splitlines()[-1]
+    assert "3 of 4 do not answer" in out.splitlines()[-1]
     assert out.splitlines()[-1].endswith("with 1 API keys.")
 
 
@@ -279,7 +279,7 @@ def test_a_store_that_cannot_be_opened_is_a_problem(store: str, table: str, tmp_
     (line,) = [line for line in out.splitlines() if line.startswith("  problem ")]
     assert problem in line
     assert "secret" not in out
-    assert "models: 1 can be asked. It could not serve at" in out
+    assert "models: 1 answer. It could not serve at" in out
 
 
 def test_the_check_makes_no_store_warns_of_an_expired_key_and_notes_a_port_in_use(tmp_path: Path):

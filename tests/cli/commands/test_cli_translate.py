@@ -44,7 +44,7 @@ def test_warnings_go_to_standard_error(tmp_path):
         ("{}", "expected an array"),
         ("[1]", 'message 0: expected {"role", "content"}, found 1'),
         ('[{"role": "user", "content": "a"}, {"role": "robot", "content": ""}]', 'message 1: "role": expected one of'),
-        ('[{"role": "user"}]', 'message 0: "content": expected text, found null'),
+        ('[{"role": "user"}]', 'message 0: "content": expected a string, found null'),
         ('[{"role": "user", "content": [{"type": "image_url"}]}]', 'message 0: "content"'),
         ('[{"role": "assistant", "content": null, "tool_calls": [{}]}]', 'message 0: "tool_calls" are no text'),
     ],

@@ -346,11 +346,11 @@ def test_options_of_one_api_in_the_words_of_another(asked, upstream, options, ex
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "no upstream was named"),
+        ([], "the upstream is missing"),
         (["--upstream", "nothing"], "neither an address"),
-        (["--upstream", "http://h/v1", "--config", "x"], "say --config or upstream"),
-        (["--config", "x", "--dialect", "hermes"], "say --config or dialect"),
-        (["--upstream", "ollama:x", "--provider", "vllm"], "--provider says what an address is"),
+        (["--upstream", "http://h/v1", "--config", "x"], "use --config or upstream"),
+        (["--config", "x", "--dialect", "hermes"], "use --config or dialect"),
+        (["--upstream", "ollama:x", "--provider", "vllm"], "--provider is the kind of server"),
         (["--upstream", "http://h/v1", "--provider", "vlm"], "there is no 'vlm'"),
         (["--upstream", "http://h/v1", "--dialect", "hermez"], "hermez"),
         (["--upstream", "http://h/v1", "--host", "0.0.0.0"], "--api-keys"),

@@ -257,5 +257,5 @@ def test_the_table_of_usage(usage_store: str, tmp_path: Path):
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path):
     store = tmp_path / "none.db"
     told = CliRunner().invoke(usage_command, ["--store", str(store)])
-    assert "no usage is counted in" in str(told.exception)
+    assert "there is no usage store at" in str(told.exception)
     assert not store.exists()

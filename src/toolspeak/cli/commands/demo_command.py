@@ -1,4 +1,4 @@
-"""`toolspeak demo`: a scripted model fixes a real bug with real tools, once in every dialect."""
+"""`toolspeak demo`: a scripted model fixes a real bug with real tools, once in each dialect."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ _PAUSE = 0.01  # seconds: a model of some 100 tokens a second
 
 
 @click.command("demo")
-@click.option("--dialect", metavar="NAME", help="Only in this dialect (default: in all).")
-@click.option("--fast", is_flag=True, help="Without pauses between the pieces of text.")
-@click.option("--schedules", is_flag=True, help="Run one batch under the three schedules instead, and compare.")
+@click.option("--dialect", metavar="NAME", help="Use only this dialect (default: each of the three protocols).")
+@click.option("--fast", is_flag=True, help="Do not pause between chunks of text.")
+@click.option("--schedules", is_flag=True, help="Run one batch under each of the three schedules instead, and compare.")
 @click.option(
     "--timeline",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True),
-    help="With --schedules: draw the three as an SVG picture.",
+    help="With --schedules: draw the three schedules as an SVG picture.",
 )
 def demo_command(dialect: str | None, fast: bool, schedules: bool, timeline: str | None) -> None:
-    """Watch a scripted model find and fix a bug with real tools. No model, no key, no network.
+    """Watch a scripted model find and fix a bug with real tools, without a model, a key or a network.
 
-    Exits with 0 only if in every dialect the tests failed first and pass in the end (with --schedules: if the default
-    schedule gives what running the calls one by one gives).
+    Exits with 0 only if the project's tests fail at first and pass in the end, in every dialect (with --schedules: if
+    the default schedule has the same outcome as running the calls one by one).
     """
     if schedules:
         sys.exit(run_to_end(compare_schedules(make_console(sys.stdout), timeline)))
     if timeline is not None:
-        raise ConfigurationError("--timeline goes with --schedules")
+        raise ConfigurationError("--timeline needs --schedules: add it")
     chosen = PROTOCOLS if dialect is None else (get_dialect(dialect),)
     sys.exit(run_to_end(_demo(chosen, 0.0 if fast else _PAUSE)))
 
@@ -80,7 +80,7 @@ async def _demo(dialects: Sequence[Dialect], pause: float) -> int:
 
 @dataclass(slots=True)
 class DemoOutcome:
-    """What one dialect's run did. `problems` is empty if all of it was right."""
+    """The outcome of one dialect's run. `problems` is empty if everything is right."""
 
     dialect: str
     steps: int = 0
@@ -93,7 +93,7 @@ class DemoOutcome:
 async def play(
     dialect: Dialect, console: Console, *, pause: float = 0.0, files: Mapping[str, str] = FILES
 ) -> DemoOutcome:
-    """Plays the demo in one dialect on a project of these files, and checks all that came of it."""
+    """Plays the demo in one dialect on a project with these files, and checks the outcome."""
     outcome = DemoOutcome(dialect.name)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="toolspeak-demo-") as folder:
@@ -125,7 +125,7 @@ def _lay_out(root: Path, files: Mapping[str, str]) -> None:
 
 @dataclass(slots=True)
 class _Log:
-    """Shows a run, and keeps what is checked afterwards."""
+    """Shows a run, and collects its calls, results and notes for the checks."""
 
     renderer: Renderer
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
@@ -142,7 +142,7 @@ class _Log:
 
 
 def _check_run(state: RunState, log: _Log) -> list[str]:
-    """What is wrong with the run itself."""
+    """The problems of the run itself."""
     failures = [result.code for result in log.results if result.status == "failure"]
     exits = [_exit_code(result) for result in log.results if result.name == "shell"]
     called = {call.name for call in log.calls}
@@ -151,7 +151,7 @@ def _check_run(state: RunState, log: _Log) -> list[str]:
         f"the run ended as {state.status}": state.status == "answered",
         f"the tests' exit codes were {exits}, not 1 and then 0": exits == [1, 0],
         f"the failed calls were {failures}, not one to an unknown tool": failures == ["unknown_tool"],
-        f"called were {sorted(called)}, not {sorted(TOOLS_USED)}": called == set(TOOLS_USED),
+        f"the tools called were {sorted(called)}, not {sorted(TOOLS_USED)}": called == set(TOOLS_USED),
         "the code fence was not noticed": "code_fence" in log.notes,
         f"{ALIAS!r} was not used for 'path'": aliased,
         "a call has no result": len(log.results) == len(log.calls) == state.totals.calls,
@@ -165,9 +165,9 @@ def _exit_code(result: ToolResult) -> object:
 
 
 async def _check_project(root: Path) -> list[str]:
-    """What is wrong with the project now."""
+    """The problems of the project after the run."""
     problems = [
-        f"{name} is not as it should be"
+        f"{name} has unexpected content"
         for name, content in FIXED.items()
         if (root / name).read_text(encoding="utf-8") != content
     ]
@@ -176,7 +176,7 @@ async def _check_project(root: Path) -> list[str]:
 
 
 class _Paced:
-    """A Provider that takes its time, so that one can watch."""
+    """A Provider that pauses before each delta, so that a person can follow the run."""
 
     def __init__(self, provider: Provider, pause: float) -> None:
         self._provider = provider

@@ -1,4 +1,4 @@
-"""`toolspeak dialects`: list the dialects."""
+"""`toolspeak dialects`: lists the dialects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from toolspeak.dialects import DIALECTS, Listing, get_dialect
 
 @click.command("dialects")
 @click.option("--show", metavar="NAME", help="Print this dialect's instructions for the tools.")
-@click.option("--model", metavar="MODEL", help="Print which dialect a model has, as a hub or a server names it.")
+@click.option("--model", metavar="MODEL", help="Print the dialect of this model, by its name on a hub or a server.")
 @listing_option
 @tools_option
 def dialects_command(show: str | None, model: str | None, listing: Listing | None, tools_file: str | None) -> None:
-    """List the dialects, say which one a model has, or show what one tells a model."""
+    """List the dialects, find a model's dialect, or show a dialect's instructions for the model."""
     if show is not None:
         specs = listed_tools(tools_file, ".")
         text = get_dialect(show, model=model).instructions(specs, listing=listing or "trained")

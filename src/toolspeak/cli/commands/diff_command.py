@@ -1,4 +1,4 @@
-"""`toolspeak diff`: where two runs part."""
+"""`toolspeak diff`: shows where two runs differ."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from toolspeak.ui.timeline import timeline
 @click.argument("other")
 @journal_option
 def diff_command(run: str, other: str, journal: str | None) -> None:
-    """Show where two runs parted, as a unified diff of what happened in them; times, tokens and ids aside.
+    """Show where two runs differ, as a unified diff of their timelines without times, tokens and ids.
 
-    Exit code 0 if they did the same, 1 if not.
+    Exits with 0 if the timelines are the same, else with 1.
     """
     sys.exit(run_to_end(_diff(run, other, journal_of(journal))))
 

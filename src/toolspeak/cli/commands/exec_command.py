@@ -1,4 +1,4 @@
-"""`toolspeak exec`: the protocol as a filter. A model's reply in, the results out."""
+"""`toolspeak exec`: the protocol as a filter, from a model's reply to the results."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ from toolspeak.tools.builtin.files_read import KEY as FILES_READ
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="Who answers for calls that write: you at the terminal (default), always yes (to a mended call too, or not), "
-    "always no.",
+    help="Who approves calls that write: you at the terminal (ask, the default); everything is approved, without or "
+    "with repaired calls (all, all+repaired); or nothing is (none).",
 )
 @click.option(
     "--schedule",
     type=click.Choice(["native", "serializable", "parallel", "sequential"]),
     default="native",
-    help="Default: what the dialect's specification says.",
+    help="How the calls run (default: native, as in the dialect's specification).",
 )
 @click.option(
     "--reads",
     metavar="FILE",
-    help="Remember in FILE which files this conversation has read, so that a later reply may overwrite them.",
+    help="Store in FILE which files this conversation has read, so that a later reply may overwrite them.",
 )
 @reply_starts_in_option
 @finish_option
@@ -80,13 +80,11 @@ def exec_command(
 ) -> None:
     """Read one model reply from FILE or standard input, run its calls with the built-in tools, print the results block.
 
-    Nothing is printed for a reply without calls. What was accepted leniently or ignored is said on standard error.
-    With `--dialect auto` and no --model the results are written in the dialect of the calls.
+    A reply without calls prints nothing. Standard error lists what was accepted leniently or ignored. With
+    `--dialect auto` and no --model the results are in the dialect of the calls.
     """
     if dialect is None and model is None:
-        raise ConfigurationError(
-            "what runs is not guessed: name the --dialect (or auto, for whichever it is), or the --model"
-        )
+        raise ConfigurationError("the dialect is missing: name the --dialect (auto detects it), or the --model")
     chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
     toolset = workspace_tools(workspace, active_file=active_file, env=env)
     hide_environment()
@@ -111,12 +109,12 @@ async def _run(
     approver = terminal_approver() if approve == "ask" else resolve_approver(approve)
 
     async def emit(_event: Event) -> None:
-        """A filter keeps no journal: its caller has the reply and gets the results."""
+        """Drops the event: a filter needs no journal, since its caller has the reply and the results."""
 
     context = BatchContext(run_id=new_id(), memory=memory)
     try:
         batch = await executor.run(turn.calls, emit=emit, context=context, approver=approver)
-    except AgentStop as stop:  # `q` at a question: what ran before it has its results
+    except AgentStop as stop:  # the answer `q` to a question: calls that ran before it have results
         batch = stop.batch
     return batch.results
 
@@ -131,7 +129,7 @@ def _report(turn: ParsedTurn) -> None:
     lines += [f"accepted leniently: {note}" for note in turn.notes if not note.startswith(DIALECT_NOTE)]
     lines += [f"accepted leniently: {note} ({call.name})" for call in turn.calls for note in getattr(call, "notes", ())]
     lines += [f"ignored: a call to {entry.call.name or '?'}: {entry.reason}" for entry in turn.ignored]
-    lines += ["not believed: results that the model wrote itself"] * len(turn.forged)
+    lines += ["ignored: results that the model wrote itself"] * len(turn.forged)
     if not turn.calls:
         lines.append("no calls in this reply")
     for line in lines:
@@ -144,9 +142,9 @@ def _load_reads(path: str | None) -> dict[str, Any]:
     try:
         known: object = json.loads(Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"--reads {path}: {error}; remove the file to start afresh") from None
+        raise ConfigurationError(f"--reads {path}: {error}; remove the file to start anew") from None
     if not isinstance(known, dict):
-        raise ConfigurationError(f"--reads {path}: expected a JSON object of paths; remove the file to start afresh")
+        raise ConfigurationError(f"--reads {path}: expected a JSON object of paths; remove the file to start anew")
     return {FILES_READ: {str(name): str(digest) for name, digest in cast("dict[str, Any]", known).items()}}
 
 
@@ -156,5 +154,5 @@ def _save_reads(path: str | None, memory: dict[str, Any]) -> None:
     try:
         Path(path).write_text(json.dumps(memory.get(FILES_READ, {}), indent=1) + "\n", "utf-8")
     except OSError as error:
-        # The calls have run: their results must reach the caller whatever became of this file.
+        # The calls have run: their results must reach the caller even without this file.
         print(f"toolspeak exec: --reads {path} was not written: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`toolspeak grammar`: what a model may write, for a matcher that holds it to that."""
+"""`toolspeak grammar`: prints a grammar, with which a server's matcher constrains the model's text."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ _MODES = ("auto", "required", "none")
 @click.command("grammar")
 @dialect_option
 @click.option("--tools", "tools_file", metavar="FILE", required=True, help="The tools as JSON.")
-@click.option("--target", type=Spelled(TARGETS), required=True, help="The matcher the grammar is for.")
+@click.option("--target", type=Spelled(TARGETS), required=True, help="The matcher that the grammar is for.")
 @click.option(
-    "--choice", default="auto", show_default=True, metavar="auto|required|none|NAME", help="NAME: call this tool."
+    "--choice",
+    default="auto",
+    show_default=True,
+    metavar="auto|required|none|NAME",
+    help="The tool choice; NAME is a tool that the model must call.",
 )
-@click.option("--max-calls", type=click.IntRange(1), metavar="N", help="At most so many calls in a turn.")
-@click.option("--reasoning/--no-reasoning", default=True, show_default=True, help="The turn may think first.")
+@click.option("--max-calls", type=click.IntRange(1), metavar="N", help="The most calls in a turn.")
+@click.option("--reasoning/--no-reasoning", default=True, show_default=True, help="Allow reasoning before the turn.")
 @click.option(
     "--special-tokens",
     "special_file",
     metavar="FILE",
-    help="Target lark: the model's special tokens as JSON, `{text: id}` (a tokenizer's added_tokens.json) or `[text]`.",
+    help="For the target lark: the model's special tokens as JSON, `{text: id}` (a tokenizer's added_tokens.json) or "
+    "`[text]`.",
 )
 @starts_in_option
 def grammar_command(
@@ -40,7 +45,7 @@ def grammar_command(
     special_file: str | None,
     starts_in: Section,
 ) -> None:
-    """Print the grammar of one model turn: its free text, its calls of these tools, or both."""
+    """Print the grammar of one model turn: free text, calls of these tools, or both."""
     tool_choice = ToolChoice(choice) if choice in _MODES else ToolChoice("specific", choice)
     made = get_dialect(dialect).grammar(
         read_tools(tools_file),
@@ -55,7 +60,7 @@ def grammar_command(
 
 
 def read_special_tokens(path: str | None) -> SpecialTokens:
-    """Special tokens from a JSON file: an object of ids by text, or an array of texts. Raises ConfigurationError."""
+    """The special tokens in a JSON file: an object of ids by text, or an array of texts. Raises ConfigurationError."""
     if path is None:
         return ()
     listed: Any = read_json(path)

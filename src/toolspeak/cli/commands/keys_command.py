@@ -1,4 +1,4 @@
-"""`toolspeak keys`: API keys for clients of the gateway."""
+"""`toolspeak keys`: makes API keys for clients of the gateway."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def keys_command() -> None:
 
 @keys_command.command("new")
 @click.argument("name")
-@click.option("--models", multiple=True, metavar="NAME|GLOB", help="A model that it may use (all); may be repeated.")
-@click.option("--requests-per-minute", type=click.IntRange(1), help="Requests in any 60 seconds (no limit).")
-@click.option("--streams", type=click.IntRange(1), help="Answers under way at once (no limit).")
-@click.option("--tokens-per-day", type=click.IntRange(1), help="Tokens of a day of UTC (no limit).")
-@click.option("--digest-only", is_flag=True, help="Print the digest alone: for the `sha256` of a key that is there.")
+@click.option("--models", multiple=True, metavar="NAME|GLOB", help="A model that the key may use; repeatable (all).")
+@click.option("--requests-per-minute", type=click.IntRange(1), help="The most requests in any 60 seconds (no limit).")
+@click.option("--streams", type=click.IntRange(1), help="The most answers at the same time (no limit).")
+@click.option("--tokens-per-day", type=click.IntRange(1), help="The most tokens in a day, in UTC (no limit).")
+@click.option("--digest-only", is_flag=True, help="Print only the digest, to add it to the `sha256` of an old key.")
 def new(name: str, models: tuple[str, ...], digest_only: bool, **limits: int | None) -> None:
     """Make a key for the client NAME.
 
-    The table for the gateway's configuration goes to standard output, with the key's digest; the key itself, this once,
-    to standard error:
+    Prints a table for the gateway's configuration, with the key's digest, to standard output. Prints the key itself,
+    only this once, to standard error:
 
       toolspeak keys new alice >> gateway.toml
 
-    To replace a key's secret, add a second digest to its table, hand out the new key, and take the old digest
-    out later:
+    To replace a key's secret, add a second digest to its table, give the client the new key, and remove the old digest
+    later:
 
     \b
       toolspeak keys new alice --digest-only
@@ -50,4 +50,4 @@ def new(name: str, models: tuple[str, ...], digest_only: bool, **limits: int | N
             rows.append(f"models = {json.dumps(models, ensure_ascii=False)}")
         rows += [f"{limit} = {count}" for limit, count in limits.items() if count is not None]
         write_text("\n".join(["", "[[key]]", *rows, ""]))
-    click.echo(f"The key of {name}, shown this once: {key}", err=True)
+    click.echo(f"The key of {name}, shown only now: {key}", err=True)

@@ -1,4 +1,4 @@
-"""`toolspeak parse`: what the runtime sees in a reply."""
+"""`toolspeak parse`: parses replies, and prints their calls and text."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ from toolspeak.errors import ConfigurationError, UnknownDialect
 @click.command("parse")
 @file_argument
 @dialect_options
-@click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give values their types.")
+@click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; values get their types from them.")
 @reply_starts_in_option
 @finish_option
 @repair_option
 @click.option(
     "--jsonl",
     is_flag=True,
-    help='Read many: each line of the input is {"id", "dialect", "model", "input", "tools", "starts_in", '
-    '"prompt_tail", "reasoning_off", "chunk", "partial"}, all but "input" optional; each output line its result.',
+    help='Read many replies. Each line of the input is {"id", "dialect", "model", "input", "tools", "starts_in", '
+    '"prompt_tail", "reasoning_off", "chunk", "partial"}; only "input" is required. Each line of the output is a '
+    "result.",
 )
 def parse_command(
     file: str,
@@ -53,13 +54,13 @@ def parse_command(
     repair: bool,
     jsonl: bool,
 ) -> None:
-    """Read one model reply from FILE or standard input and print what the runtime sees in it, as JSON.
+    """Parse one model reply from FILE or standard input, and print its text, reasoning and calls as JSON.
 
-    Without --dialect it is read as `auto` does: in whichever dialect it turns out to be, a --model's own first.
-    "dialect" in the output is the one that read the calls.
+    Without --dialect the dialect is `auto`: it is detected, and that of --model comes first. "dialect" in the output is
+    the dialect of the calls.
 
-    With --jsonl a line that cannot be read gives a line with its `id` and an `error`, the others are read, and the
-    exit code is 1. The other options stand for what a line does not say.
+    With --jsonl, a line that cannot be read gives a line with its `id` and an `error`. The other lines are still read,
+    and the exit code is 1. The other options apply to lines without the respective field.
     """
     usual = ReplyToRead(
         "",
@@ -81,7 +82,7 @@ def parse_command(
 
 
 def _read_lines(lines: Iterable[bytes], usual: ReplyToRead) -> bool:
-    """Answers each line on a line of its own; whether all could be read."""
+    """Prints one line for each line of the input. Returns whether all could be read."""
     good = True
     for number, line in enumerate(lines, 1):
         line = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
@@ -141,7 +142,7 @@ def _reply(row: Any, usual: ReplyToRead) -> ReplyToRead:
     tools = fields.get("tools")
     return ReplyToRead(
         text=fields["input"],
-        dialect=dialect or (None if model else usual.dialect),  # a line's model says more than the usual dialect
+        dialect=dialect or (None if model else usual.dialect),  # a line's model takes precedence over the usual dialect
         model=model or usual.model,
         strict=usual.strict,
         tools=usual.tools if tools is None else tool_specs(tools, "tools"),

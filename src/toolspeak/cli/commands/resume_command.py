@@ -1,4 +1,4 @@
-"""`toolspeak resume`: go on with a run that was interrupted or suspended, or that waits for approval."""
+"""`toolspeak resume`: continues a run that was interrupted or suspended, or that waits for approval."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.rules import is_held
 from toolspeak.ui import printable
 
-_LOOK = 1.0
-"""Seconds between two looks for runs that were interrupted."""
+_POLL_SECONDS = 1.0
+"""Seconds between two searches for interrupted runs."""
 
 
 @click.command("resume")
 @click.argument("run", required=False)
-@click.option("--all", "every", is_flag=True, help="Every run that was interrupted, one after the other.")
-@click.option("--watch", is_flag=True, help="Stay, and go on with each run whose process dies; with --all.")
+@click.option("--all", "every", is_flag=True, help="Continue every interrupted run, one after the other.")
+@click.option("--watch", is_flag=True, help="With --all: do not exit, and continue each run whose process dies.")
 @click.option(
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
-    help="Instead of what the run was started with.",
+    help="Replace the --approve that the run was started with.",
 )
 @click.option(
     "--in-doubt",
     type=click.Choice(["ask", "report", "repeat"]),
     default="ask",
-    help="A call that was started, has no result and must not simply run again: ask you (default), tell the model that"
-    " the outcome is unknown, or run it again.",
+    help="What to do with a call that was started, has no result and is not safe to repeat: ask you (ask, the default),"
+    " tell the model that the outcome is unknown (report), or run it again (repeat).",
 )
 @journal_option
 @thoughts_option
-@click.option("--json", "as_json", is_flag=True, help="Print the new records, one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print the new records, one JSON object per line.")
 def resume_command(
     run: str | None,
     every: bool,
@@ -56,15 +56,15 @@ def resume_command(
     thoughts: bool,
     as_json: bool,
 ) -> None:
-    """Go on with RUN (the beginning of its id is enough; default: the newest that has not ended).
+    """Continue RUN (the beginning of its id is enough; default: the newest run that has not ended).
 
-    Nothing that has a result runs again. Calls that were started and have none follow their tools: what only reads, or
-    may run twice, runs again.
+    A call with a result never runs again. A call that was started and has no result runs again if its tool only reads,
+    or may run twice; --in-doubt decides about the others.
     """
     if run and every:
-        raise ConfigurationError("name a run or say --all, not both")
+        raise ConfigurationError("use a run or --all, not both")
     if watch and not every:
-        raise ConfigurationError("--watch goes with --all: it goes on with every run that was interrupted")
+        raise ConfigurationError("--watch needs --all: it continues every interrupted run")
     open_streams()
     how = _How(approve, in_doubt, as_json, thoughts)
     sys.exit(run_to_end(_resume(run, every, watch, how, journal_of(journal))))
@@ -72,7 +72,7 @@ def resume_command(
 
 @quick()
 class _How:
-    """What is said for every run that is resumed."""
+    """The options that apply to every resumed run."""
 
     approve: Approve | None
     in_doubt: InDoubtPolicy
@@ -97,29 +97,32 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
         waiting = await unfinished(journal)
         if not waiting:
             raise ConfigurationError("there is no run that has not ended")
-        # Not one that a process is at work on, or whose question is open at another terminal, if there is another.
+        # If possible, not one that another process drives, or whose question is open at another terminal.
         return await _go_on(journal, next((each for each in waiting if not is_held(each)), waiting[0]), how)
     finally:
         await journal.aclose()
 
 
 async def _watch(journal: Journal, how: _How) -> int:
-    """Looks for interrupted runs until it is stopped (Ctrl-C)."""
+    """Searches for interrupted runs until Ctrl-C."""
     failed: dict[str, int] = {}
-    click.echo("toolspeak: watching for runs that were interrupted; Ctrl-C ends it", err=True)
+    click.echo("toolspeak: watching for interrupted runs; stop with Ctrl-C", err=True)
     while True:
         await _go_on_with_all(journal, how, failed)
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | None = None) -> int:
-    """Goes on with every run whose process is gone. Whoever looks again and again gives what `failed`: a run with as
-    many records as when it failed is left alone, and one that is held passed over without a word."""
+    """Continues every run whose process is gone. Returns the worst exit code.
+
+    `failed`, from a caller that repeats this, holds the number of records of each run at its failure: a run with the
+    same number is skipped. A run that another process holds is then skipped without a message.
+    """
     worst = ANSWERED
     for listed in await unfinished(journal):
-        info = await journal.run(listed.run_id)  # as it is by now: another process may have gone on with it
+        info = await journal.run(listed.run_id)  # read again: another process may have continued it
         if info is None or info.status != "running":
-            continue  # it waits for a person, or was suspended by one, who names it
+            continue  # it waits for a person, who resumes it by its id
         if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):
             continue
         try:
@@ -138,7 +141,7 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
 async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     recorded = await setup_of_run(journal, info.run_id)
     if info.status in UNFINISHED:
-        # A question about a command does not say in which folder it would run, and that need not be this one.
+        # A question about a command does not show the folder in which it would run, which may not be this one.
         where = f" in {folder}" if (folder := folder_of(recorded)) else ""
         click.echo(printable(f"toolspeak: resuming {info.run_id[:SHORT]}{where}: {info.title}"), err=True)
     setup = Setup.of(info.run_id, recorded)

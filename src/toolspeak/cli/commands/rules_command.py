@@ -1,4 +1,4 @@
-"""`toolspeak rules`: list or revoke the rules that approve calls."""
+"""`toolspeak rules`: lists or revokes the rules that approve calls."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from toolspeak.ui import printable
 
 @click.command("rules")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--revoke", metavar="ID", multiple=True, help="Forget this rule: such calls are asked about again.")
+@click.option("--revoke", metavar="ID", multiple=True, help="Revoke this rule: such calls need approval again.")
 def rules_command(file: str, revoke: tuple[str, ...]) -> None:
-    """List the rules that `toolspeak run --rules FILE` keeps in FILE, or revoke some."""
+    """List the rules that `toolspeak run --rules FILE` stores in FILE, or revoke some."""
     rules = open_rules(file)
     for rule_id in revoke:
         click.echo(f"revoked {_line(rules.revoke(rule_id))}")
@@ -22,7 +22,7 @@ def rules_command(file: str, revoke: tuple[str, ...]) -> None:
     for each in rules:
         click.echo(_line(each))
     if not len(rules):
-        click.echo("no rules are kept")
+        click.echo("no rules")
 
 
 def _line(each: StandingRule) -> str:
@@ -33,6 +33,6 @@ def _line(each: StandingRule) -> str:
     words += ["and nothing else"] if rule.exact else []
     words += [f"where each command begins with {' or '.join(map(repr, rule.begins))}"] if rule.begins else []
     words += [f"after {rule.after}"] if rule.after else []
-    words += ["while its definition is what it was"] if rule.definition else []
-    words += [f"(said by {each.by})"] if each.by else []
+    words += ["while its definition is unchanged"] if rule.definition else []
+    words += [f"(by {each.by})"] if each.by else []
     return printable(f"{each.id}  {' '.join(words)}")

@@ -1,4 +1,4 @@
-"""`toolspeak run`: a task, a model, the built-in tools, and a person who watches."""
+"""`toolspeak run`: does a task with a model and the built-in tools, while a person watches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
-from toolspeak.cli.attended_run import Approve, Display, Setup, anywhere, open_streams, work
+from toolspeak.cli.attended_run import Approve, Display, Setup, open_streams, with_absolute_path, work
 from toolspeak.cli.command_options import (
     active_file_option,
     env_option,
@@ -36,13 +36,13 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
 from toolspeak.journal import Journal
 
-_OF_THE_MODEL = ("model", "dialect", "starts_in", "listing", "repair")
-"""The options that go with a model: a session goes on with those it had."""
+_MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
+"""The options that belong to the model: by default a session keeps those of its last run."""
 
 _NO_MODEL = """\
-no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say where it is served:
+the model is missing. Write --model openai:NAME (or set TOOLSPEAK_MODEL), and set the server's address or key:
   OPENAI_API_KEY=… toolspeak run --model openai:gpt-4o …
-  toolspeak run --model ollama:qwen3:8b …     (at http://127.0.0.1:11434, or where OLLAMA_HOST says)
+  toolspeak run --model ollama:qwen3:8b …     (at OLLAMA_HOST, by default http://127.0.0.1:11434)
 `toolspeak demo` needs no model."""
 
 
@@ -62,45 +62,47 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="Who answers for calls that write or leave the machine: you at the terminal (default), always yes (to a call "
-    "that had to be mended too, or not), always no.",
+    help="Who approves calls that write or leave the machine: you at the terminal (ask, the default); everything is "
+    "approved, without or with repaired calls (all, all+repaired); or nothing is (none).",
 )
 @rules_option
 @click.option(
     "--schedule",
     type=click.Choice(["serializable", "parallel", "sequential", "native"]),
     default="serializable",
-    help="How the calls of one turn run (default: together, unless their effects conflict).",
+    help="How the calls of one turn run (default: serializable, at once unless their effects conflict).",
 )
-@click.option("--max-steps", type=click.IntRange(1), default=Limits().steps, show_default=True, help="Model turns.")
+@click.option(
+    "--max-steps", type=click.IntRange(1), default=Limits().steps, show_default=True, help="The most model turns."
+)
 @click.option(
     "--max-seconds",
     type=click.FloatRange(0, min_open=True),
-    help="Time until the run must wrap up; the answer may take a minute more.",
+    help="The time after which the run must wrap up; the answer may take a minute more.",
 )
 @click.option(
     "--max-cost",
     type=click.FloatRange(0, min_open=True),
     metavar="USD",
-    help="What the run may cost, in US dollars, until it must wrap up.",
+    help="The cost in US dollars after which the run must wrap up.",
 )
 @click.option(
     "--prices",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help='What models cost, in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
+    help='A file with prices in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
 )
 @click.option(
     "--window",
     type=click.IntRange(min=1),
     metavar="TOKENS",
-    help="How many tokens the model reads: a conversation that fills them is made shorter (default: unknown, never).",
+    help="The size of the model's window: a conversation that fills it is shortened (default: unknown, so never).",
 )
 @click.option(
     "--mcp",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="Offer the tools of the MCP servers that FILE lists (.mcp.json, or VS Code's mcp.json) too.",
+    help="Add the tools of the MCP servers in FILE (.mcp.json, or VS Code's mcp.json).",
 )
 @starts_in_option
 @prompt_listing_option
@@ -109,43 +111,42 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     "--timeline",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True),
-    help="Draw when each call ran, and which it waited for, as an SVG picture.",
+    help="Draw an SVG picture of when each call ran, and which calls it waited for.",
 )
 @click.option(
     "--record",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Record the model's turns, the tools' results and your answers, to be played again with --replay; "
-    "`toolspeak resume` goes on with it.",
+    help="Record the model's turns, the tools' results and your answers for --replay. `toolspeak resume` continues the "
+    "recording.",
 )
 @click.option(
     "--replay",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="Play a recording: no model is asked, no tool is run, nobody is asked for approval, and nothing is journaled "
-    "unless --journal says where.",
+    help="Replay a recording: without a model, without running tools or asking for approval, and without a journal "
+    "unless --journal names one.",
 )
 @journal_option
 @click.option(
     "--session",
     metavar="ID",
-    help="Go on with this session (the beginning of its id is enough), with its model unless --model names another.",
+    help="Continue this session (the beginning of its id is enough), with its model unless --model names another.",
 )
 @click.option(
     "-c",
     "--continue",
-    "goes_on",
+    "continue_last",
     is_flag=True,
-    help="Go on with the session that was used last in this folder (--workspace), with its model unless --model names "
-    "another.",
+    help="Continue the most recent session of this folder (--workspace), with its model unless --model names another.",
 )
 @click.option(
     "--close",
     is_flag=True,
-    help="Close the session's last run, if it waits for approval or is suspended: none of its calls runs later.",
+    help="Close the session's last run if it waits for approval or is suspended: none of its calls runs later.",
 )
 @thoughts_option
-@click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object per line.")
 def run_command(
     task: str,
     model: str | None,
@@ -169,7 +170,7 @@ def run_command(
     replay: str | None,
     journal: str | None,
     session: str | None,
-    goes_on: bool,
+    continue_last: bool,
     close: bool,
     thoughts: bool,
     as_json: bool,
@@ -177,28 +178,28 @@ def run_command(
 ) -> None:
     """Do TASK with a model and the built-in tools; `-` reads the task from standard input.
 
-    The answer goes to standard output; what happens on the way is shown there too if it is a terminal, else on
-    standard error. Ctrl-C ends the run and everything it started; `toolspeak resume` goes on with it.
+    The answer goes to standard output. So does the run's progress if standard output is a terminal; else it goes to
+    standard error. Ctrl-C ends the run and everything it started; `toolspeak resume` continues it.
     """
     if record and replay:
         raise ConfigurationError(
-            "say --record or --replay, not both: a replay asks no model, so there is nothing to record"
+            "use --record or --replay, not both: a replay uses no model, so there is nothing to record"
         )
     cassette = Cassette.replay(replay, pauses=False) if replay else Cassette.record(record) if record else None
     if replay and cassette is not None:
         model, journal = cassette.model, journal or "none"
     if session is not None and not session.strip():
         raise ConfigurationError(
-            "--session is empty: name a session (`toolspeak sessions` lists them), or leave it out"
+            "--session is empty: name a session (`toolspeak sessions` lists them), or omit the option"
         )
-    continues = bool(session) or goes_on
+    continues = bool(session) or continue_last
     source = click.get_current_context().get_parameter_source
-    explicit = {name for name in _OF_THE_MODEL if source(name) is ParameterSource.COMMANDLINE}
+    explicit = {name for name in _MODEL_OPTIONS if source(name) is ParameterSource.COMMANDLINE}
     if not model and not continues:
         raise ConfigurationError(_NO_MODEL)
     text = read_reply() if task == "-" else task
     if not text.strip():
-        raise ConfigurationError("the task is empty: say what is to be done")
+        raise ConfigurationError("the task is empty: write what to do")
     open_streams()
     limits = Limits(steps=max_steps, seconds=max_seconds, cost=max_cost)
     setup = Setup(
@@ -220,10 +221,12 @@ def run_command(
         recording="" if cassette is None else cassette.id,
     )
     if close and not continues:
-        raise ConfigurationError("--close goes with --session or -c: it closes that session's last run")
+        raise ConfigurationError("--close needs --session or -c: it closes that session's last run")
     display, when_open = Display(as_json, timeline, thoughts), "close" if close else "refuse"
     opened = journal_of(journal)
-    sys.exit(run_to_end(_run(text, setup, explicit, limits, opened, session, goes_on, when_open, display, cassette)))
+    sys.exit(
+        run_to_end(_run(text, setup, explicit, limits, opened, session, continue_last, when_open, display, cassette))
+    )
 
 
 async def _run(
@@ -233,19 +236,19 @@ async def _run(
     limits: Limits,
     journal: Journal,
     session: str | None,
-    goes_on: bool,
+    continue_last: bool,
     when_open: WhenOpen,
     display: Display,
     cassette: Cassette | None,
 ) -> int:
     async def begin(agent: Agent) -> Run:
-        # What is resumed is asked of a model: a replay cannot be.
+        # A replay cannot be resumed, since it has no model: without a set-up in its records, `resume` refuses it.
         recorded = {} if cassette is not None and cassette.replays else setup.recorded()
         return await Session(agent, session_id).start(task, when_open=when_open, limits=limits, setup=recorded)
 
     try:
         session_id = new_session_id()
-        if session or goes_on:
+        if session or continue_last:
             info = await (find_session(journal, session) if session else last_session_of(journal, setup.workspace))
             session_id = info.session_id
             if cassette is None or not cassette.replays:
@@ -253,15 +256,15 @@ async def _run(
         if not setup.model:
             raise ConfigurationError(_NO_MODEL)
         if cassette is not None and not cassette.replays:
-            setup = replace(setup, model=anywhere(setup.model))  # `resume` goes on recording the same
+            setup = replace(setup, model=with_absolute_path(setup.model))  # `resume` continues the recording
         return await work(setup, journal, begin, display, cassette=cassette)
     finally:
         await journal.aclose()
 
 
 def _as_before(setup: Setup, before: Mapping[str, JSON], explicit: Collection[str]) -> Setup:
-    """The set-up with the model that the session had, and how that writes calls, unless they are given anew."""
+    """The set-up with the session's last model and its options, except those in `explicit`."""
     if "model" in explicit:
         return setup
-    earlier = {name: before[name] for name in _OF_THE_MODEL if name not in explicit and before.get(name)}
+    earlier = {name: before[name] for name in _MODEL_OPTIONS if name not in explicit and before.get(name)}
     return replace(setup, **earlier) if "model" in earlier else setup

@@ -1,4 +1,4 @@
-"""`toolspeak salvage`: go on with what is left of a journal that lost some of what was recorded."""
+"""`toolspeak salvage`: recovers what is left of a journal that lost records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from toolspeak.ui import printable
 @click.command("salvage")
 @journal_option
 def salvage_command(journal: str | None) -> None:
-    """Go on with what is left of a journal file whose write-ahead log (FILE-wal) is damaged or missing.
+    """Recover what is left of a journal file whose write-ahead log (FILE-wal) is damaged or missing.
 
-    The files are copied first, as they are. Runs that had not ended are closed for good, for they may have done more
-    than is recorded: nothing of them runs again, and their sessions go on.
+    Copies the files first. Closes all runs that have not ended, for they may have done more than the journal holds:
+    none of their calls runs again, and their sessions can be continued.
     """
     opened = journal_of(journal)
     if not isinstance(opened, SqliteJournal):
-        raise ConfigurationError("only a journal in a file can be salvaged: a database server sees to its own")
+        raise ConfigurationError(
+            "only a journal in a file can be salvaged: for a PostgreSQL journal use the server's own recovery"
+        )
     run_to_end(_salvage(opened))
 
 
@@ -32,12 +34,12 @@ async def _salvage(journal: SqliteJournal) -> None:
     if not journal.path.exists():
         raise ConfigurationError(f"there is no journal {journal.path}")
     for copy in journal.salvage():
-        click.echo(f"kept as it was: {copy}")
+        click.echo(f"unchanged copy: {copy}")
     try:
-        # Again and again: with a run those are closed that its calls wait for.
+        # One at a time: closing a run closes its sub-runs too.
         while unfinished := [info for status in UNFINISHED for info in await journal.runs(status=status, limit=1)]:
             await close_run(journal, unfinished[0].run_id, doubtful=True)
             title = printable(unfinished[0].title)
-            click.echo(f"closed: run {unfinished[0].run_id[:SHORT]} ({title}); it may have done more than `show` tells")
+            click.echo(f"closed: run {unfinished[0].run_id[:SHORT]} ({title}); it may have done more than `show` lists")
     finally:
         await journal.aclose()

@@ -1,4 +1,8 @@
-"""`toolspeak serve`: the gateway in front of models."""
+"""`toolspeak serve`: runs the gateway.
+
+Most options have the name of a field of the gateway's `Settings`: `serve_command` collects them in `server` and passes
+them on by name.
+"""
 
 from __future__ import annotations
 
@@ -20,82 +24,86 @@ from toolspeak.gateway.settings.settings_sources import Sources
 from toolspeak.gateway.settings.upstream_settings import Upstream, checked_upstream, upstream_of
 
 _NOTHING_TO_SERVE = """\
-no upstream was named. For instance:
+the upstream is missing. For instance:
   toolspeak serve --upstream http://127.0.0.1:11434/v1 --dialect hermes
   toolspeak serve --upstream ollama:qwen3:8b
   toolspeak serve --config gateway.toml"""
 
-_MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak[gateway]' ({missing} is not there)"
+_MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missing} is missing)"
 
 
 @click.command("serve")
 @click.option(
-    "--upstream", metavar="URL|MODEL", help="An address of an OpenAI-compatible API, a provider, or provider:model."
+    "--upstream", metavar="URL|MODEL", help="The address of an OpenAI-compatible API, a provider, or provider:model."
 )
 @click.option(
-    "--provider", metavar="NAME", help="What kind of server --upstream URL is: vllm, llamacpp, ollama, … (openai)."
+    "--provider", metavar="NAME", help="The kind of server at --upstream URL: vllm, llamacpp, ollama, … (openai)."
 )
-@click.option("--model", metavar="NAME", help="The model's name at the upstream (default: what the client asks for).")
+@click.option("--model", metavar="NAME", help="The model's name at the upstream (default: as in the request).")
 @click.option(
-    "--dialect", default=None, metavar="NAME", help="How the model writes calls: a dialect, auto or native (auto)."
+    "--dialect", default=None, metavar="NAME", help="How the model writes calls: a dialect, auto, or native (auto)."
 )
 @click.option(
     "--starts-in",
     type=click.Choice(["text", "reasoning"]),
-    help="Where a reply starts (text). An end marker of reasoning that nothing opened makes what stands before it "
-    "reasoning, under `text` too.",
+    help="Where a reply starts (text). With `text`, too, the text before an end marker of reasoning without a start "
+    "marker is reasoning.",
 )
 @prompt_listing_option
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key.")
-@click.option("--repair", type=click.IntRange(0, 3), help="How often a malformed call is asked for again (0).")
-@click.option("--hold-calls", is_flag=True, help="Send calls whole, once they are known to count.")
+@click.option("--repair", type=click.IntRange(0, 3), help="How often the model may rewrite a malformed call (0).")
+@click.option("--hold-calls", is_flag=True, help="Send each call whole, once it is certain that it counts.")
 @click.option(
-    "--config", metavar="FILE", type=click.Path(dir_okay=False), help="Several upstreams, by model name (TOML)."
+    "--config", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file with several upstreams, by model."
 )
 @click.option(
     "--tools",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Run the tools of the MCP servers that FILE lists (mcp.json) here, and answer when the model is done.",
+    help="Run the tools of the MCP servers in FILE (mcp.json) in the gateway, and answer when the model is done.",
 )
 @click.option(
     "--approve-tools",
     metavar="all|NAME,…",
-    help="Which of them may run that do more than read, or leave the machine (none).",
+    help="Which of these tools may run if they do more than read, or leave the machine (none).",
 )
 @click.option(
     "--responses",
     metavar="FILE|URL",
-    help="Keep responses, so that clients may name them (previous_response_id): a SQLite file, or postgresql://….",
+    help="Store responses, so that clients can use previous_response_id: a SQLite file, or postgresql://….",
 )
-@click.option("--host", help="Where to listen (127.0.0.1).")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port (8665; 0 is any that is free).")
+@click.option("--host", help="The address to listen at (127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port to listen at (8665); 0 is any free port.")
 @click.option(
-    "--api-keys", metavar="FILE", type=click.Path(dir_okay=False), help="API keys, one a line, or their digests."
+    "--api-keys", metavar="FILE", type=click.Path(dir_okay=False), help="API keys or their digests, one per line."
 )
-@click.option("--workers", type=click.IntRange(1), help="Processes (1).")
-@click.option("--max-streams", "streams", type=click.IntRange(1), help="Answers under way at once, per process (1024).")
-@click.option("--queue", type=click.IntRange(0), help="Requests that may wait for a place (256).")
-@click.option("--max-body", "body_bytes", type=click.IntRange(1), metavar="BYTES", help="Largest request (33554432).")
+@click.option("--workers", type=click.IntRange(1), help="The number of processes (1).")
+@click.option(
+    "--max-streams", "streams", type=click.IntRange(1), help="The most concurrent answers per process (1024)."
+)
+@click.option("--queue", type=click.IntRange(0), help="The most requests that wait for one of these (256).")
+@click.option(
+    "--max-body", "body_bytes", type=click.IntRange(1), metavar="BYTES", help="The largest request (33554432)."
+)
 @click.option(
     "--drain",
     "drain_seconds",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Time for open streams after SIGTERM (30).",
+    help="How long open streams may go on after SIGTERM (30).",
 )
 @click.option(
     "--cors",
     multiple=True,
     metavar="ORIGIN",
-    help="Let web pages of this origin call the gateway (https://app.example); may be repeated.",
+    help="Let web pages of this origin call the gateway (https://app.example); repeatable.",
 )
-@click.option("--log-content", is_flag=True, help="Log what is asked and answered, too.")
+@click.option("--log-content", is_flag=True, help="Log the content of requests and answers, too.")
 @click.option(
     "--check",
     "checks",
     is_flag=True,
-    help="Serve nothing: check the settings, ask each upstream, say what each model gets and why.",
+    help="Do not serve: check the settings, send a request to each upstream, and print what each model gets and why.",
 )
 def serve_command(
     upstream: str | None,
@@ -115,10 +123,10 @@ def serve_command(
     responses: str | None,
     **server: Any,
 ) -> None:
-    """Give every OpenAI or Anthropic client tool calls, whatever model and server is behind.
+    """Serve any model on any server to OpenAI and Anthropic clients, with tool calls.
 
-    Endpoints: /v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /healthz, /readyz, /metrics. Keys of
-    clients stand in --api-keys FILE or in TOOLSPEAK_API_KEYS.
+    Endpoints: /v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /healthz, /readyz, /metrics. Clients' keys
+    are in --api-keys FILE or in TOOLSPEAK_API_KEYS.
     """
     options = {
         "provider": provider,
@@ -141,7 +149,7 @@ def serve_command(
 
 
 def _check(settings: Settings) -> None:
-    """Prints what each model gets. Exits with 1 if one of them cannot answer, or the gateway would not start."""
+    """Prints what each model gets. Exits with 1 if a model cannot answer, or the gateway could not start."""
     checking = importlib.import_module("toolspeak.gateway.config_check")  # as `_server`
     report = asyncio.run(checking.check(settings, os.environ))
     findings = report.models
@@ -159,7 +167,7 @@ def _check(settings: Settings) -> None:
     where = f"http://{settings.host}:{settings.port}"
     models = {finding.model for finding in findings if not finding.is_spared}
     broken = {finding.model for finding in findings if finding.problems and not finding.is_spared}
-    state = f"{len(broken)} of {len(models)} cannot be asked" if broken else f"{len(models)} can be asked"
+    state = f"{len(broken)} of {len(models)} do not answer" if broken else f"{len(models)} answer"
     sentences_by_kind = {"problem": report.problems, "warning": report.warnings, "note": report.notes}
     if any(sentences_by_kind.values()):
         click.echo("the gateway")
@@ -173,23 +181,23 @@ def _check(settings: Settings) -> None:
 
 
 def _print_address(address: str) -> None:
-    with suppress(OSError):  # standard error may be closed by now: that is no reason to serve nobody
+    with suppress(OSError):  # a closed standard error must not stop the gateway
         click.echo(f"toolspeak serves at {address}", err=True)
 
 
 def _upstreams(upstream: str | None, config: str | None, options: dict[str, Any]) -> tuple[Upstream, ...]:
-    """Those that the command line names; none where a file lists them."""
+    """The upstreams of the command line; empty with --config."""
     if config is not None:
         if upstream is not None or options:
             named = ", ".join(["upstream", *options] if upstream is not None else options)
-            raise ConfigurationError(f"say --config or {named}, not both: the file says it for each model")
+            raise ConfigurationError(f"use --config or {named}, not both: the file sets these for each model")
         return ()
     if upstream is None:
         raise ConfigurationError(_NOTHING_TO_SERVE)
     kind = options.pop("provider", None)
     if kind is not None and "://" not in upstream:
         raise ConfigurationError(
-            "--provider says what an address is: write --upstream URL, or --upstream PROVIDER:MODEL alone"
+            "--provider is the kind of server at an address: write --upstream URL, or --upstream PROVIDER:MODEL alone"
         )
     chosen = upstream_of(upstream, **options)
     return (checked_upstream(chosen if kind is None else replace(chosen, provider=kind)),)
@@ -197,7 +205,7 @@ def _upstreams(upstream: str | None, config: str | None, options: dict[str, Any]
 
 def _server() -> Any:
     try:
-        return importlib.import_module("toolspeak.gateway.server")  # not at the top: what it needs is an extra
+        return importlib.import_module("toolspeak.gateway.server")  # not at the top: it needs an extra
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("toolspeak"):
             raise

@@ -1,4 +1,4 @@
-"""`toolspeak sessions`: what there is, and what can be done with it."""
+"""`toolspeak sessions`: lists, searches and changes sessions."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from toolspeak.ui import printable
 from toolspeak.ui.format import count
 
 _COLUMN_WIDTH = 22
-"""Characters of a folder or a model's name in the list; `--json` has the whole."""
+"""The most characters of a folder or a model's name in the list; `--json` does not shorten them."""
 
 
 @click.group("sessions", invoke_without_command=True)
 @journal_option
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many are listed.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The most sessions to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
 def sessions_command(context: click.Context, journal: str | None, limit: int, as_json: bool) -> None:
-    """List the sessions with their runs, the last used first; or do something with one."""
+    """List the sessions with their runs, the most recent first; or change one."""
     context.obj = journal
     if context.invoked_subcommand is None:
         _do(context, lambda opened: _list(opened, limit, as_json))
@@ -89,12 +89,12 @@ def _from_home(folder: str) -> str:
 
 
 def _end_of(text: str) -> str:
-    """What fits beside the other columns: of a path, and of a model's name, the end tells most."""
+    """The end of a path or of a model's name, as much as fits into its column: the end says the most."""
     return text if len(text) <= _COLUMN_WIDTH else "…" + text[1 - _COLUMN_WIDTH :]
 
 
 async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | None, Sequence[RunInfo]]]:
-    """The sessions with their runs, and each run that a program started outside of one; the last used first."""
+    """The sessions with their runs, and the runs outside of sessions; the most recent first."""
     entries: list[tuple[SessionInfo | None, Sequence[RunInfo]]] = [
         (session, await journal.runs(session_id=session.session_id)) for session in await journal.sessions(limit=limit)
     ]
@@ -122,9 +122,9 @@ def rename(context: click.Context, session: str, title: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def delete(context: click.Context, session: str, yes: bool) -> None:
-    """Remove SESSION with its runs, for good.
+    """Delete SESSION with its runs, for good.
 
-    It says what that is, and asks at a terminal. Without one, SESSION is the whole id, or --yes is said.
+    Prints what that is, and asks at a terminal. Without a terminal SESSION must be the whole id, or use --yes.
     """
 
     async def work(journal: Journal) -> None:
@@ -135,11 +135,11 @@ def delete(context: click.Context, session: str, yes: bool) -> None:
         what = f"session {info.session_id}, last used {used}: {len(runs)} runs with {count} records, {info.title!r}"
         click.echo(f"toolspeak: {printable(what)}", err=True)
         if not yes and sys.stdin.isatty():
-            if not await confirmed("Remove it for good?"):
-                raise ToolspeakError("nothing is removed")
+            if not await confirmed("Delete it for good?"):
+                raise ToolspeakError("nothing was deleted")
         elif not yes and session != info.session_id:
             raise ConfigurationError(
-                "nothing is removed: without a terminal to ask at, give the session's whole id, or --yes"
+                "nothing was deleted: without a terminal to ask at, write the session's whole id, or --yes"
             )
         await journal.delete_session(info.session_id)
 
@@ -148,11 +148,11 @@ def delete(context: click.Context, session: str, yes: bool) -> None:
 
 @sessions_command.command
 @click.argument("session")
-@click.option("--run", metavar="RUN", help="The run to fork behind (default: the last one).")
-@click.option("--at", "count", type=int, help="How many of the run's records are kept (default: all).")
+@click.option("--run", metavar="RUN", help="The last run that the fork contains (default: the session's last).")
+@click.option("--at", "count", type=int, help="How many of that run's records the fork contains (default: all).")
 @click.pass_context
 def fork(context: click.Context, session: str, run: str | None, count: int | None) -> None:
-    """Make a session that begins with what was said in SESSION, and print its id."""
+    """Make a new session that begins with the conversation of SESSION, and print its id."""
 
     async def work(journal: Journal) -> None:
         info = await find_session(journal, session)
@@ -164,10 +164,10 @@ def fork(context: click.Context, session: str, run: str | None, count: int | Non
 
 @sessions_command.command
 @click.argument("words", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many places are shown.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The most places to show.")
 @click.pass_context
 def search(context: click.Context, words: tuple[str, ...], limit: int) -> None:
-    """Find the places in all sessions where all WORDS are; the last may be the beginning of one."""
+    """Find the messages in all sessions that contain all WORDS. The last of them may be the beginning of a word."""
 
     async def work(journal: Journal) -> None:
         for hit in await journal.search(" ".join(words), limit=limit):
@@ -181,7 +181,7 @@ def search(context: click.Context, words: tuple[str, ...], limit: int) -> None:
 @click.argument("session")
 @click.pass_context
 def export(context: click.Context, session: str) -> None:
-    """Print SESSION as lines of JSON; nothing is left out."""
+    """Print the whole SESSION as lines of JSON."""
 
     async def work(journal: Journal) -> None:
         async for line in export_session(journal, (await find_session(journal, session)).session_id):
@@ -195,12 +195,12 @@ def export(context: click.Context, session: str) -> None:
 @click.option(
     "--trust",
     is_flag=True,
-    help="The file is your own: runs in it that have not ended can go on, with the settings and decisions in it. "
-    "Without this they are closed, and none of their calls runs.",
+    help="Trust the file: its unfinished runs can be resumed, with the settings and decisions in it. By default they "
+    "are closed, and none of their calls runs.",
 )
 @click.pass_context
 def import_(context: click.Context, file: str, trust: bool) -> None:
-    """Add a session that `export` wrote to FILE (`-`: standard input), and print its id."""
+    """Add the session in FILE, which `export` wrote (`-` is standard input), and print its id."""
     try:
         with click.open_file(file, encoding="utf-8") as stream:
             lines = stream.read().split("\n")
@@ -213,7 +213,7 @@ def import_(context: click.Context, file: str, trust: bool) -> None:
         else:
             info, closed = await import_closed(journal, lines)
         if closed:
-            note = f"{count(closed, 'run')} that had not ended: closed (with --trust, of a file of your own, not)"
+            note = f"closed {count(closed, 'unfinished run')}; if you trust the file, --trust keeps them open"
             click.echo(f"toolspeak: {note}", err=True)
         write_text(info.session_id + "\n")
 

@@ -1,4 +1,4 @@
-"""`toolspeak show`: what happened in a run."""
+"""`toolspeak show`: shows what happened in a run."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from toolspeak.journal import Journal
 from toolspeak.ui import summary
 from toolspeak.ui.timeline import Timeline
 
-_LOOK = 0.2
-"""Seconds between two looks at a run that goes on."""
+_POLL_SECONDS = 0.2
+"""Seconds between two reads of a running run."""
 
 
 @click.command("show")
 @click.argument("run")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print the records, one JSON object a line, and at last their sum."
+    "--json", "as_json", is_flag=True, help="Print the records, one JSON object per line, and then a summary."
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, until the run has ended.")
+@click.option("--follow", is_flag=True, help="Follow the run until it has ended.")
 @journal_option
 def show_command(run: str, as_json: bool, follow: bool, journal: str | None) -> None:
     """Show what happened in RUN (the beginning of its id is enough): steps, calls, times, tokens, approvals."""
@@ -49,21 +49,21 @@ async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None
             position += len(records)
             if not follow or (records and isinstance(records[-1].event, RunFinished)):
                 break
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
             if await journal.run(run_id) is None:
                 raise ConfigurationError(f"run {run_id} was deleted while it was shown")
         state, info = await load_state(journal, run_id), await journal.run(run_id)
         status = state.status if info is None else status_of(info)
         if as_json:
-            write_json_line({"summary": {**_sum(run_id, state), "status": status}})
+            write_json_line({"summary": {**_totals(run_id, state), "status": status}})
         else:
             write_text(f"{run_id}: {summary(state, status)}\n")
     finally:
         await journal.aclose()
 
 
-def _sum(run_id: str, state: RunState) -> dict[str, Any]:
-    """What a run came to and took: seconds, tokens (None where unknown), US dollars (None without a known price)."""
+def _totals(run_id: str, state: RunState) -> dict[str, Any]:
+    """A run's status and totals: seconds, tokens (None if unknown), cost in US dollars (None without a known price)."""
     return {
         "run_id": run_id,
         "status": state.status,

@@ -1,4 +1,4 @@
-"""`toolspeak suspend`: have a run stop where nothing is under way, whichever process is at work on it."""
+"""`toolspeak suspend`: stops a run between two steps, in whichever process it runs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.rules import is_held
 from toolspeak.ui import printable
 
-_LOOK = 0.1
-"""Seconds between two looks at a run that is asked to stop."""
+_POLL_SECONDS = 0.1
+"""Seconds between two checks whether the run has stopped."""
 
 
 @click.command("suspend")
 @click.argument("run", required=False)
-@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until the run has stopped.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the run has stopped.")
 @journal_option
 def suspend_command(run: str | None, no_wait: bool, journal: str | None) -> None:
-    """Suspend RUN (the beginning of its id is enough; default: the newest that a process is at work on).
+    """Suspend RUN (the beginning of its id is enough; default: the newest run in progress).
 
-    The model's turn or the calls that are under way come to their end and are recorded; nothing new is begun. `resume`
-    goes on with it, as if nothing had happened.
+    The current model turn or calls finish and are recorded; nothing new starts. `resume` continues the run as if
+    nothing had happened.
     """
     run_to_end(_suspend(run, no_wait, journal_of(journal)))
 
@@ -38,19 +38,20 @@ async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
         if not await suspend_run(journal, info.run_id):
             short = info.run_id[:SHORT]
             click.echo(
-                f"toolspeak: run {short} was interrupted, and is suspended now: {printable(info.title)}", err=True
+                f"toolspeak: run {short} was interrupted, and is now suspended: {printable(info.title)}", err=True
             )
             return
         if no_wait:
             return
-        click.echo(f"toolspeak: waiting for run {info.run_id[:SHORT]} to stop; Ctrl-C leaves it asked to", err=True)
+        short = info.run_id[:SHORT]
+        click.echo(f"toolspeak: waiting for run {short} to stop; after Ctrl-C it still stops", err=True)
         while True:
             current = await journal.run(info.run_id)
             if current is None or not is_held(current):
                 break
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
         status = "gone" if current is None else status_of(current).replace("_", " ")
-        click.echo(f"toolspeak: run {info.run_id[:SHORT]} is {status}", err=True)
+        click.echo(f"toolspeak: run {short} is {status}", err=True)
     finally:
         await journal.aclose()
 
@@ -63,4 +64,4 @@ async def _wanted(journal: Journal, run: str | None) -> RunInfo:
     if held:
         return held[0]
     hint = f"; {running[0].run_id[:SHORT]} was interrupted: name it to suspend it" if running else ""
-    raise ConfigurationError(f"there is no run that goes on{hint}")
+    raise ConfigurationError(f"no run is in progress{hint}")

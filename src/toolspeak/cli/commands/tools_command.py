@@ -1,4 +1,4 @@
-"""`toolspeak tools`: list the tools."""
+"""`toolspeak tools`: lists the tools."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from toolspeak.errors import UnknownTool, suggest
 from toolspeak.tools.builtin import workspace_tools
 
 tools_option = click.option(
-    "--tools", "tools_file", metavar="FILE", help="These tools, as JSON, not the built-in ones."
+    "--tools", "tools_file", metavar="FILE", help="A JSON file of tools to use instead of the built-in ones."
 )
 
 
 def listed_tools(tools_file: str | None, workspace: str) -> tuple[ToolSpec, ...]:
-    """The tools of a JSON file, or without one the built-in tools of a folder. Raises ConfigurationError."""
+    """The tools in a JSON file; without a file, the built-in tools for a folder. Raises ConfigurationError."""
     return read_tools(tools_file) if tools_file else tuple(workspace_tools(workspace).specs)
 
 
@@ -28,10 +28,10 @@ def listed_tools(tools_file: str | None, workspace: str) -> tuple[ToolSpec, ...]
 @listing_option
 @tools_option
 def tools_command(workspace: str, show: str | None, listing: Listing | None, tools_file: str | None) -> None:
-    """List the built-in tools, or those of a file; show one; or print them as a model is told of them."""
+    """List the built-in tools, or those of a file; show one; or print them as in a model's prompt."""
     specs = {spec.name: spec for spec in listed_tools(tools_file, workspace)}
     if show is not None and show not in specs:
-        raise UnknownTool(f"There is no tool {suggest(show, specs)}")
+        raise UnknownTool(f"unknown tool {suggest(show, specs)}")
     if listing is not None:
         write_text(list_tools(list(specs.values()) if show is None else [specs[show]], listing) + "\n")
         return

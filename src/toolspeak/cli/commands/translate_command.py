@@ -1,4 +1,4 @@
-"""`toolspeak translate`: a stored conversation, from one dialect into another."""
+"""`toolspeak translate`: translates a stored conversation from one dialect into another."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from toolspeak.errors import ConfigurationError
 
 @click.command("translate")
 @file_argument
-@click.option("--from", "source", required=True, metavar="NAME", help="The dialect the conversation is in.")
-@click.option("--to", "target", required=True, metavar="NAME", help="The dialect it is wanted in.")
+@click.option("--from", "source", required=True, metavar="NAME", help="The dialect of the conversation.")
+@click.option("--to", "target", required=True, metavar="NAME", help="The dialect to translate it into.")
 @click.option(
     "--tools",
     "tools_file",
     metavar="FILE",
-    help="The tools as JSON; they give values their types, and the instructions in a system message are found by them.",
+    help="The tools as JSON: values get their types from them, and they identify the instructions in a system message.",
 )
 def translate_command(file: str, source: str, target: str, tools_file: str | None) -> None:
-    """Turn a conversation from FILE or standard input into another dialect's, so that another model can go on with it.
+    """Translate a conversation from FILE or standard input into another dialect, so that another model can continue it.
 
-    It is a JSON array of {"role", "content"}, as the model's server saw it: calls and results are text. What cannot
-    be carried over as it was is told on standard error, with the position of its message.
+    The conversation is a JSON array of {"role", "content"}, as the model's server got it: calls and results are text.
+    Standard error lists what could not be translated exactly, with the position of its message.
     """
     dialects = get_dialect(source), get_dialect(target)
     translation = translate(_conversation(read_reply(file)), *dialects, read_tools(tools_file))
@@ -40,7 +40,7 @@ def _conversation(text: str) -> list[TextMessage]:
     try:
         listed: Any = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"the conversation is not JSON ({error}); hand in an array of messages") from None
+        raise ConfigurationError(f"the conversation is not JSON ({error}); write an array of messages") from None
     if not isinstance(listed, list):
         raise ConfigurationError(
             f'the conversation: expected an array of {{"role", "content"}}, found {type(listed).__name__}'
@@ -58,13 +58,13 @@ def _message(entry: Any, i: int) -> TextMessage:
             f'message {i}: "role": expected one of {", ".join(get_args(Role))}, found {json.dumps(role)}'
         )
     if fields.get("tool_calls"):
-        raise ConfigurationError(f'message {i}: "tool_calls" are no text; hand in what the model wrote')
+        raise ConfigurationError(f'message {i}: "tool_calls" are not text; use the text that the model wrote')
     if isinstance(content, list):
         parts = cast("list[Any]", content)
         content = "".join(part["text"] for part in parts) if all(_is_text(part) for part in parts) else None
     if not isinstance(content, str):
         raise ConfigurationError(
-            f'message {i}: "content": expected text, found {json.dumps(fields.get("content"))[:40]}'
+            f'message {i}: "content": expected a string, found {json.dumps(fields.get("content"))[:40]}'
         )
     return TextMessage(cast("Role", role), content)
 

@@ -1,4 +1,4 @@
-"""`toolspeak usage`: what the keys of a gateway used."""
+"""`toolspeak usage`: shows the usage of each key of the gateway."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ from toolspeak.gateway.usage.usage_store import open_usage
 from toolspeak.gateway.usage.usage_values import COLUMNS, COUNTED, Column, Row
 
 _UNFOLDED = 10_000
-"""Characters of a line in a file or a pipe: nothing is folded there."""
+"""The width of a line in a file or a pipe, so that nothing is folded."""
 
 
 @click.command("usage")
+@click.option("--store", metavar="FILE|URL", help="The gateway's usage store (default: its file in your data folder).")
 @click.option(
-    "--store", metavar="FILE|URL", help="Where the gateway counts usage (default: its file in your data folder)."
+    "--config", metavar="FILE", type=click.Path(dir_okay=False), help="The gateway's configuration, with its store."
 )
-@click.option(
-    "--config", metavar="FILE", type=click.Path(dir_okay=False), help="The gateway's configuration, which names it."
-)
-@click.option("--by", multiple=True, type=click.Choice(COLUMNS), help="What a row stands for (key); may be repeated.")
+@click.option("--by", multiple=True, type=click.Choice(COLUMNS), help="The columns to group by (key); repeatable.")
 @click.option(
     "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day on (UTC), e.g. 2026-11-01."
 )
@@ -39,18 +37,18 @@ _UNFOLDED = 10_000
 def usage_command(
     store: str | None, config: str | None, by: tuple[Column, ...], since: datetime | None, as_json: bool
 ) -> None:
-    """Show requests, tokens and calls of each key of the gateway.
+    """Show the requests, tokens and calls of each key of the gateway.
 
-    Tokens are those that the model servers count, or estimates where they do not. Days are those of UTC.
+    Tokens are counted by the model servers, or estimated if a server does not count them. Days are in UTC.
     """
     if store is not None and config is not None:
-        raise ConfigurationError("say --store or --config, not both: the configuration names the store")
+        raise ConfigurationError("use --store or --config, not both: the configuration names the store")
     if config is not None:
         store = usage_of_table(read_toml(config).get("usage", {}), Path(config).parent).store
     where = store or default_store()
     if not where.startswith(("postgresql://", "postgres://")) and not Path(where.removeprefix("sqlite://")).exists():
         raise ConfigurationError(
-            f"no usage is counted in {where}: name the gateway's with --config FILE or --store FILE|URL"
+            f"there is no usage store at {where}: name the gateway's with --config FILE or --store FILE|URL"
         )
     columns: Sequence[Column] = tuple(dict.fromkeys(by)) or ("key",)
     rows = asyncio.run(_rows(where, columns, "" if since is None else f"{since:%Y-%m-%d}"))
