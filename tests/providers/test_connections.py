@@ -142,7 +142,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 @every_api
 def test_a_ca_of_ones_own(known: Known, no_settings: pytest.MonkeyPatch):
     assert asyncio.run(over_tls(known, ca_file=TLS / "ca.pem")) == "Hél😀"
-    with pytest.raises(ProviderError, match="SSL_CERT_FILE, or the option `ca_file`") as caught:
+    with pytest.raises(ProviderError, match="SSL_CERT_FILE or the option `ca_file`") as caught:
         asyncio.run(over_tls(known))
     assert (caught.value.code, caught.value.retryable) == ("connection", False)
     no_settings.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))

@@ -136,7 +136,7 @@ TABLE: list[tuple[str, int | None, Any, str, bool, float | None, str]] = [
     # Ollama
     ("ollama", 404, {"error": "model 'm' not found"}, "not_found", False, None, "ollama pull"),
     ("ollama", 400, {"error": "registry.ollama.ai/library/m does not support tools"}, "bad_request", False, None,
-     "choose a dialect"),
+     "Choose a dialect"),
     ("ollama", 400, {"error": "the prompt is longer than the context length currently available to the model"},
      "context_length", False, None, "OLLAMA_CONTEXT_LENGTH"),
     ("ollama", 401, {"error": "unauthorized"}, "authentication", False, None, "API key"),

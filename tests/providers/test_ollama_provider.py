@@ -69,7 +69,7 @@ def test_a_model_that_was_not_fetched():
 
 def test_a_model_that_has_no_native_calls():
     found = told("400 Bad Request", "registry.ollama.ai/library/m:latest does not support tools")
-    assert str(found).endswith("Let it write its calls as text instead: choose a dialect.")
+    assert str(found).endswith("Choose a dialect: the model then writes its calls as text.")
     assert found.status == 400
 
 

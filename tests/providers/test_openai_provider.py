@@ -291,5 +291,5 @@ def test_a_closed_provider_says_so():
         await provider.aclose()
         await turn(provider)
 
-    with pytest.raises(ConfigurationError, match="this provider was closed"):
+    with pytest.raises(ConfigurationError, match="this provider is closed"):
         asyncio.run(run())

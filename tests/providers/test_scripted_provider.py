@@ -143,7 +143,7 @@ def test_the_pieces_join_to_the_text(text: str, chunk: Any):
 
 @pytest.mark.parametrize("chunk", [0, -1, [1, 0]])
 def test_sizes_below_one_are_refused(chunk: Any):
-    with pytest.raises(ConfigurationError, match="characters from 1 up"):
+    with pytest.raises(ConfigurationError, match="at least 1 character"):
         ScriptedProvider([], chunk=chunk)
 
 
@@ -203,7 +203,7 @@ def test_a_playbook_file(tmp_path: Path):
         ('{"turns": [{"text": "", "usage": 5}]}', r"turns\[0\].usage: expected an object"),
         ('{"turns": [{"text": "", "usage": {"input": "5"}}]}', r"turns\[0\].usage.input: expected a number of tokens"),
         ('{"turns": [{"text": "", "chunk": "5"}]}', r"turns\[0\].chunk: expected a number"),
-        ('{"turns": [], "chunk": [0]}', "chunk: expected a number of characters from 1 up"),
+        ('{"turns": [], "chunk": [0]}', "chunk: expected a number of characters of at least 1"),
     ],
 )
 def test_a_broken_playbook_file_names_file_and_place(tmp_path: Path, content: str, problem: str):
