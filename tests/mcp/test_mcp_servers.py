@@ -68,7 +68,7 @@ def test_what_a_server_answers_is_the_result(way, tmp_path):
     assert shown.content[3] == FilePart("audio", "audio/wav", PIXEL)
     assert [shown.content[4].text, shown.content[5].text] == [
         "a note",
-        "[the rest, to be found at https://example.org/rest]",
+        "[the rest, at https://example.org/rest]",
     ]
     assert weather.content == (TextPart("It is 20 degrees."), JsonPart({"degrees": 20}))
     assert weather.structured == {"degrees": 20}
@@ -325,7 +325,7 @@ def test_one_server_that_fails_to_start_ends_the_others_and_is_named(tmp_path):
     assert "'broken' cannot be used" in told
     assert "no such database" in told
     assert "'missing' cannot be used: FileNotFoundError" in told
-    assert f"Try to start '{tmp_path}/nowhere' by hand" in told
+    assert f"Start '{tmp_path}/nowhere' by hand" in told
     assert "s3cret" not in told
     assert not any(is_running(int(pid)) for pid in traces(tmp_path, "starts"))
 
@@ -415,7 +415,7 @@ def test_headers_go_with_every_request(tmp_path):
 
 
 def test_two_servers_of_one_name_are_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="two MCP servers are named 's'"):
+    with pytest.raises(ConfigurationError, match="two MCP servers have the name 's'"):
         McpServers([program(tmp_path), program(tmp_path)])
 
 
@@ -551,7 +551,7 @@ def test_a_tool_that_is_defined_anew_is_asked_about_anew(how, tmp_path):
         return person.asked, [each.text for message in result.messages for each in message.results]
 
     asked, texts = run(main())
-    reads = [text for text in texts if "has defined 'ok' anew" in text]
+    reads = [text for text in texts if "has changed the definition of 'ok'" in text]
     assert len(reads) == 1  # the call that was let run as a read was not made
     assert [name for name, _ in asked] == ["s__write", "s__ok", "s__write"]
     assert "writes" in asked[1][1]

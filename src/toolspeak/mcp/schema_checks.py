@@ -1,7 +1,7 @@
-"""A server's JSON Schema, as what is demanded of a call's arguments and of its structured result.
+"""Checks a call's arguments and its structured result against a server's JSON Schema.
 
-How long a check takes is the schema's to say: one of 2 KB can take hours, or all memory, for a value of 50 bytes, where
-its references lead to the same place in many ways. Whatever may take long is checked in a process that is ended.
+The schema decides how long a check takes: with 2 KB of schema whose references reach the same place in many ways, a
+value of 50 bytes can take hours, or all memory. A check that may take long runs in a process that can be ended.
 """
 
 from __future__ import annotations
@@ -24,49 +24,50 @@ from toolspeak.tools.problems import MAX_PROBLEMS, problem
 from toolspeak.tools.tool import ArgumentProblem
 
 ARGUMENTS = "arguments"
-"""The one keyword argument a server's tool takes here: the names in its schema are anybody's, `self` among them."""
+"""The only keyword argument of a server's tool here: its schema may have any names, even `self`."""
 
-_MESSAGE_CHARACTERS = 300  # characters of a problem: the library shows the value that is wrong, however long
+_MESSAGE_CHARACTERS = 300  # the most characters of a problem: the library quotes the whole value
 
 _SEPARATE = bool(sys.executable) and not getattr(sys, "frozen", False)
 _SECONDS = 3.0
 _MEMORY = 1024 * 1024 * 1024
-"""What a check in a process of its own may take; bytes of memory where the system takes such a limit."""
+"""The limits of a check in a separate process; the memory, in bytes, where the system supports it."""
 
-# In units of one subschema that looks at one value.
-_AT_ONCE = 10_000  # with all that is wrong, where such a unit takes a tenth of a millisecond
-_LOOKED_AT = 1_000_000  # whether something is wrong, where it takes a thousandth of that
+# The costs of checks in this process, in units of one subschema that is applied to one value.
+_FLAWS_COST = 10_000  # to list all flaws, a unit takes up to a tenth of a millisecond
+_VALID_COST = 1_000_000  # to find whether there is one, it takes a thousandth of that
 _ENDLESS = 1_000_000_000
 
-# An expression that looks around itself, or back, is tried in many ways: tens of milliseconds, then it is given up.
+# A pattern with lookaround or backreferences can take tens of milliseconds until the library gives up.
 _SLOW_PATTERN = re.compile(r"\(\?<?[=!>]|\\[1-9k]")
 _SLOW = 10_000
 
 
 class UnusableSchema(Exception):
-    """A schema that cannot be checked against; the message says why."""
+    """A schema that cannot be used for checks; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """A schema to check values against. `weight` is how many subschemas look at one value at the most."""
+    """A schema to check values against."""
 
     schema: Mapping[str, Any]
     validator: jsonschema_rs.Validator
     weight: int
+    """The most subschemas that are applied to one value."""
 
     def flaws(self, value: JSON, wanted: int = MAX_PROBLEMS) -> tuple[ArgumentProblem, ...]:
-        """What is wrong with the value. Takes a few seconds at the most."""
+        """At most `wanted` flaws of the value. Takes at most a few seconds."""
         cost = self.weight * _size(value)
-        if _AT_ONCE < cost <= _LOOKED_AT and self.validator.is_valid(value):
+        if _FLAWS_COST < cost <= _VALID_COST and self.validator.is_valid(value):
             return ()
-        if cost <= _AT_ONCE or not _SEPARATE:
+        if cost <= _FLAWS_COST or not _SEPARATE:
             pairs = schema_worker.flaws_of(self.validator, value, wanted)
         else:
-            pairs = self._flaws_elsewhere(value, wanted)
+            pairs = self._flaws_in_process(value, wanted)
         return tuple(problem(tuple(path), _first_line(message)) for path, message in pairs)
 
-    def _flaws_elsewhere(self, value: JSON, wanted: int) -> list[tuple[list[str | int], str]]:
+    def _flaws_in_process(self, value: JSON, wanted: int) -> list[tuple[list[str | int], str]]:
         request = {
             "schema": self.schema,
             "value": value,
@@ -86,13 +87,13 @@ class Checks:
             )
         except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
             known = (error.stdout or b"").startswith(b"false")
-            what = "it does not fit the schema, and where" if known else "whether it fits the schema"
-            return [([], f"{what} takes too long to find out: nest less, or send less at once")]
+            what = "it does not match the schema; finding where" if known else "checking it against the schema"
+            return [([], f"{what} takes too long: nest less, or send less at once")]
         return json.loads(done.stdout.partition(b"\n")[2])
 
 
 def checks_of(schema: Mapping[str, Any]) -> Checks:
-    """Checks against the schema. Raises UnusableSchema."""
+    """The checks for a schema. Raises UnusableSchema."""
     references: list[str] = []
 
     def refuse(uri: str) -> Never:
@@ -102,7 +103,7 @@ def checks_of(schema: Mapping[str, Any]) -> Checks:
     try:
         validator = jsonschema_rs.validator_for(dict(schema), retriever=refuse)
     except (jsonschema_rs.ReferencingError, ValueError, TypeError) as error:
-        foreign = f"it refers to {references[0]}, and nothing is fetched for a schema" if references else ""
+        foreign = f"it refers to {references[0]}, which toolspeak does not fetch" if references else ""
         raise UnusableSchema(foreign or _first_line(str(error))) from None
     try:
         return Checks(schema, validator, _weight(schema, schema, {}))
@@ -111,14 +112,14 @@ def checks_of(schema: Mapping[str, Any]) -> Checks:
 
 
 def _weight(node: Any, schema: Mapping[str, Any], known: dict[int, int]) -> int:
-    """How many subschemas stand in a part of the schema, counted again wherever it is referred to; `_ENDLESS` where it
-    refers to itself, or to what is not looked up here."""
+    """The number of subschemas in a part of the schema, with the target of each reference counted each time. `_ENDLESS`
+    for a part that refers to itself, or to a place that is not looked up here."""
     if not isinstance(node, dict | list):
         return 0
     part = cast("dict[str, Any] | list[Any]", node)
     if id(part) in known:
         return known[id(part)]
-    known[id(part)] = _ENDLESS  # until it is known: who comes here again came from here
+    known[id(part)] = _ENDLESS  # while it is being counted, a reference to it is a cycle
     members = part.values() if isinstance(part, dict) else part
     weight = 1 + sum(_weight(each, schema, known) for each in members)
     if isinstance(part, dict):
@@ -134,7 +135,8 @@ def _weight(node: Any, schema: Mapping[str, Any], known: dict[int, int]) -> int:
 
 
 def _place(schema: Mapping[str, Any], reference: str) -> Any:
-    """The part of the schema that a reference names by its place; another is taken to be endless, as the whole is."""
+    """The part of the schema at a JSON pointer. For another kind of reference it is the whole schema, whose weight is
+    then endless."""
     if not reference.startswith("#/") or "%" in reference:
         return schema
     here: Any = schema
@@ -145,7 +147,7 @@ def _place(schema: Mapping[str, Any], reference: str) -> Any:
 
 
 def _size(value: JSON) -> int:
-    """How many values there are in it, itself and the names of members included."""
+    """The number of values in a value, including itself and the names of members."""
     number, todo = 0, [value]
     while todo:
         number += len(todo)
@@ -160,12 +162,12 @@ def _size(value: JSON) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReader:
-    """An `ArgumentReader` for arguments that somebody else will read: they are checked, and handed on as they are."""
+    """An `ArgumentReader` that checks the arguments and passes them on unchanged, for the server to read."""
 
     checks: Checks
 
     def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
-        """All arguments under the name `ARGUMENTS`, or what is wrong with them. Never raises."""
+        """All arguments under the name `ARGUMENTS`, or their problems. Never raises."""
         flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
         if flaws:
             return flaws
@@ -174,7 +176,7 @@ class SchemaReader:
 
 
 def mismatch(checks: Checks, value: JSON) -> str:
-    """The first thing in which a value does not fit the schema, "" if it does."""
+    """The first flaw of a value; "" if it matches the schema."""
     flaws = checks.flaws(value, 1)
     return flaws[0].message if flaws else ""
 

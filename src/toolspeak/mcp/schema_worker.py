@@ -1,8 +1,8 @@
-"""Checks one value against one schema, as a process of its own: what takes too long there can be ended.
+"""A separate process that checks one value against one schema, and can be ended if it takes too long.
 
-It is run by path, with what `jsonschema_rs` needs and no more. Standard input: JSON with the schema, the value, how
-many flaws are wanted, where the library is, and what the process may use. Standard output: a line of JSON that says
-whether it fits, and one with the flaws (`flaws_of`). See `schema.py`.
+It runs by its path, and imports only `jsonschema_rs`. Standard input: JSON with the schema, the value, the number of
+flaws to list, the library's folder, and the limits of time and memory. Standard output: a line of JSON with whether the
+value is valid, and a line with the flaws (`flaws_of`). See `schema_checks.py`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, Never
 
 
 def refuse(uri: str) -> Never:
-    """In place of fetching it, from whatever address a server names."""
+    """Refuses a reference to another document, instead of fetching it from an address that a server chose."""
     raise LookupError(uri)
 
 
 def flaws_of(validator: Any, value: Any, wanted: int) -> list[tuple[list[str | int], str]]:
-    """Where the value does not fit, and why."""
+    """The places where the value does not match, and the reasons."""
     return [(list(error.instance_path), error.message) for error in islice(validator.iter_errors(value), wanted)]
 
 
 def limited(seconds: int, memory: int) -> None:
-    """Ends this process by itself, whoever has started it (POSIX)."""
+    """Limits this process, so that it ends even without its parent (POSIX)."""
     with suppress(ImportError, ValueError, OSError):
         resource = importlib.import_module("resource")
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
@@ -40,7 +40,7 @@ def main() -> None:
     sys.path.append(request["library"])
     validator = importlib.import_module("jsonschema_rs").validator_for(request["schema"], retriever=refuse)
     valid = validator.is_valid(request["value"])
-    print(json.dumps(valid), flush=True)  # to say where it does not fit may take much longer
+    print(json.dumps(valid), flush=True)  # the flaws may take much longer
     print(json.dumps([] if valid else flaws_of(validator, request["value"], request["wanted"])))
 
 

@@ -1,4 +1,4 @@
-"""The MCP servers of a program: connected together, their tools as a Toolset."""
+"""The MCP servers of a program, with their tools as one Toolset."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ from toolspeak.tools.builtin.processes import finished
 
 
 class McpServers:
-    """MCP servers and what they offer.
+    """MCP servers and their tools.
 
         async with McpServers.from_file(".mcp.json") as servers:
             agent = Agent("openai:qwen3", tools=[*servers.tools])
 
-    Entering connects to all of them at the same time, and starts those that are programs; leaving ends them. A tool is
-    named `server__tool`. `connect_timeout` is for one server to be ready, `call_timeout` for one call, in seconds; a
-    call that is cancelled or out of time is cancelled in the server too. A server that ended is connected once more
-    for the next call; so is one that gives no answer within `probe_timeout` after a call ran out of time.
+    Entering connects to all servers at the same time, and starts those that are programs; leaving ends them. A tool's
+    name is `server__tool`. A call that is cancelled or runs out of time is cancelled in the server too. If a server has
+    ended, the next call connects to it once more.
 
-    Raises ConfigurationError for two servers of one name; entering raises McpError, naming all that cannot be used.
+    `connect_timeout`: seconds until a server is ready.
+    `call_timeout`: seconds of one call; None is no limit.
+    `probe_timeout`: seconds in which a server must answer a probe after a call ran out of time. Otherwise the next call
+    connects to it once more.
+
+    Raises ConfigurationError for two servers with the same name. Entering raises McpError, which names all servers that
+    cannot be used.
     """
 
     def __init__(
@@ -42,7 +47,7 @@ class McpServers:
         names = [server.name for server in listed]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ConfigurationError(f"two MCP servers are named {twice[0]!r}; rename one")
+            raise ConfigurationError(f"two MCP servers have the name {twice[0]!r}; rename one")
         self._connections = tuple(McpConnection(server, connect_timeout, probe_timeout) for server in listed)
         self._call_timeout = call_timeout
         self._tools = Toolset()
@@ -59,7 +64,7 @@ class McpServers:
         call_timeout: float | None = 120.0,
         probe_timeout: float = 5.0,
     ) -> Self:
-        """The servers that a file lists; see `read_servers`. Raises ConfigurationError."""
+        """The servers in a file; see `read_servers`. Raises ConfigurationError."""
         return cls(
             read_servers(path, environ),
             connect_timeout=connect_timeout,
@@ -69,29 +74,29 @@ class McpServers:
 
     @property
     def tools(self) -> Toolset:
-        """What the servers offer, in the order of the servers and of their listings."""
+        """The servers' tools, in the order of the servers and of their listings."""
         return self._tools
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """The tools that cannot be offered, and why."""
+        """The tools that cannot be used, and why."""
         return self._left_out
 
     def origin_of(self, tool: str) -> tuple[str, str] | None:
-        """The name of the server that has the tool of this name, and the tool's name there."""
+        """The name of the server of this tool, and the tool's name there; None for an unknown tool."""
         return self._origins.get(tool)
 
     async def refresh(self) -> bool:
-        """Takes up what servers said of changed tools; whether `tools` are others now. To be called between runs: an
-        agent that was made before keeps those it was given. Raises McpError."""
+        """Lists the tools again where servers have reported changes. Returns whether `tools` has changed. Call it
+        between runs: an existing agent keeps its tools. Raises McpError."""
         changed = await asyncio.gather(*(connection.refresh() for connection in self._connections))
         if any(changed):
             self._list()
         return any(changed)
 
     async def aclose(self) -> None:
-        """Ends every connection, and every server that was started, within 5 seconds. Being cancelled does not change
-        that, and is heard of afterwards."""
+        """Ends every connection, and every server that was started, within 5 seconds. Cancellation does not stop it:
+        CancelledError is raised afterwards."""
         await finished(self._end())
 
     async def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""Which MCP servers there are, as the files of other programs list them: `.mcp.json` and VS Code's `mcp.json`."""
+"""Reads lists of MCP servers in the formats of other programs: `.mcp.json` and VS Code's `mcp.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError
 
 _VARIABLE = re.compile(r"\$\{(?P<kind>env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<otherwise>[^}]*))?\}")
-"""`${NAME}`, VS Code's `${env:NAME}`, and `${NAME:-what else}` as shells write it."""
+"""`${NAME}`, VS Code's `${env:NAME}`, and `${NAME:-default}` as in shells."""
 
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
 
@@ -25,9 +25,9 @@ def _no_values() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class StdioServer:
-    """A server that is started, and spoken with over its standard input and output.
+    """A server that is started as a program, and used over its standard input and output.
 
-    It gets `env` and, of this program's environment, only what every program needs (PATH, HOME and the like).
+    Its environment is `env` and, from this program's, only what every program needs (PATH, HOME and the like).
     """
 
     name: str
@@ -50,13 +50,13 @@ Server: TypeAlias = StdioServer | HttpServer
 
 
 def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[Server, ...]:
-    """The servers a file lists under `mcpServers` (`.mcp.json`) or `servers` (VS Code), in its order.
+    """The servers in a file, under `mcpServers` (`.mcp.json`) or `servers` (VS Code), in the file's order.
 
-    A server is `{"command", "args", "env", "cwd"}` or `{"url", "headers"}`; one with `"disabled": true` is left out,
-    and keys that other programs put there are passed over. `${NAME}`, `${env:NAME}` and `${NAME:-otherwise}` in any of
-    these texts come from `environ` (default: the process's), `${workspaceFolder}` is the folder the file belongs to.
+    A server is `{"command", "args", "env", "cwd"}` or `{"url", "headers"}`. Servers with `"disabled": true` are left
+    out; unknown keys are ignored. `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a string are variables of
+    `environ` (default: the process's). `${workspaceFolder}` is the folder that the file belongs to.
 
-    Raises ConfigurationError naming the file, the key and the remedy.
+    Raises ConfigurationError with the file, the key and the remedy.
     """
     place = Path(path)
     protect(place, "the configuration of the MCP servers")
@@ -66,9 +66,9 @@ def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None
     entries = cast("dict[str, Any]", listed)
     keys = [key for key in ("mcpServers", "servers") if key in entries]
     if len(keys) != 1:
-        problem = "both" if keys else f"none of them, but: {', '.join(entries) or 'nothing'}"
+        problem = "both" if keys else f"neither, but: {', '.join(entries) or 'nothing'}"
         raise ConfigurationError(
-            f"{place}: list the servers under 'mcpServers' or (VS Code) under 'servers'; there is {problem}"
+            f"{place}: list the servers under 'mcpServers' or (VS Code) under 'servers'; the file has {problem}"
         )
     servers = entries[keys[0]]
     if not isinstance(servers, dict):
@@ -91,14 +91,15 @@ def _load(place: Path) -> Any:
     except FileNotFoundError:
         raise ConfigurationError(f"{place}: there is no such file; name one that lists MCP servers") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{place}: not JSON ({error}); comments and trailing commas are none either") from None
+        message = f"{place}: not JSON ({error}); JSON has no comments and no trailing commas"
+        raise ConfigurationError(message) from None
     except OSError as error:
         raise ConfigurationError(f"{place}: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where something stands, for errors, and what its variables are."""
+    """A server's place in the file, for errors, and the variables."""
 
     at: str
     variables: Mapping[str, str]
@@ -108,11 +109,11 @@ class _Place:
         return ConfigurationError(f"{self.at}{'.' if key else ''}{key}: {problem}")
 
     def text(self, key: str, value: Any) -> str:
-        """A text with its variables filled in."""
+        """A string with its variables replaced."""
         if not isinstance(value, str):
-            raise self.error(key, f"expected text, found {_excerpt(value)}")
+            raise self.error(key, f"expected a string, found {_excerpt(value)}")
         if "\0" in value:
-            raise self.error(key, "a NUL character cannot be handed on; remove it")
+            raise self.error(key, "a NUL character is not allowed; remove it")
         return _REFERENCE.sub(lambda match: self._filled(key, match[0]), value)
 
     def texts(self, key: str, value: Any) -> Mapping[str, str]:
@@ -125,7 +126,7 @@ class _Place:
             return self.workspace
         variable = _VARIABLE.fullmatch(reference)
         if variable is None:
-            problem = f"{reference} is not understood; write ${{NAME}} for the environment variable NAME"
+            problem = f"unknown reference {reference}; write ${{NAME}} for the environment variable NAME"
             raise self.error(key, problem)
         value = self.variables.get(variable["name"])
         if value is None or (not value and variable["otherwise"] is not None):
@@ -144,17 +145,17 @@ def _server(name: str, entry: Any, at: _Place) -> Server | None:
         return None
     if ("command" in settings) == ("url" in settings):
         problem = "both" if "url" in settings else f"neither, but: {', '.join(settings) or 'nothing'}"
-        raise at.error("", f"give 'command' (a program to start) or 'url' (where it is served); there is {problem}")
+        raise at.error("", f"write 'command' (a program to start) or 'url' (its address); the entry has {problem}")
     kind = settings.get("type")
     if kind == "sse":
-        raise at.error("type", "'sse' is MCP's old way over HTTP; name the server's streamable HTTP address ('http')")
+        raise at.error("type", "'sse' is MCP's old HTTP transport; use the server's streamable HTTP address ('http')")
     if "envFile" in settings:
-        raise at.error("envFile", "such a file is not read; write its variables under 'env'")
+        raise at.error("envFile", "toolspeak does not read this file; write its variables under 'env'")
     if "url" in settings:
         return _http(name, settings, at)
     args = settings.get("args", [])
     if not isinstance(args, Sequence) or isinstance(args, str):
-        raise at.error("args", f"expected an array of texts, found {_excerpt(args)}")
+        raise at.error("args", f"expected an array of strings, found {_excerpt(args)}")
     command = at.text("command", settings["command"])
     if not command.strip():
         raise at.error("command", "it is empty; name the program to start")
@@ -174,7 +175,7 @@ def _http(name: str, settings: Mapping[str, Any], at: _Place) -> HttpServer:
     headers = at.texts("headers", settings.get("headers", {}))
     for header, value in headers.items():
         if not value.isascii() or "\n" in value or "\r" in value:
-            raise at.error(f"headers.{header}", "a header is one line of ASCII; encode what is not")
+            raise at.error(f"headers.{header}", "a header must be one line of ASCII; encode other characters")
     return HttpServer(name, url, headers)
 
 

@@ -1,4 +1,4 @@
-"""The standard error of a server that was started: its last lines tell why it ended."""
+"""The standard error of a server program, whose last line usually explains why it ended."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _TAIL_BYTES = 2048  # bytes
 
 
 class Stderr:
-    """A pipe to hand to a process as its standard error; what comes out of it is read all the time, so that the
-    process never waits, and its end is kept.
+    """A pipe for a process's standard error. It is read all the time, so that the process never waits, and its end is
+    stored.
 
-    A thread reads it: Windows has no other way, and it ends with the last process that writes.
+    A thread reads it, the only way on Windows. The thread ends with the last process that writes.
     """
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class Stderr:
         self._reader.start()
 
     def close(self) -> None:
-        """Closes this program's end; those that the process was given stay open."""
+        """Closes our end of the pipe; the server's copies stay open."""
         self.file.close()
 
     def text(self) -> str:
-        """The last line, "" if there is none, with what would drive a terminal escaped. The process has ended: what it
-        said is waited for, a moment at most."""
+        """The last line, with terminal control characters escaped; "" if there is none. Call it after the process has
+        ended: it waits half a second at most for the rest of the output."""
         self.close()
         self._reader.join(0.5)
         lines = self._tail.decode("utf-8", "replace").strip().splitlines()
