@@ -139,12 +139,12 @@ ASKED = ModelRequest([Message.user("Go.")], constraint=Constraint("gbnf", 'root 
 
 @pytest.mark.parametrize("wire", [ANTHROPIC, GEMINI, OLLAMA, OPENAI_RESPONSES], ids=lambda wire: wire.name)
 def test_formats_without_a_place_for_grammars_say_so(wire: Any):
-    with pytest.raises(ConfigurationError, match=f"{wire.name} requests carry no grammar"):
+    with pytest.raises(ConfigurationError, match=f"{wire.name} requests have no field for a grammar"):
         wire.encode_request(ASKED, model="m", stream=True)
 
 
 @pytest.mark.parametrize("name", ["grammar", "response_format"])
 def test_a_grammar_is_not_given_twice(name: str):
     asked = ModelRequest(ASKED.messages, constraint=ASKED.constraint, options={name: "x"})
-    with pytest.raises(ConfigurationError, match=f"{name!r} cannot be set beside a constraint"):
+    with pytest.raises(ConfigurationError, match=f"{name!r} cannot be set: the request's constraint"):
         OPENAI_CHAT.encode_request(asked, model="m", stream=True)

@@ -88,10 +88,19 @@ def test_what_is_secret_is_not_shown():
             "variable B is not set; set it, or write",
         ),
         ({"servers": {"s": {"command": "x", "env": {"A": "${input:key}"}}}}, "unknown reference ${input:key}"),
-        ({"servers": {"s": {"command": "x", "envFile": ".env"}}}, "servers.s.envFile: toolspeak does not read this file"),
+        (
+            {"servers": {"s": {"command": "x", "envFile": ".env"}}},
+            "servers.s.envFile: toolspeak does not read",
+        ),
         ({"mcpServers": {"s": {"url": "example.org"}}}, "mcpServers.s.url: expected an address"),
-        ({"mcpServers": {"s": {"url": "http://x", "headers": {"a": "b\nc: d"}}}}, "headers.a: a header must be one line"),
-        ({"mcpServers": {"s": {"url": "http://x", "type": "sse"}}}, "mcpServers.s.type: 'sse' is MCP's old HTTP transport"),
+        (
+            {"mcpServers": {"s": {"url": "http://x", "headers": {"a": "b\nc: d"}}}},
+            "headers.a: a header must be one",
+        ),
+        (
+            {"mcpServers": {"s": {"url": "http://x", "type": "sse"}}},
+            "mcpServers.s.type: 'sse' is MCP's old HTTP",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_place(value, told, tmp_path):

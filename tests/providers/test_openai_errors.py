@@ -93,7 +93,7 @@ STATUS_TABLE = [
     ("425 Too Early", "failed or is overloaded", True),
     ("429 Too Many Requests", "wait and try again", True),
     ("500 Internal Server Error", "failed or is overloaded", True),
-    ("501 Not Implemented", "cannot do what was asked", False),
+    ("501 Not Implemented", "does not support this request", False),
     ("503 Service Unavailable", "failed or is overloaded", True),
     ("529 Overloaded", "failed or is overloaded", True),
 ]

@@ -202,7 +202,7 @@ def test_behind_the_first_delta_nothing_is_asked_again(cut: Answer):
 def test_a_number_of_retries():
     found, asked, slept = fail(OPENAI, refusal(503))
     assert (asked, len(slept)) == (3, 2)
-    assert str(found).endswith("read the server's own log if it stays so. Tried 3 times.")
+    assert str(found).endswith("if it fails again, read the server's log. Tried 3 times.")
     assert (found.status, found.retryable, found.code) == (503, True, "overloaded")
     found, asked, slept = fail(OPENAI, refusal(503), retries=0)
     assert (asked, slept) == (1, [])

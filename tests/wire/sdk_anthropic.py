@@ -275,7 +275,7 @@ def test_errors_as_the_client_raises_them():
     async def refused(messages: Any) -> None:
         await messages.create(**ASKED, messages=[USER], tools=[{"type": "web_search_20250305", "name": "web_search"}])
 
-    with pytest.raises(anthropic.BadRequestError, match="is a tool of Anthropic's own") as caught:
+    with pytest.raises(anthropic.BadRequestError, match="is one of Anthropic's own tools") as caught:
         talk(Server(), refused)
     assert caught.value.type == "invalid_request_error"
 

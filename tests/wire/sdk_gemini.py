@@ -234,7 +234,7 @@ def test_errors_as_the_client_raises_them():
         search = types.GenerateContentConfig(tools=[types.Tool(google_search=types.GoogleSearch())])
         await models.generate_content(model=MODEL, contents="Hi", config=search)
 
-    with pytest.raises(errors.ClientError, match="googleSearch: not served here") as caught:
+    with pytest.raises(errors.ClientError, match="googleSearch: not supported here") as caught:
         talk(Server(), refused)
     assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")
 

@@ -201,7 +201,7 @@ def test_errors_as_the_client_raises_them():
     async def refused(completions: Any) -> None:
         await completions.create(model="m", messages=[USER], n=2)
 
-    with pytest.raises(openai.BadRequestError, match="n: one answer is given to a request") as caught:
+    with pytest.raises(openai.BadRequestError, match="n: expected 1, found a number") as caught:
         talk(Server(), refused)
     assert caught.value.type == "invalid_request_error"
 

@@ -307,14 +307,14 @@ ILL_FORMED = [
         {"type": "content_block_start", "content_block": {"type": "text"}},
         "'index' of a content_block_start should be a number",
     ),
-    (block(0, "tool_use", name=5), "a call's 'name' should be text, found a number"),
-    (block(0, "tool_use", name="x", id=5), "a call's 'id' should be text"),
+    (block(0, "tool_use", name=5), "a call's 'name' should be a string, found a number"),
+    (block(0, "tool_use", name="x", id=5), "a call's 'id' should be a string"),
     (block(0, "tool_use", name="x", id="i", input="{}"), "a call's 'input' should be an object"),
-    (block(0, "text", text=5), "'text' of a content block should be text"),
+    (block(0, "text", text=5), "'text' of a content block should be a string"),
     ({"type": "content_block_delta", "index": 0}, "'delta' of a content_block_delta should be an object"),
-    (delta(0, "text_delta", text=5), "'text' of a text_delta should be text, found a number"),
-    (delta(0, "input_json_delta", partial_json="{"), "arguments for content block 0, which it never began"),
-    ({"type": "message_delta", "delta": {"stop_reason": 5}}, "'stop_reason' should be text"),
+    (delta(0, "text_delta", text=5), "'text' of a text_delta should be a string, found a number"),
+    (delta(0, "input_json_delta", partial_json="{"), "arguments for content block 0, which it did not start"),
+    ({"type": "message_delta", "delta": {"stop_reason": 5}}, "'stop_reason' should be a string"),
 ]
 
 
@@ -326,7 +326,7 @@ def test_an_ill_formed_event_is_named(event: Any, problem: str):
 
 
 def test_arguments_that_are_no_text():
-    with pytest.raises(ProviderError, match="'partial_json' of an input_json_delta should be text"):
+    with pytest.raises(ProviderError, match="'partial_json' of an input_json_delta should be a string"):
         decode(tool(0)[0], delta(0, "input_json_delta", partial_json={"p": 1}))
 
 

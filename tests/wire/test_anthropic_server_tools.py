@@ -151,5 +151,5 @@ def test_the_apis_own_tools_are_an_option_beside_the_requests():
     assert [tool["name"] for tool in tools] == ["read", "web_search"]
     assert tools[1] == search
     for wrong in ({"name": "read"}, "x", [{"name": "mine", "input_schema": {}}], [3]):
-        with pytest.raises(ConfigurationError, match="the option 'tools' is a list of tools that the API runs itself"):
+        with pytest.raises(ConfigurationError, match="the option 'tools' must be a list of tools that the API"):
             ANTHROPIC.encode_request(ModelRequest([USER], options={"tools": wrong}), model=MODEL, stream=True)

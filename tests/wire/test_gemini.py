@@ -378,10 +378,10 @@ REFUSED = [
     ({"contents": "hi"}, "contents: expected a list, found 'hi'"),
     ({"contents": ["hi"]}, r"contents\[0\]: expected an object"),
     ({"contents": [{"role": "system", "parts": []}]}, r"contents\[0\].role: expected 'user' or 'model'"),
-    ({"contents": [{"parts": [{"text": 1}]}]}, r"contents\[0\].parts\[0\].text: expected text, found a number"),
-    ({"contents": [{"parts": [{}]}]}, r"contents\[0\].parts\[0\]: none of text, inlineData"),
+    ({"contents": [{"parts": [{"text": 1}]}]}, r"contents\[0\].parts\[0\].text: expected a string, found a number"),
+    ({"contents": [{"parts": [{}]}]}, r"contents\[0\].parts\[0\]: expected text, inlineData"),
     ({"contents": [{"parts": [{"inlineData": {"data": "AA"}}]}]}, r"inlineData.mimeType: expected a name"),
-    ({"contents": [{"parts": [{"inlineData": {"mimeType": "a/b", "data": "?"}}]}]}, "expected bytes in base64"),
+    ({"contents": [{"parts": [{"inlineData": {"mimeType": "a/b", "data": "?"}}]}]}, "expected base64"),
     ({"contents": [{"parts": [{"fileData": {"mimeType": "video/mp4", "fileUri": "x"}}]}]}, "send video/mp4 as inline"),
     ({"contents": [{"role": "model", "parts": [{"functionCall": {}}]}]}, "functionCall.name: expected a name"),
     ({"contents": [{"role": "model", "parts": [{"functionCall": {"name": "a", "args": []}}]}, TEXT]}, None),
@@ -389,8 +389,8 @@ REFUSED = [
         {"contents": [{"role": "model", "parts": [{"functionCall": {"name": "a", "args": [1]}}]}]},
         "args: expected an obj",
     ),
-    ({"contents": [{"parts": [{"functionResponse": {"name": "a", "response": {}}}]}]}, "no call of 'a' awaits"),
-    ({"contents": [TEXT], "tools": [{"googleSearch": {}}]}, r"tools\[0\].googleSearch: not served here"),
+    ({"contents": [{"parts": [{"functionResponse": {"name": "a", "response": {}}}]}]}, "no call of 'a' waits"),
+    ({"contents": [TEXT], "tools": [{"googleSearch": {}}]}, r"tools\[0\].googleSearch: not supported here"),
     ({"contents": [TEXT], "tools": [{"functionDeclarations": [{}]}]}, r"functionDeclarations\[0\].name: expected a"),
     ({"contents": [TEXT], "toolConfig": {"functionCallingConfig": {"mode": "SOME"}}}, "expected AUTO, ANY, NONE"),
 ]
@@ -551,7 +551,7 @@ def test_a_chunk_is_read_the_same_wherever_it_stands(odd: Any, deltas: list[Delt
     decoder = GEMINI.decoder()
     assert decoder.feed(odd) == deltas
     assert decoder.feed(odd) == deltas
-    with pytest.raises(ProviderError, match="'text' should be text"):
+    with pytest.raises(ProviderError, match="'text' should be a string"):
         decoder.feed(chunk({"text": ["a"]}))
 
 
@@ -584,7 +584,7 @@ def test_a_call_that_the_api_could_not_read_runs_nothing_and_is_told(reason: str
     assert isinstance(malformed, CallMalformed)
     assert (malformed.index, malformed.raw, malformed.code) == (1, told["finishMessage"], code)
     assert malformed.whole_block
-    assert "nothing of the turn ran" in malformed.reason
+    assert "none of the turn's calls ran" in malformed.reason
     assert (batch, end) == (BatchEnded((), False), TurnEnded("tool_calls"))
 
 
@@ -603,9 +603,9 @@ def test_a_prompt_that_is_blocked():
         ([], "the response should be an object, found a list"),
         ({"candidates": {}}, "'candidates' should be a list"),
         ({"candidates": [{"content": {"parts": [1]}}]}, "a part should be an object"),
-        ({"candidates": [{"content": {"parts": [{"text": 5}]}}]}, "'text' should be text, found a number"),
+        ({"candidates": [{"content": {"parts": [{"text": 5}]}}]}, "'text' should be a string, found a number"),
         (chunk({"functionCall": {"name": "a", "args": "x"}}), "'args' of a function call should be an object"),
-        (chunk(finish=7), "'finishReason' should be text"),  # type: ignore[arg-type]
+        (chunk(finish=7), "'finishReason' should be a string"),  # type: ignore[arg-type]
         ({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}, "the server reported an error: busy"),
     ],
 )

@@ -259,8 +259,8 @@ REFUSED = [
     ({"messages": [MESSAGE]}, "model: expected a name, found nothing"),
     ({"model": "m"}, "messages: at least one message is needed"),
     ({"model": "m", "messages": [{"role": "developer"}]}, r"messages\[0\].role: expected 'system', 'user'"),
-    ({"model": "m", "messages": [{"role": "user", "content": []}]}, r"messages\[0\].content: expected text"),
-    ({"model": "m", "messages": [{"role": "user", "images": ["?"]}]}, r"messages\[0\].images\[0\]: expected bytes"),
+    ({"model": "m", "messages": [{"role": "user", "content": []}]}, r"messages\[0\].content: expected a string"),
+    ({"model": "m", "messages": [{"role": "user", "images": ["?"]}]}, r"messages\[0\].images\[0\]: expected base64"),
     (
         {
             "model": "m",
@@ -268,7 +268,7 @@ REFUSED = [
         },
         r"tool_calls\[0\].function.arguments: expected an object",
     ),
-    ({"model": "m", "messages": [{"role": "tool", "tool_name": "a", "content": "x"}]}, "no call of 'a' awaits"),
+    ({"model": "m", "messages": [{"role": "tool", "tool_name": "a", "content": "x"}]}, "no call of 'a' waits"),
     ({"model": "m", "messages": [MESSAGE], "stream": "no"}, "stream: expected true or false"),
     ({"model": "m", "messages": [MESSAGE], "format": "xml"}, "format: expected 'json' or a JSON Schema"),
     ({"model": "m", "messages": [MESSAGE], "tools": [{}]}, r"tools\[0\].function: expected an object"),
@@ -404,7 +404,7 @@ def test_a_stream_without_its_last_line_is_not_finished():
         ({"message": [1]}, "'message' should be an object"),
         (line(tool_calls={}), "'tool_calls' should be a list"),
         (line(tool_calls=[{"function": {"name": "a", "arguments": []}}]), "'arguments' of a call should be an object"),
-        (line(thinking=1), "'thinking' should be text, found a number"),
+        (line(thinking=1), "'thinking' should be a string, found a number"),
         ({"error": "an error was encountered while running the model"}, "the server reported an error: an error was"),
     ],
 )

@@ -216,12 +216,12 @@ ILL_FORMED: list[tuple[Any, str]] = [
     ({"choices": {"0": {}}}, "'choices' should be a list, found an object"),
     ({"choices": ["x"]}, "a choice should be an object, found 'x'"),
     ({"choices": [{"delta": "x"}]}, "'delta' should be an object, found 'x'"),
-    (chunk({"content": 5}), "'content' should be text, found a number"),
-    (chunk({"content": {"text": "x"}}), "'content' should be text, found an object"),
+    (chunk({"content": 5}), "'content' should be a string, found a number"),
+    (chunk({"content": {"text": "x"}}), "'content' should be a string, found an object"),
     (chunk({"content": ["x"]}), "a part of 'content' should be an object, found 'x'"),
-    (chunk({"content": [{"type": "image_url"}]}), "'text' of a part of 'content' should be text, found nothing"),
-    (chunk({"reasoning": True}), "'reasoning' should be text, found true"),
-    (chunk({}, 5), "'finish_reason' should be text, found a number"),
+    (chunk({"content": [{"type": "image_url"}]}), "'text' of a part of 'content' should be a string, found nothing"),
+    (chunk({"reasoning": True}), "'reasoning' should be a string, found true"),
+    (chunk({}, 5), "'finish_reason' should be a string, found a number"),
     (chunk({"content": 10**5000}), "found a number"),
 ]
 
@@ -277,7 +277,7 @@ def test_a_whole_response():
         ({"choices": []}, "no choices"),
         ({"choices": "x"}, "'choices' should be a list"),
         ({"choices": [5]}, "a choice should be an object"),
-        ({"choices": [{"message": {"content": 5}}]}, "'content' should be text"),
+        ({"choices": [{"message": {"content": 5}}]}, "'content' should be a string"),
         ({"error": {"message": "no such model"}}, "no such model"),
     ],
 )

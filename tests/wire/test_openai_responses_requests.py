@@ -239,7 +239,7 @@ def test_a_kept_turn_whose_calls_cannot_be_answered_is_sent_anew_with_all_before
 
 
 def test_more_earlier_messages_than_there_are():
-    with pytest.raises(ConfigurationError, match="earlier names 3 messages, and the request has 2"):
+    with pytest.raises(ConfigurationError, match="earlier has 3 messages, and the request only 2"):
         encode(*SO_FAR, earlier=Earlier("resp_1", 3))
 
 
@@ -270,7 +270,7 @@ def test_tools_that_the_api_runs_itself_come_behind_the_functions():
 
 @pytest.mark.parametrize("tools", ["web_search", [{"type": "function", "name": "x"}], [{}], ["web_search"], {}])
 def test_functions_are_no_option(tools: Any):
-    with pytest.raises(ConfigurationError, match="the option 'tools' is a list of tools that the API runs itself"):
+    with pytest.raises(ConfigurationError, match="the option 'tools' must be a list of tools that the API runs itself"):
         encode(options={"tools": tools})
 
 
@@ -382,44 +382,44 @@ CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 REFUSED: list[tuple[Any, str]] = [
     ([], "the request: expected an object, found a list"),
     ({"input": "x"}, "model: expected a name, found nothing"),
-    ({"model": "m"}, "input: expected text or a list of items, found nothing"),
-    ({"previous_response_id": "resp_1"}, "previous_response_id: responses are not kept here: send the whole"),
-    ({"conversation": "conv_1"}, "conversation: conversations are not kept here"),
-    ({"background": True}, "background: responses are not kept here"),
-    ({"prompt": {"id": "p"}}, "prompt: prompt templates are not kept here"),
-    ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]: items are not kept here: send the item itself"),
-    ({"input": [{"type": "computer_call"}]}, "input[0].type: 'computer_call' is not understood here"),
+    ({"model": "m"}, "input: expected a string or a list of items, found nothing"),
+    ({"previous_response_id": "resp_1"}, "previous_response_id: responses are not stored here: send the whole"),
+    ({"conversation": "conv_1"}, "conversation: conversations are not stored here"),
+    ({"background": True}, "background: responses are not stored here"),
+    ({"prompt": {"id": "p"}}, "prompt: prompt templates are not stored here"),
+    ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]: items are not stored here: send the item itself"),
+    ({"input": [{"type": "computer_call"}]}, "input[0].type: 'computer_call' is not supported here"),
     ({"input": ["x"]}, "input[0]: expected an object, found 'x'"),
     ({"input": [{"role": "critic", "content": ""}]}, "input[0].role: expected user, assistant, system or developer"),
-    ({"input": [{"role": "user"}]}, "input[0].content: expected text or a list of parts, found nothing"),
-    ({"input": [{"role": "user", "content": [{"type": "video"}]}]}, "input[0].content[0].type: 'video' is not"),
-    ({"input": [{"role": "user", "content": [{"type": []}]}]}, "input[0].content[0].type: [] is not understood"),
-    ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text: expected text"),
+    ({"input": [{"role": "user"}]}, "input[0].content: expected a string or a list of parts, found nothing"),
+    ({"input": [{"role": "user", "content": [{"type": "video"}]}]}, "input[0].content[0].type: unknown value 'video'"),
+    ({"input": [{"role": "user", "content": [{"type": []}]}]}, "input[0].content[0].type: unknown value []"),
+    ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text: expected a string"),
     (
         {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
-        "input[0].content[0].image_url: files are not kept here: send a URL",
+        "input[0].content[0].image_url: files are not stored here: send a URL",
     ),
     (
         {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png,x"}]}]},
-        "input[0].content[0].image_url: a data URL is written",
+        "input[0].content[0].image_url: write a data URL as",
     ),
     (
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://x"}]}]},
-        "input[0].content[0].file_data: files are neither kept nor fetched here",
+        "input[0].content[0].file_data: files are neither stored nor fetched here",
     ),
     (
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_data": "é"}]}]},
-        "input[0].content[0].file_data: the data is no base64",
+        "input[0].content[0].file_data: the data is not base64",
     ),
-    ({"input": [{**CALL, "call_id": 5}]}, "input[0].call_id: expected text, found a number"),
-    ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments: expected text, found an object"),
+    ({"input": [{**CALL, "call_id": 5}]}, "input[0].call_id: expected a string, found a number"),
+    ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments: expected a string, found an object"),
     (
         {"input": [{"type": "function_call_output", "call_id": [], "output": ""}]},
-        "input[0].call_id: expected text, found a list",
+        "input[0].call_id: expected a string, found a list",
     ),
-    ({"input": [{"type": "reasoning", "summary": [{}]}]}, "input[0].summary[0].text: expected text, found nothing"),
+    ({"input": [{"type": "reasoning", "summary": [{}]}]}, "input[0].summary[0].text: expected a string, found nothing"),
     ({"tools": {}}, "tools: expected a list"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].name: it is nested as Chat Completions"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].name: missing; unlike in Chat"),
     ({"tools": [{"type": "function", "name": "f", "parameters": 1}]}, "tools[0].parameters: expected an object"),
     ({"tool_choice": "any"}, "tool_choice: expected auto, none, required or an object, found 'any'"),
     ({"tool_choice": {"type": "function"}}, "tool_choice.name: expected a name"),

@@ -296,14 +296,14 @@ def test_an_error_inside_the_stream(failing: Any, status: int | None, retryable:
 ILL_FORMED: list[tuple[Any, str]] = [
     (None, "an event of the stream should be an object, found nothing"),
     ("x", "an event of the stream should be an object, found 'x'"),
-    ({"type": 5}, "'type' of an event should be text, found a number"),
-    (text(5), "'delta' should be text, found a number"),  # type: ignore[arg-type]
+    ({"type": 5}, "'type' of an event should be a string, found a number"),
+    (text(5), "'delta' should be a string, found a number"),  # type: ignore[arg-type]
     (event("output_item.added", output_index=0), "'item' should be an object, found nothing"),
-    (added({**CALL, "name": 5}), "'name' of a function call should be text"),
+    (added({**CALL, "name": 5}), "'name' of a function call should be a string"),
     (done({**MESSAGE, "content": "x"}), "'content' of a message should be a list"),
     (done({**MESSAGE, "content": ["x"]}), "a part of 'content' should be an object"),
-    (done({**CALL, "arguments": {}}), "'arguments' should be text, found an object"),
-    (done({"type": "reasoning", "summary": [{"text": 5}]}), "the text of a part of 'summary' should be text"),
+    (done({**CALL, "arguments": {}}), "'arguments' should be a string, found an object"),
+    (done({"type": "reasoning", "summary": [{"text": 5}]}), "the text of a part of 'summary' should be a string"),
     (event("completed"), "'response' should be an object, found nothing"),
     (event("completed", response=answer(output={})), "'output' should be a list"),
 ]
@@ -326,8 +326,8 @@ def test_an_ill_formed_event_is_a_provider_error(piece: Any, problem: str):
         ({"output": "x"}, "the response has no output"),
         ({"error": {"message": "no such model"}}, "no such model"),
         (FAILED, "boom"),
-        (answer(status="queued"), "leave the option 'background'"),
-        (answer(status="failed", output=[SAID]), "the response failed, and nothing says why"),
+        (answer(status="queued"), "omit the option 'background'"),
+        (answer(status="failed", output=[SAID]), "the response failed, without a reason"),
     ],
 )
 def test_an_ill_formed_response_is_a_provider_error(body: Any, problem: str):

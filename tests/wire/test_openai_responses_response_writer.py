@@ -231,9 +231,9 @@ def test_how_a_turn_ended(finish: FinishReason, event: str, read: FinishReason):
 def test_a_turn_that_failed_is_no_answer(finish: FinishReason):
     frames = encode([TextDelta("x"), TurnEnded(finish)])
     assert kinds(frames)[-1] == "failed"
-    with pytest.raises(ProviderError, match="ask again"):
+    with pytest.raises(ProviderError, match="send the request again"):
         decode(frames)
-    with pytest.raises(ProviderError, match="ask again"):
+    with pytest.raises(ProviderError, match="send the request again"):
         OPENAI_RESPONSES.decode_response(whole([TextDelta("x"), TurnEnded(finish)]))
 
 

@@ -391,7 +391,7 @@ def _malformed_call(written: str) -> list[Delta]:
     """A turn with a malformed call, for an answer that the server rejected because of it: the model reads the problem,
     and calls again."""
     why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
-    malformed = CallAssembler().spoil(written, "invalid_arguments", why)
+    malformed = CallAssembler().fail(written, "invalid_arguments", why)
     return [*malformed, TurnEnded("tool_calls")]
 
 

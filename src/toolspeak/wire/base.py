@@ -105,7 +105,7 @@ Frame: TypeAlias = tuple[str | None, JSON]
 
 
 class Encoder(Protocol):
-    """Writes one streamed answer. Takes a turn's deltas from first to last (`TurnEnded`)."""
+    """Writes one streamed answer. Feed it a turn's deltas from the first to the last (`TurnEnded`)."""
 
     def feed(self, delta: Delta) -> list[Frame]:
         """The events for a delta. Id, type and name of a call are sent once. Leave out calls that do not count."""

@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
 from toolspeak.wire.json_validation import shortened
 
 MAX_DEPTH = 128
-"""Deeper arguments are malformed, as in text (`dialects.scan`)."""
+"""The most levels of arguments, as in text (`dialects.scan`); deeper ones are malformed."""
 
 
 class _OpenCall:
@@ -25,12 +25,13 @@ class _OpenCall:
 
 
 class CallAssembler:
-    """Assembles the calls of one turn. A key identifies a call's fragments: an id, an index, whatever the API repeats.
+    """Assembles the calls of one turn.
 
-    Each method returns the deltas that follow. A call completes when the API says so (`complete`), when its arguments
-    are one JSON object and the API has gone on to something else (`complete_parsed`), else when the turn ends: its
-    arguments are then one JSON object, or the call is malformed. No arguments at all are `{}`, unless the turn was cut
-    off. A fragment for a completed call changes nothing; unless it is white space it becomes a malformed call.
+    A key identifies a call's fragments: an id, an index, whatever the API repeats. Each method returns the resulting
+    deltas. A call completes when the API says so (`complete`), when its arguments are one JSON object and the API sends
+    something else (`complete_parsed`), or when the turn ends: then its arguments are one JSON object, or the call is
+    malformed. Empty arguments are `{}`, unless the turn was cut off. A fragment for a completed call becomes a
+    malformed call, unless it is white space; the completed call does not change.
     """
 
     def __init__(self) -> None:
@@ -45,17 +46,17 @@ class CallAssembler:
         """Whether the turn has a call."""
         return self._count > 0
 
-    def knows(self, key: Hashable) -> bool:
-        """Whether a call of this key is open."""
+    def is_open(self, key: Hashable) -> bool:
+        """Whether a call with this key is open."""
         return key in self._open
 
-    def whole(self, key: Hashable) -> bool:
+    def is_whole(self, key: Hashable) -> bool:
         """Whether an open call's arguments are a whole JSON object: then the next fragment belongs to another call."""
         raw = "".join(self._open[key].pieces).rstrip()
         return raw.endswith("}") and read_arguments(raw)[0] is not None
 
     def start(self, key: Hashable, name: str, id: str | None = None, opaque: Opaque | None = None) -> list[Delta]:  # noqa: A002
-        """Starts a call, and completes an open one of the same key."""
+        """Starts a call, and completes an open call with the same key."""
         out = self.complete(key) if key in self._open else []
         call = self._open[key] = _OpenCall(self._count, name, id or None, opaque)
         self._count += 1
@@ -74,13 +75,13 @@ class CallAssembler:
         return [ArgumentsDelta(call.index, text)]
 
     def sign(self, key: Hashable, opaque: Opaque) -> None:
-        """Attaches data that goes back to the provider with this call, if it is still open."""
+        """Attaches data that is sent back to the provider with this call, if the call is still open."""
         if key in self._open:
             self._open[key].opaque = opaque
 
     def complete_parsed(self) -> list[Delta]:
-        """Completes the open calls whose arguments are a whole JSON object, once the API has gone on to another call or
-        to the turn's end: only white space can follow an object."""
+        """Completes the open calls whose arguments are a whole JSON object. Call it when the API starts another call or
+        ends the turn: only white space can follow the object."""
         out: list[Delta] = []
         for key, call in [*self._open.items()]:
             last = next((piece for piece in reversed(call.pieces) if not piece.isspace()), "")
@@ -93,7 +94,7 @@ class CallAssembler:
         return out
 
     def complete(self, key: Hashable, *, whole: bool = True) -> list[Delta]:
-        """Completes the call of this key. `whole`: it was not cut off."""
+        """Completes the call with this key. `whole`: the call was not cut off."""
         call = self._open.pop(key)
         raw = "".join(call.pieces)
         return self._completed(call, raw, *read_arguments(raw, whole=whole))
@@ -114,11 +115,11 @@ class CallAssembler:
     def _extra(self, raw: str) -> list[Delta]:
         self._ok, index = False, self._count
         self._count += 1
-        why = f"it came behind the arguments of a call that was complete, and is none: {shortened(raw, 80)!r}"
+        why = f"text after the arguments of a complete call, which is not a call: {shortened(raw, 80)!r}"
         return [CallMalformed(index, raw, "extra_text", why, 0)]
 
-    def spoil(self, raw: str, code: str, reason: str) -> list[Delta]:
-        """Ends a turn in which the API could not parse a call: no call runs. Ends with `BatchEnded`."""
+    def fail(self, raw: str, code: str, reason: str) -> list[Delta]:
+        """Ends a turn in which the API could not parse a call: none of its calls runs. Ends with `BatchEnded`."""
         return [CallMalformed(self._count, raw, code, reason, 0, whole_block=True), BatchEnded((), ok=False)]
 
     def close(self, finish: FinishReason) -> list[Delta]:
@@ -136,9 +137,10 @@ class CallAssembler:
 
 
 def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] | None, tuple[str, ...], str]:
-    """Parses a native call's JSON text: the arguments, notes on how they were read, and the reason if there are none.
+    """Parses a native call's JSON text. Returns the arguments, notes on how they were read, and, if the arguments are
+    None, the reason.
 
-    An empty text or `null` is `{}` in a whole call; an object written as a JSON string is read, with a note.
+    In a whole call an empty text or `null` is `{}`. An object inside a JSON string is accepted, with a note.
     """
     text = raw.strip()
     if text in ("", "null") and whole:
@@ -149,10 +151,10 @@ def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] 
         if isinstance(value, str):
             value, notes = json.loads(value, parse_constant=_reject_constant), ("arguments_text",)
     except (ValueError, RecursionError) as error:
-        cut = "the turn ended in the middle of its arguments" if not whole else f"its arguments are no JSON: {error}"
-        return None, (), f"{cut}; write one JSON object: {shortened(raw, 80)!r}"
+        why = f"its arguments are not JSON: {error}" if whole else "the turn ended in the middle of its arguments"
+        return None, (), f"{why}; write one JSON object: {shortened(raw, 80)!r}"
     if not isinstance(value, dict):
-        return None, (), f"its arguments are no JSON object: {shortened(raw, 80)!r}"
+        return None, (), f"its arguments are not a JSON object: {shortened(raw, 80)!r}"
     arguments = cast("dict[str, JSON]", value)
     if depth_beyond(arguments, MAX_DEPTH):
         return None, (), f"its arguments are nested more than {MAX_DEPTH} deep"
@@ -160,7 +162,7 @@ def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] 
 
 
 def _reject_constant(name: str) -> JSON:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _inner(value: JSON) -> Iterable[JSON]:
@@ -170,7 +172,7 @@ def _inner(value: JSON) -> Iterable[JSON]:
 
 
 def depth_beyond(value: JSON, most: int) -> bool:
-    """Whether a value is nested more than `most` deep; without recursion, however deep it is."""
+    """Whether a value is nested more than `most` deep. Does not recurse."""
     level: list[JSON] = [value]
     for _ in range(most + 1):
         level = [inner for each in level for inner in _inner(each)]

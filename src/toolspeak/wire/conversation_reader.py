@@ -1,4 +1,4 @@
-"""What the request readers of all APIs share: messages put together, ids of calls, results matched to their calls."""
+"""What the request readers of all APIs share: building messages, unique ids of calls, matching results to calls."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from toolspeak.wire.call_assembler import read_arguments
 
 
 class ConversationReader:
-    """The messages of a client's conversation while they are read; each API extends it. `model`: the one that the
-    request is for, whose own the opaque data are.
+    """Reads the messages of a client's conversation. Each API has a subclass.
 
-    Each call gets an id of its own: clients leave ids out, and some count anew in each turn, or repeat an id in a turn.
+    `model`: the request's model, to which opaque data are bound.
+
+    Each call gets a unique id: some clients omit ids, start counting again in each turn, or repeat an id in a turn.
     """
 
     def __init__(self, model: str) -> None:
         self.model = model
         self._messages: list[tuple[Role, list[Part], Mapping[str, JSON]]] = []
-        self._turn: list[Part] = []  # the parts of the newest message of the model
+        self._turn: list[Part] = []  # the parts of the model's newest message
         self._ids: set[str] = set()
         self._next_number: dict[str, int] = {}
         self._newest: dict[str, tuple[list[Part], deque[ToolCall | MalformedCall], ToolCall | MalformedCall]] = {}
@@ -31,7 +32,7 @@ class ConversationReader:
         return [Message(role, tuple(parts), extra) for role, parts, extra in self._messages]
 
     def begin(self, role: Role, extra: Mapping[str, JSON] | None = None) -> list[Part]:
-        """Begins a message and returns its parts, to be filled."""
+        """Begins a message, and returns its empty list of parts."""
         parts: list[Part] = []
         self._messages.append((role, parts, no_extra() if extra is None else extra))
         if role == "assistant":
@@ -39,7 +40,7 @@ class ConversationReader:
         return parts
 
     def join(self, role: Role) -> list[Part]:
-        """The parts of the last message if it has this role; else begins one."""
+        """The parts of the last message if it has this role; else those of a new message."""
         if self._messages and self._messages[-1][0] == role:
             return self._messages[-1][1]
         return self.begin(role)
@@ -54,7 +55,7 @@ class ConversationReader:
         notes: tuple[str, ...] = (),
         opaque: Opaque | None = None,
     ) -> ToolCall:
-        """A call under the client's id, which may be empty. For `match_by_id`, begin the model's message first."""
+        """A call with the client's id, which may be empty. For `match_by_id`, begin the model's message first."""
         call = ToolCall(self._unique_id(client_id), name, arguments, client_id or None, notes, opaque)
         self._remember(client_id, call)
         return call
@@ -71,7 +72,7 @@ class ConversationReader:
         return call
 
     def _unique_id(self, client_id: str) -> str:
-        """`client_id`, unless it is empty or another call has it; linear in the number of calls, whatever their ids."""
+        """`client_id`, changed if it is empty or another call has it. Takes linear time in the number of calls."""
         unique, number = client_id, self._next_number.get(client_id, 1)
         while not unique or unique in self._ids:
             unique, number = f"{client_id or 'call'}-{number}", number + 1
@@ -91,8 +92,8 @@ class ConversationReader:
     # --- results -------------------------------------------------------------------------------------------------
 
     def match_by_id(self, client_id: str) -> tuple[str, str | None]:
-        """Id and name of the call whose result names `client_id`: of the newest turn that has such calls, the first
-        without a result, else the last. `client_id` and None if no call has it."""
+        """The id and the name of the call whose result names `client_id`: in the newest turn with such calls, the first
+        without a result, else the last. `client_id` and None if no call has this id."""
         if client_id not in self._newest:
             return client_id, None
         _, unanswered, last = self._newest[client_id]
@@ -100,9 +101,9 @@ class ConversationReader:
         return call.id, call.name or ""
 
     def match_in_turn(self, client_id: str, name: str, place: str) -> ToolCall:
-        """The call of the newest message of the model whose result names `client_id` as its call and `name` as its
-        tool; both may be empty. Without an id it is the first call of that name without a result, without a name too
-        the first call. Raises FormatError if no call waits for the result."""
+        """The call in the model's newest message whose result names the call `client_id` and the tool `name`, either of
+        which may be empty. Without an id it is the first call of that name without a result; without a name, too, the
+        first call. Raises FormatError if no call waits for the result."""
         waiting = [part for part in self._turn if isinstance(part, ToolCall) and part.id not in self._matched]
         calls = [call for call in waiting if client_id and client_id == (call.provider_id or call.id)]
         if not calls:
@@ -110,7 +111,7 @@ class ConversationReader:
         if not calls:
             which = f" of {name!r}" if name else ""
             raise FormatError(
-                f"{place}: no call{which} awaits this result; send it right behind the turn with its call"
+                f"{place}: no call{which} waits for this result; send it right after the turn with its call"
             )
         self._matched.add(calls[0].id)
         return calls[0]

@@ -33,15 +33,15 @@ _BY_FIELD: Final[_Table] = (
     (_words("api_key|authentication|unauthenticated|permission"), "authentication"),
     (_words("model_not_found|deployment_?not_?found"), "not_found"),
 )
-"""Words in `type`, `code`, `status` or a reason that belong to one kind of error, whatever the HTTP status."""
+"""Words in `type`, `code`, `status` or a reason that mean one kind of error, with any HTTP status."""
 
 _GENERAL_FIELD: Final[_Table] = (
     (_words("overloaded|unavailable|server_?error|internal|api_error|timeout|deadline"), "overloaded"),
     (_words("not_?found"), "not_found"),
     (_words("invalid|bad_?request|failed_precondition|too_large"), "bad_request"),
 )
-"""Words that servers also write into errors of other kinds (Ollama calls all of them `api_error`): they count only
-without a status."""
+"""Words that servers also use for other kinds of errors (Ollama calls all of them `api_error`): they count only without
+a status."""
 
 _MessageTable = tuple[tuple[frozenset[int | None], re.Pattern[str], ProviderErrorCode], ...]
 
@@ -71,15 +71,15 @@ _BY_MESSAGE: Final[_MessageTable] = (
     ),
     (frozenset({400, None}), _words(r"(invalid|incorrect|missing|expired) api.?key|api.?key (not|is|expired|required)"),
      "authentication"),
-    # llama.cpp answers 500 to tools without --jinja, Ollama and others too to a model that has none.
+    # llama.cpp answers 500 to tools without --jinja; Ollama and others, to tools for a model without native calls.
     (frozenset({500}), _words(r"\btools?\b.*(--jinja|not support|unsupported)|not support.*\btools?\b"), "bad_request"),
     (frozenset({None}), _words("rate.?limit|too many requests"), "rate_limit"),
     (frozenset({None}), _words("overloaded|unavailable|server busy|at capacity|try again later"), "overloaded"),
-    # Ollama sends only a text in its streams; this one when the process that runs the model has died.
+    # Ollama's streams hold only a text; this one if the model's process has died.
     (frozenset({None}), _words("while running the model|unexpected EOF|runner .*(terminated|crashed|stopped)"),
      "overloaded"),
 )  # fmt: skip
-"""Words in the message, and the statuses with which they count (None: in a stream)."""
+"""Words in the message, and the statuses with which they count (None is an error in a stream)."""
 
 _BY_STATUS: Final[Mapping[int, ProviderErrorCode]] = {
     400: "bad_request",
@@ -105,15 +105,15 @@ REMEDIES: Final[Mapping[ProviderErrorCode, str]] = {
     "authentication": "Check the API key: it is missing or wrong, or may not use this model.",
     "quota": "The quota of the account is used up: see its billing page.",
     "rate_limit": "Too many requests: wait and try again.",
-    "overloaded": "The server failed or is overloaded: try again, and read the server's own log if it stays so.",
+    "overloaded": "The server failed or is overloaded: try again; if it fails again, read the server's log.",
     "connection": "Try again.",
     "context_length": (
         "The conversation is longer than the model's context: shorten it, or start the server with a larger "
         "one (llama.cpp -c, vLLM --max-model-len, Ollama OLLAMA_CONTEXT_LENGTH)."
     ),
-    "content_filter": "The service refuses what the conversation holds: change it, or ask another model.",
-    "not_found": "Check the model's name, and that the base URL is the one with the API (it usually ends in /v1).",
-    "bad_request": "The server refuses the request; a model or server may not know one of its options.",
+    "content_filter": "The service refuses the content of the conversation: change it, or use another model.",
+    "not_found": "Check the model's name, and that the base URL is the API's (it usually ends in /v1).",
+    "bad_request": "The server refuses the request; the model or server may not know one of its options.",
     "forgotten": "Send the whole conversation: the server does not keep it.",
     "ill_formed": "Check the base URL: this is not the API's answer.",
     "other": "The server's own log may say more.",
@@ -126,15 +126,13 @@ _REMEDIES_BY_STATUS: Final[Mapping[int, str]] = {
     405: "Check the base URL: it usually ends in /v1.",
     408: "The server waited too long for the request; try again.",
     413: "The request is too large for the server: shorten the conversation or cap results lower.",
-    501: "The server cannot do what was asked: check the base URL, and leave out what it may not know.",
+    501: "The server does not support this request: check the base URL, and omit options that it may not know.",
 }
-"""Where a status says more than its code does."""
+"""The remedies for statuses that are more specific than their codes."""
 
 _TOO_LARGE = _words("request too large")
-_TOO_LARGE_REMEDY = (
-    "This request alone is over the limit of the account: shorten the conversation, or ask for a higher limit."
-)
-"""OpenAI's 429 and Groq's 413 to a request of more tokens than a minute has: no waiting helps."""
+_TOO_LARGE_REMEDY = "This request alone exceeds the account's limit: shorten the conversation, or get a higher limit."
+"""For OpenAI's 429 and Groq's 413 to a request with more tokens than the limit per minute: waiting does not help."""
 
 _WAIT = re.compile(r"try again in (?:(\d+)m)?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -142,19 +140,21 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 
 @quick()
 class ErrorReport:
-    """A server's error. `message` is one short line, `retry_after` is in seconds. `unread`: what the model wrote where
-    the server could not parse it as a call."""
+    """A server's error."""
 
     code: ProviderErrorCode
     retryable: bool
     remedy: str
     message: str
+    """One short line."""
     retry_after: float | None
+    """In seconds."""
     unread: str | None
+    """The model's text, if the server could not parse the call in it."""
 
 
 def read_error(body: JSON, status: int | None = None) -> ErrorReport:
-    """Reads an error's body or object. `status`: the HTTP status, None for an error inside a stream."""
+    """Reads an error's body or object. `status`: the HTTP status; None for an error inside a stream."""
     message = shortened(_message(body))
     fields = " ".join(_fields(body, 0))
     code = _code(fields, message, status)
@@ -170,8 +170,8 @@ def read_error(body: JSON, status: int | None = None) -> ErrorReport:
 
 
 def reported_error(error: JSON, status: int | None = None) -> ProviderError:
-    """The exception for an error inside a successful body or a stream. `status`: the HTTP status that the API has for
-    such an error, used where the error names none."""
+    """The exception for an error inside a successful body or a stream. `status`: the API's HTTP status for such an
+    error, which applies if the error does not name one."""
     own = cast("dict[str, JSON]", error).get("code") if isinstance(error, dict) else None
     if isinstance(own, int) and not isinstance(own, bool) and 400 <= own <= 599:
         status = own
@@ -223,10 +223,10 @@ def _of_status(status: int) -> ProviderErrorCode:
 
 
 def _message(body: JSON) -> str:
-    """The innermost text of the forms that servers use; empty if there is none."""
+    """The error's text, in any of the forms that servers use; empty if there is none."""
     value: Any = body
     for _ in range(3):
-        if isinstance(value, list) and value:  # Gemini, at its address of OpenAI's form
+        if isinstance(value, list) and value:  # Gemini, at its OpenAI-compatible address
             value = cast("list[Any]", value)[0]
         if not isinstance(value, dict):
             break
@@ -243,7 +243,7 @@ _KIND_FIELDS = ("type", "code", "status", "reason", "quotaId")
 
 
 def _fields(value: JSON, depth: int) -> list[str]:
-    """The texts of an error's fields that name its kind, also in its details."""
+    """The texts of the error's fields that name its kind, including its details."""
     if depth > 5:
         return []
     if isinstance(value, list):
@@ -261,7 +261,7 @@ def _fields(value: JSON, depth: int) -> list[str]:
 
 
 def _retry_after(body: JSON, message: str) -> float | None:
-    """The seconds to wait that the error itself names: google.rpc.RetryInfo, or OpenAI's and Groq's message."""
+    """The seconds to wait, from the error: google.rpc.RetryInfo, or OpenAI's and Groq's message."""
     if (delay := _retry_delay(body, 0)) is not None and (match := _DURATION.fullmatch(delay)):
         return float(match[1])
     if match := _WAIT.search(message):

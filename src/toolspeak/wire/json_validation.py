@@ -1,6 +1,6 @@
-"""Checks JSON from outside: the value, or an error that names the place of what is wrong.
+"""Checks values of JSON from outside, and raises errors that name the place.
 
-`require_…` and `optional_…` check what a client sent and raise FormatError; `as_…` check what a server sent and raise
+`require_…` and `optional_…` check JSON from clients and raise FormatError; `as_…` check JSON from servers and raise
 ProviderError.
 """
 
@@ -14,7 +14,7 @@ from toolspeak.errors import FormatError, ProviderError
 
 
 def describe(value: JSON) -> str:
-    """The value in an error message: `nothing`, `'text'`, `a list`, `an object`, …; short whatever the value."""
+    """A short description of the value for a message: `nothing`, `'text'`, `a list`, `an object`, …"""
     if value is None:
         return "nothing"
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def shortened(text: str, limit: int = 300) -> str:
 
 
 def invalid_field(place: str, expected: str, actual: JSON) -> FormatError:
-    """`messages[0].role: expected text, found a number`."""
+    """`messages[0].role: expected a string, found a number`."""
     return FormatError(f"{place}: expected {expected}, found {describe(actual)}")
 
 
@@ -47,8 +47,7 @@ def ill_formed(place: str, expected: str, actual: JSON) -> ProviderError:
 
 
 class _Validator:
-    """The checks of values from one side. `error` makes the exception from the place, what is expected there, and the
-    value that is there."""
+    """Checks of values from one side. `error` makes the exception from the place, the expectation and the value."""
 
     def __init__(self, error: Callable[[str, str, JSON], Exception]) -> None:
         self._error = error
@@ -68,21 +67,21 @@ class _Validator:
 
     def text(self, value: JSON, place: str) -> str:
         if not isinstance(value, str):
-            raise self._error(place, "text", value)
+            raise self._error(place, "a string", value)
         return value
 
     def optional_text(self, value: JSON, place: str) -> str:
-        """None is the empty text."""
+        """None is the empty string."""
         return "" if value is None else self.text(value, place)
 
     def name(self, value: JSON, place: str) -> str:
-        """A text that is not empty."""
+        """A string that is not empty."""
         if not isinstance(value, str) or not value:
             raise self._error(place, "a name", value)
         return value
 
     def optional_flag(self, value: JSON, place: str) -> bool | None:
-        """True, false, or None where nothing is said."""
+        """True, false or None."""
         if value is not None and not isinstance(value, bool):
             raise self._error(place, "true or false", value)
         return value
@@ -103,6 +102,6 @@ as_text = _server.optional_text
 
 
 def token_count(counts: JSON, field: str) -> int | None:
-    """A number of tokens; None for anything else, which is no reason to reject a good answer."""
+    """A number of tokens; None for any other value, which must not make a good answer fail."""
     value = cast("dict[str, JSON]", counts).get(field) if isinstance(counts, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -24,19 +24,20 @@ from toolspeak.wire.base import ModelRequest
 
 
 def check_request(request: ModelRequest, own: Iterable[str], *, format_name: str, grammars: bool = False) -> None:
-    """Raises ConfigurationError for an option that is one of the format's `own` fields, and for a grammar where the
-    format has no place for one."""
+    """Raises ConfigurationError for an option with the name of one of the format's `own` fields, and for a grammar if
+    the format has no field for it."""
     for name in own:
         if name in request.options:
-            raise ConfigurationError(f"the option {name!r} cannot be set: the request's own {name} goes there")
+            raise ConfigurationError(f"the option {name!r} cannot be set: the request sets this field itself")
     if request.constraint is not None and not grammars:
         raise ConfigurationError(
-            f"{format_name} requests carry no grammar; leave the constraint (Capabilities.grammar of its provider) out"
+            f"{format_name} requests have no field for a grammar; omit the constraint (see Capabilities.grammar)"
         )
 
 
 def call_ids(messages: Iterable[Message | TextMessage]) -> dict[str, str]:
-    """By a call's own id, the id it and its result are sent with: its `provider_id`, if no other call has it."""
+    """Maps each call's own id to the id in the request, for the call and its result: its `provider_id`, if that is
+    unique."""
     ids: dict[str, str] = {}
     used: set[str] = set()
     for message in messages:
@@ -50,16 +51,16 @@ def call_ids(messages: Iterable[Message | TextMessage]) -> dict[str, str]:
 
 
 def is_native(part: Part) -> bool:
-    """Whether a part of an assistant's message is sent as it is.
+    """Whether a part of an assistant's message has its own form in the API.
 
-    A malformed call cannot: no API takes arguments that are none. It is sent as text (`MalformedCall.raw`), and so is
-    its result, in a message of the user.
+    A malformed call has none, since no API accepts arguments that are not JSON. It is sent as text
+    (`MalformedCall.raw`), and its result as text in a user message.
     """
     return not isinstance(part, MalformedCall)
 
 
 def text_of(parts: Sequence[ContentPart]) -> str:
-    """Content as text alone: JSON as JSON, an image or a file by a line that says what it is."""
+    """Content as text. A line describes an image or a file."""
     return "\n".join(_text_of(part) for part in parts)
 
 
@@ -76,12 +77,12 @@ def _text_of(part: ContentPart) -> str:
 
 
 def without_lone_surrogates(value: JSON) -> JSON:
-    """The value with each lone surrogate in its text, which UTF-8 cannot carry, replaced by U+FFFD."""
+    """The value with each lone surrogate replaced by U+FFFD: UTF-8 cannot encode it."""
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
-            # Through UTF-16, so that two halves side by side become their character.
+            # Through UTF-16, so that two adjacent halves become their character.
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return value
     if isinstance(value, list | tuple):

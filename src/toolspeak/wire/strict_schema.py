@@ -1,9 +1,9 @@
-"""Schemas of answers in the form that APIs with structured outputs accept: each supports a part of JSON Schema. Pure.
+"""Converts schemas of answers to the parts of JSON Schema that APIs with structured outputs accept. Pure.
 
-A constraint that an API refuses goes into the description instead: the caller checks the answer anyway.
+A constraint that an API refuses goes into the description: the caller checks the answer in any case.
 
 Sources: OpenAI, "Structured model outputs" (Supported schemas); Anthropic, "Structured outputs" (JSON Schema
-limitations); what their Python packages make of a type (openai 3.54 `to_strict_json_schema`, anthropic 2.12
+limitations); the schemas that their Python packages make of a type (openai 3.54 `to_strict_json_schema`, anthropic 2.12
 `transform_schema`).
 """
 
@@ -22,14 +22,14 @@ _NAMED = ("properties", "$defs", "definitions")
 """Keywords whose values are objects of schemas."""
 
 _LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
-"""Those whose values are lists of schemas."""
+"""Keywords whose values are lists of schemas."""
 
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 _LENGTHS = ("minLength", "maxLength", "minProperties", "maxProperties", "uniqueItems", "minContains", "maxContains")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "maxItems", "pattern", "default")
 
 _TYPED = ("type", "$ref", "anyOf", "oneOf", "enum", "const")
-"""Without one of these a value may be anything."""
+"""Without one of these keywords a value may be anything."""
 
 _BEYOND = ("allOf", "not", "if", "patternProperties", "prefixItems", "propertyNames", "contains", "dependentSchemas")
 """Keywords that change what an answer means, and that OpenAI's strict mode does not support."""
@@ -39,10 +39,12 @@ _LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 @quick()
 class _Support:
-    """What an API supports. `unsupported`: keywords that go into the description; `formats`: formats of strings."""
+    """The part of JSON Schema that an API supports."""
 
     unsupported: tuple[str, ...]
+    """Keywords that go into the description."""
     formats: frozenset[str]
+    """Formats of strings."""
 
 
 _OPENAI = _Support(_LENGTHS, _FORMATS)
@@ -54,8 +56,8 @@ class _NotStrict(Exception):
 
 
 def openai_form(output: OutputSchema) -> OutputSchema:
-    """The schema as OpenAI accepts it: strict, with every object closed and all its properties required; unchanged and
-    not strict where that is impossible (a dictionary, a value of any type)."""
+    """The schema for OpenAI: strict, with every object closed and all its properties required. If that is impossible (a
+    dictionary, a value of any type), the schema is unchanged and not strict."""
     if not output.strict:
         return output
     try:
@@ -66,12 +68,13 @@ def openai_form(output: OutputSchema) -> OutputSchema:
 
 
 def anthropic_form(schema: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The schema as Anthropic accepts it: every object closed, bounds of values in the description."""
+    """The schema for Anthropic: every object is closed, and bounds of values are in the description."""
     return cast("dict[str, JSON]", _closed(schema))
 
 
 def is_closed(schema: Mapping[str, JSON]) -> bool:
-    """Whether a schema names all keys of its objects, or leaves other keys open, and is not recursive."""
+    """Whether a schema names all keys of its objects, without `additionalProperties` or with false, and is not
+    recursive."""
     definitions = {**_definitions(schema, "$defs"), **_definitions(schema, "definitions")}
     return _names_all(schema, definitions, frozenset(), set())
 
@@ -82,7 +85,7 @@ def _definitions(schema: Mapping[str, JSON], keyword: str) -> Mapping[str, JSON]
 
 
 def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[str], checked: set[str]) -> bool:
-    """`within`: the definitions around this schema; `checked`: those that name all their keys."""
+    """`within`: the definitions around this schema. `checked`: the definitions that name all their keys."""
     if not isinstance(schema, Mapping) or not any(keyword in schema for keyword in _TYPED):
         return False
     fields = cast("Mapping[str, Any]", schema)
@@ -160,7 +163,7 @@ def _with_words(schema: Mapping[str, JSON], support: _Support) -> dict[str, JSON
         constraints["pattern"] = result.pop("pattern")
     if support is _ANTHROPIC and result.get("minItems", 0) not in (0, 1):
         constraints["minItems"] = result.pop("minItems")
-    result.pop("discriminator", None)  # OpenAPI's; the options say the same
+    result.pop("discriminator", None)  # OpenAPI's; the alternatives hold the same
     if isinstance(result.get("oneOf"), list) and "anyOf" not in result:
         result["anyOf"] = result.pop("oneOf")
     if constraints:

@@ -1,4 +1,4 @@
-"""The most tokens a request allows for a model's turn, under each API's name for it."""
+"""Finds the token limit of a model's turn in a request, under each API's name for it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import cast
 from toolspeak.data.messages import JSON
 
 _NAMES = (
-    "max_completion_tokens",  # OpenAI; it wins over the older name where both are set
-    "max_tokens",  # Anthropic, Mistral and every server that speaks OpenAI's Chat Completions
+    "max_completion_tokens",  # OpenAI; takes precedence over the older name
+    "max_tokens",  # Anthropic, Mistral and every server with OpenAI's Chat Completions
     "max_output_tokens",  # OpenAI Responses
     "maxOutputTokens",  # Gemini
     "num_predict",  # Ollama
@@ -17,11 +17,11 @@ _NAMES = (
 )
 
 _PLACES = ("generationConfig", "options")
-"""Fields in which Gemini and Ollama expect it."""
+"""The fields that hold it in Gemini's and Ollama's requests."""
 
 
 def token_limit(options: Mapping[str, JSON]) -> int | None:
-    """The limit in a request's body or options; None if there is none, or one of 0 or less."""
+    """The limit in a request's body or options; None without a limit above 0."""
     for fields in (options, *(options.get(place) for place in _PLACES)):
         if isinstance(fields, Mapping):
             for name in _NAMES:

@@ -207,8 +207,8 @@ def test_a_database_that_is_locked_holds_no_answer_up_for_long(tmp_path: Path):
         ({"previous_response_id": 5}, "previous_response_id: expected text"),
         ({"store": "yes"}, "store: expected true or false"),
         ({"background": True}, "responses.background"),
-        ({"conversation": "conv_1"}, "conversations are not kept here"),
-        ({"input": 5}, "input: expected text or a list"),
+        ({"conversation": "conv_1"}, "conversations are not stored here"),
+        ({"input": 5}, "input: expected a string or a list"),
         ({"input": ["x"]}, "input[0]: expected an object"),
     ],
 )

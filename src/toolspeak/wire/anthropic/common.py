@@ -16,9 +16,9 @@ Block = dict[str, JSON]
 PDF, PLAIN_TEXT = "application/pdf", "text/plain"
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
-_ID_CHARACTERS = 40  # what remains of an id that has to change; ids of the API's own have about 30
+_ID_CHARACTERS = 40  # how much is kept of an id that has to change; the API's own ids have about 30
 INVALID_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-"""Characters that ids and names of tools cannot have."""
+"""Characters that ids and tool names cannot have."""
 
 STOP_REASONS: Mapping[str, FinishReason] = {
     "end_turn": "stop",
@@ -29,7 +29,7 @@ STOP_REASONS: Mapping[str, FinishReason] = {
     "stop_sequence": "stop",
     "model_context_window_exceeded": "length",
 }
-"""The API's `stop_reason` as a finish reason, and back (the first one); any other is `error`."""
+"""The finish reason for each `stop_reason`, and back (the first one). Any other is `error`."""
 
 ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",
@@ -44,14 +44,14 @@ ERROR_TYPES: Mapping[int, str] = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""The `type` in the body of an error, by its HTTP status."""
+"""The `type` in an error's body, by HTTP status."""
 
 TOOL_FIELDS = ("strict", "input_examples", "eager_input_streaming", "defer_loading", "allowed_callers")
-"""Fields of a tool that stand in `ToolSpec.extra`."""
+"""Fields of a tool that `ToolSpec.extra` holds."""
 
 
 def valid_id(wanted: str, used: Container[str]) -> str:
-    """An id that the API accepts and that is not among the `used` ones: `wanted` itself, if possible."""
+    """An id that the API accepts and that is not in `used`: `wanted` itself, if possible."""
     valid = wanted if _ID.fullmatch(wanted) else _replacement(wanted)
     while valid in used:
         valid = _replacement(valid)

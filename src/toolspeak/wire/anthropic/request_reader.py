@@ -39,7 +39,7 @@ from toolspeak.wire.json_validation import (
 )
 
 OUTPUT_NAME = "output"
-"""The name of a client's output schema: the API has none."""
+"""The name of a client's output schema, since the API has none."""
 
 
 def decode_request(body: JSON) -> WireRequest:
@@ -47,9 +47,9 @@ def decode_request(body: JSON) -> WireRequest:
     fields = dict(require_object(body, "the request"))
     model = require_name(fields.pop("model", None), "model")
     if fields.pop("thread", None) is not None:
-        # The package's tool runner sends it unasked, and learns from these details to do without.
+        # The package's tool runner always sends it first; these details make it send the request again without.
         raise FormatError(
-            "thread: conversations are not kept here: send the whole one in 'messages', without 'thread'",
+            "thread: conversations are not stored here: send the whole one in 'messages', without 'thread'",
             details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
         )
     reader = _AnthropicConversation(model)
@@ -65,12 +65,12 @@ def decode_request(body: JSON) -> WireRequest:
 
 
 class _AnthropicConversation(ConversationReader):
-    """Neighbouring results are one message. A result of no earlier call keeps the id that it names, which is "" if it
-    names none. `cached`: a block has a cache marker."""
+    """Adjacent results become one message. A result without a call keeps its id, or "" if it has none."""
 
     def __init__(self, model: str) -> None:
         super().__init__(model)
         self.cached = False
+        """Whether a block has a cache marker."""
 
     def read_system(self, value: JSON) -> None:
         if isinstance(value, str):
@@ -89,7 +89,7 @@ class _AnthropicConversation(ConversationReader):
             role = message.get("role")
             if role not in ("user", "assistant", "system"):
                 raise FormatError(
-                    f"{place}.role: expected 'user', 'assistant' or 'system'; tool results are the user's"
+                    f"{place}.role: expected 'user', 'assistant' or 'system'; send tool results as 'user'"
                 )
             content = message.get("content")
             if role == "assistant":
@@ -111,7 +111,7 @@ class _AnthropicConversation(ConversationReader):
         if isinstance(content, str):
             return [TextPart(content)] if content else []
         if content is None:
-            raise invalid_field(place, "text or a list of blocks", content)
+            raise invalid_field(place, "a string or a list of blocks", content)
         return [read(block, at) for block, at in self._blocks(content, place)]
 
     def _blocks(self, value: JSON, place: str) -> Iterable[tuple[Block, str]]:
@@ -199,13 +199,13 @@ def _bytes(value: JSON, place: str) -> bytes:
     try:
         return base64.b64decode(require_text(value, place), validate=True)
     except ValueError as error:
-        raise invalid_field(place, "base64 text", value) from error
+        raise invalid_field(place, "base64", value) from error
 
 
 def _unsupported(kind: JSON, place: str) -> FormatError:
     return FormatError(
-        f"{place}.type: a block of the type {kind!r} cannot be taken here: nothing of Anthropic's own servers (their "
-        "tools, files and searches) is behind this one; leave it out, or send what it says as text"
+        f"{place}.type: blocks of the type {kind!r} are not supported here: this server has none of Anthropic's own "
+        "tools, files and searches; omit the block, or send its content as text"
     )
 
 
@@ -213,8 +213,8 @@ def _tool(tool: Block, place: str) -> ToolSpec:
     kind = tool.get("type")
     if kind not in (None, "custom"):
         raise FormatError(
-            f"{place}.type: {kind!r} is a tool of Anthropic's own, which nobody runs or knows here; leave it out, or "
-            "send it as a tool of yours, with name, description and input_schema"
+            f"{place}.type: {kind!r} is one of Anthropic's own tools, which this server does not run; omit it, or send "
+            "your own tool, with name, description and input_schema"
         )
     name = require_name(tool.get("name"), f"{place}.name")
     schema = require_object(tool.get("input_schema"), f"{place}.input_schema")
@@ -245,7 +245,7 @@ def _choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, bool | None
         case "tool":
             name = require_name(choice.get("name"), "tool_choice.name")
             if all(spec.name != name for spec in tools):
-                raise FormatError(f"tool_choice.name: {name!r} is none of the tools; name one of them")
+                raise FormatError(f"tool_choice.name: no tool is called {name!r}; name one of tools")
             return ToolChoice("specific", name), parallel
         case _:
             raise FormatError("tool_choice.type: expected one of: auto, any, tool, none")

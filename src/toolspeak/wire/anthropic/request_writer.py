@@ -1,8 +1,8 @@
 """Requests of Anthropic's Messages API as a client writes them. Sans-IO.
 
-Source: Anthropic's API reference, "Messages", and the types of its Python SDK 2.12. Where the API refuses what a
-conversation holds (text of white space alone, an image of another type, an id with a dot), it is sent in a form that
-the API takes; nothing is left out but white space and reasoning that is not the model's own.
+Source: Anthropic's API reference, "Messages", and the types of its Python SDK 2.12. Content that the API refuses (text
+of only white space, an image of another type, an id with a dot) is sent in a form that the API accepts. Only white
+space and other models' reasoning are left out.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from toolspeak.wire.strict_schema import anthropic_form, is_closed
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
-_CACHE_CONTROL = {"type": "ephemeral"}  # for the default 5 minutes, which each use renews
-_CACHEABLE = ("text", "image", "document", "tool_use", "tool_result")  # blocks that take a cache marker
+_CACHE_CONTROL = {"type": "ephemeral"}  # valid for the default 5 minutes, which each use renews
+_CACHEABLE = ("text", "image", "document", "tool_use", "tool_result")  # blocks that can have a cache marker
 
 _NAME_CHARACTERS = 128
 
 MAX_TOKENS = 32_000
-"""`max_tokens`, which the API insists on, where the options give none: what every model of 2025 and later may write
-at most or more (Anthropic, "Models overview": 32,000 for Opus 4.1, 64,000 for the 4.5 models, 128,000 since)."""
+"""The default of `max_tokens`, which the API requires. Every model of 2025 and later can write at least so many
+(Anthropic, "Models overview": 32,000 for Opus 4.1, 64,000 for the 4.5 models, 128,000 since)."""
 
 _OWN_FIELDS = ("model", "messages", "system", "tool_choice", "stream")
 
@@ -69,7 +69,7 @@ def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str,
         "stream": stream,
     }
     body.update((name, value) for name, value in request.options.items() if name != "tools")
-    # The API holds to every schema strictly: one that it cannot and need not is left out.
+    # The API enforces every schema strictly: a schema that it cannot enforce, and need not, is left out.
     if request.output is not None and (request.output.strict or is_closed(request.output.schema)):
         body["output_config"] = _output_config(request.output, body.get("output_config"))
     return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
@@ -84,8 +84,8 @@ def _split_system(messages: Sequence[Message | TextMessage]) -> tuple[list[Block
 
 
 def _messages(messages: Sequence[Message | TextMessage], model: str) -> list[Block]:
-    """The messages after the system prompt, user and assistant in turn; a later system message is the user's: the role
-    `system` inside a conversation is for some models only, and the others refuse the request."""
+    """The messages after the system prompt, alternately user and assistant. A later system message becomes a user
+    message: only some models accept the role `system` there, and the others refuse the request."""
     ids = _valid_ids(call_ids(messages))
     turns: list[tuple[str, list[Block]]] = []
     for message in messages:
@@ -101,18 +101,18 @@ def _messages(messages: Sequence[Message | TextMessage], model: str) -> list[Blo
     turns = [turn for turn in turns if turn[1]]
     if turns and turns[-1][0] == "assistant":
         _strip_last_text(turns)
-    # The API wants the results of calls at the beginning of the next message.
+    # The API requires the results of calls at the beginning of the next message.
     return [
-        {"role": role, "content": sorted(blocks, key=_is_no_result) if role == "user" else blocks}
+        {"role": role, "content": sorted(blocks, key=_is_not_result) if role == "user" else blocks}
         for role, blocks in turns
     ]
 
 
 def _mark_cached(system: list[Block], tools: list[Block], messages: list[Block]) -> None:
-    """Sets the cache markers: after the tools, the system prompt, and the last message.
+    """Sets the cache markers: after the tools, the system prompt and the last message.
 
-    The fourth marker, the last that is allowed, is at the user's message before it: the API looks back over 20 blocks
-    only, and a turn of many calls is longer.
+    The fourth marker, the last that the API allows, is at the previous user message: the API looks back over only 20
+    blocks, and a turn with many calls is longer.
     """
     ends = [blocks[-1] for blocks in (tools, system) if blocks]
     user_messages = [message for message in messages[:-1] if message["role"] == "user"]
@@ -123,14 +123,14 @@ def _mark_cached(system: list[Block], tools: list[Block], messages: list[Block])
 
 
 def _text_blocks(text: str) -> list[Block]:
-    """A text block; none for white space alone, which the API refuses."""
+    """A text block; no block for only white space, which the API refuses."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
 def _valid_ids(ids: dict[str, str]) -> dict[str, str]:
-    """The id that each call is sent with, by its own id: letters, digits, `_` and `-`, as the API demands.
+    """Maps each call's own id to the id in the request, of letters, digits, `_` and `-`, as the API requires.
 
-    In place of other characters an id gets `_` and a digest, so that it stays unique, and the same in every request.
+    Other characters become `_`, and a digest is appended: the id stays unique, and the same in every request.
     """
     valid: dict[str, str] = {}
     used: set[str] = set()
@@ -140,7 +140,7 @@ def _valid_ids(ids: dict[str, str]) -> dict[str, str]:
     return valid
 
 
-def _is_no_result(block: Block) -> bool:
+def _is_not_result(block: Block) -> bool:
     return block["type"] != "tool_result"
 
 
@@ -163,7 +163,7 @@ def _user(message: Message | TextMessage, ids: dict[str, str]) -> list[Block]:
     blocks: list[Block] = []
     for part in message.parts:
         if isinstance(part, ToolResult):
-            # The result of a malformed call has no call to belong to: it is sent as text.
+            # A malformed call was sent as text, so its result is text too.
             is_native = part.call_id in ids
             blocks += [_result(part, ids[part.call_id])] if is_native else _text_blocks(text_of(part.content))
         elif isinstance(part, ContentPart):
@@ -220,7 +220,7 @@ def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) 
             case ReasoningPart(text, opaque):
                 blocks += _reasoning(text, opaque, model)
             case ToolResult():
-                pass  # no message of the model holds one
+                pass  # the model's messages hold no results
             case TextPart(text, opaque) if (data := _own_data(opaque, model)).get("citations"):
                 blocks += [{**block, "citations": data["citations"]} for block in _text_blocks(text)]
             case _:
@@ -229,7 +229,7 @@ def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) 
 
 
 def _reasoning(text: str, opaque: Opaque | None, model: str) -> list[Block]:
-    """The blocks that the API wants back unchanged, if this model made them."""
+    """The blocks that the API requires back unchanged, if this model made them."""
     data = _own_data(opaque, model)
     if "block" in data:
         return [dict(data["block"])]
@@ -247,7 +247,7 @@ def _own_data(opaque: Opaque | None, model: str) -> dict[str, JSON]:
 def _tool(spec: ToolSpec) -> Block:
     if not _TOOL_NAME.fullmatch(spec.name):
         raise ConfigurationError(
-            f"the tool {spec.name!r} cannot be sent to Anthropic's API: a name is 1 to 128 letters, digits, _ and -; "
+            f"the tool {spec.name!r} cannot be sent to Anthropic's API: a name has 1 to 128 letters, digits, _ and -; "
             "rename it"
         )
     tool: Block = {"name": spec.name, "input_schema": {"type": "object", **spec.parameters}}
@@ -261,8 +261,8 @@ def _api_tools(request: ModelRequest) -> list[JSON]:
     tools = cast("list[JSON]", option) if isinstance(option, list | tuple) else []
     if option is not None and (option is not tools or not all(_is_api_tool(tool) for tool in tools)):
         raise ConfigurationError(
-            "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search_…', 'name': "
-            "'web_search'}); tools of yours are the request's own"
+            "the option 'tools' must be a list of tools that the API runs itself ({'type': 'web_search_…', 'name': "
+            "'web_search'}); put your own tools into the request's tools"
         )
     return [*tools]
 
@@ -283,7 +283,7 @@ def _choice(request: ModelRequest) -> Block | None:
 def _output_config(output: OutputSchema, option: JSON) -> Block:
     config = dict(cast("Mapping[str, JSON]", option)) if isinstance(option, Mapping) else {}
     if config.get("format") is not None:
-        raise ConfigurationError("the option 'output_config' cannot set a format: the request's own output goes there")
+        raise ConfigurationError("the option 'output_config' cannot set a format: the request's output sets it")
     schema = anthropic_form(output.schema)
     if output.description:
         schema.setdefault("description", output.description)
@@ -291,9 +291,9 @@ def _output_config(output: OutputSchema, option: JSON) -> Block:
 
 
 def _drop_unanswered(turns: Sequence[tuple[str, list[Block]]]) -> None:
-    """Drops calls of the API's own tools without a result: the API refuses a conversation with one.
+    """Drops calls of the API's own tools without a result, since the API refuses such a conversation.
 
-    Those of the last answer stay, if only results follow: the API goes on with them.
+    Those of the last answer stay if only results follow: the API continues them.
     """
     answered = {block["tool_use_id"] for _, blocks in turns for block in blocks if _is_hosted_result(block)}
     last = max((at for at, (role, _) in enumerate(turns) if role == "assistant"), default=-1)

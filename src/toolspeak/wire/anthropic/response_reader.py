@@ -1,8 +1,8 @@
 """Answers of Anthropic's Messages API as a client reads them, whole and streamed. Sans-IO.
 
 Source: Anthropic's API reference, "Messages", "Streaming messages" and "Errors", and the types of its Python SDK 2.12.
-"Server tools", "Handling stop reasons" (a turn that ended with `pause_turn` goes on when its content is sent back as it
-is) and "Web search tool" (encrypted content and citations go back in later turns).
+"Server tools", "Handling stop reasons" (a turn that ended with `pause_turn` continues when its content is sent back
+unchanged) and "Web search tool" (encrypted content and citations are sent back in later turns).
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.json_validation import as_object, as_text, ill_formed, token_count
 
 _ERROR_STATUS = {kind: status for status, kind in ERROR_TYPES.items()}
-_INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")  # no token is in two
+_INPUT_COUNTS = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+)  # each token is in only one of them
 
 
 def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
-    """The deltas of an answer that was not streamed; `model` as for `AnthropicDecoder`. Raises ProviderError."""
+    """See `WireFormat.decode_response`."""
     message = as_object(body, "the response")
     if message.get("error"):
         raise _stream_error(message["error"])
@@ -65,7 +69,7 @@ class AnthropicDecoder:
         self._signature = ""
 
     def feed(self, data: JSON) -> list[Delta]:
-        """The deltas of one event, whose type is in its data. Raises ProviderError."""
+        """See `Decoder`."""
         try:
             if data["type"] == "content_block_delta":
                 delta = data["delta"]
@@ -75,14 +79,14 @@ class AnthropicDecoder:
                         return [TextDelta(text)]
                 elif delta["type"] == "input_json_delta" and not self._inputs:
                     text, index = delta["partial_json"], data["index"]
-                    if text.__class__ is str and self._calls.knows(index):
+                    if text.__class__ is str and self._calls.is_open(index):
                         return self._calls.add(index, text)
         except (KeyError, TypeError):
-            pass  # _event names what is ill-formed
+            pass  # _event raises an error that names the place
         return self._event(as_object(data, "an event of the stream"))
 
     def close(self) -> list[Delta]:
-        """Ends the stream; call it once."""
+        """See `Decoder`."""
         out = self._settle(self._finish in NORMAL_END)
         out += self._calls.close(self._finish)
         out.append(TurnEnded(self._finish, self._usage(), self._model))
@@ -115,7 +119,7 @@ class AnthropicDecoder:
             case _ if event.get("error"):
                 raise _stream_error(event["error"])
             case _:
-                pass  # ping, and what the API may add
+                pass  # ping, and future events
         return []
 
     def _start(self, index: int, block: dict[str, JSON]) -> list[Delta]:
@@ -150,19 +154,20 @@ class AnthropicDecoder:
                 self._signature = as_text(delta.get("signature"), "'signature' of a signature_delta")
             case "input_json_delta":
                 text = as_text(delta.get("partial_json"), "'partial_json' of an input_json_delta")
-                if self._calls.knows(index):
+                if self._calls.is_open(index):
                     if text:
                         self._inputs.pop(index, None)
                     return self._calls.add(index, text)
                 self._opaque_blocks.add(index, text)
                 if index not in self._kinds:
                     raise ProviderError(
-                        f"the server sent arguments for content block {index}, which it never began", code="ill_formed"
+                        f"the server sent arguments for content block {index}, which it did not start",
+                        code="ill_formed",
                     )
             case "citations_delta":
                 self._opaque_blocks.cite(index, [delta["citation"]] if delta.get("citation") else None)
             case _:
-                pass  # what the API may add
+                pass  # future deltas
         return []
 
     def _start_text(self, index: int, block: dict[str, JSON]) -> list[Delta]:
@@ -176,8 +181,8 @@ class AnthropicDecoder:
         return out + _text(as_text(block.get("text"), "'text' of a content block"))
 
     def _stop(self, index: int) -> list[Delta]:
-        if self._calls.knows(index):
-            # The next event says whether the token limit cut it off.
+        if self._calls.is_open(index):
+            # The next event shows whether the token limit cut it off.
             self._ended_calls.append(index)
         elif self._kinds.get(index) == "thinking" and (self._thought or self._signature):
             opaque = self._opaque({"signature": self._signature}) if self._signature else None
@@ -193,8 +198,8 @@ class AnthropicDecoder:
         for index in self._ended_calls:
             arguments = self._inputs.pop(index, None)
             if arguments:
-                # Arguments in one piece. The API closes the braces of what was cut off, so that it looks like a whole
-                # object: it must not be read as one.
+                # Arguments in one piece. The API closes the braces of an object that was cut off, and it must not be
+                # read as a whole object.
                 text = json.dumps(arguments, ensure_ascii=False)
                 out += self._calls.add(index, text if whole else text[:-1])
             out += self._calls.complete(index, whole=whole)
@@ -209,7 +214,7 @@ class AnthropicDecoder:
         return Opaque(NAME, self._request_model or self._model or "", data)
 
     def _count(self, usage: JSON) -> None:
-        """Counts are sums, so the greatest is the last; some servers end with 0 for the input."""
+        """Counts accumulate, so the greatest is the latest. Some servers send 0 for the input at the end."""
         if not isinstance(usage, dict):
             return
         for field in (*_INPUT_COUNTS, "output_tokens"):
@@ -233,21 +238,21 @@ class AnthropicDecoder:
 
 
 class _OpaqueBlocks:
-    """Blocks of one answer that go back as they are: calls of tools that Anthropic's servers run, with their results,
-    and citations of a text."""
+    """Blocks of one answer that are sent back unchanged: calls of tools that Anthropic runs, their results, and
+    citations."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, tuple[Block, list[str]]] = {}
         self._citations: dict[int, list[JSON]] = {}
         self.cites = False
-        """Whether a text of the answer has citations: then every text is a part of its own."""
+        """Whether a text of the answer has citations: then every text is a separate part."""
 
     def start(self, index: int, block: Block) -> None:
-        """A block of an unknown type."""
+        """Starts a block of an unknown type."""
         self._blocks[index] = dict(block), []
 
     def add(self, index: int, fragment: str) -> None:
-        """A fragment of the input of a server's call."""
+        """Adds a fragment of the input of a call that Anthropic runs."""
         if index in self._blocks:
             self._blocks[index][1].append(fragment)
 
@@ -257,14 +262,14 @@ class _OpaqueBlocks:
             self._citations.setdefault(index, []).extend(cast("list[JSON]", citations))
 
     def stop(self, index: int) -> tuple[str, JSON] | None:
-        """The part that ends with this block, and its opaque data, if it has any."""
+        """The kind and the opaque data of the part that ends with this block; None if it has no such data."""
         if index in self._blocks:
             block, pieces = self._blocks.pop(index)
             if pieces and not (block.get("input")):
                 try:
                     block["input"] = json.loads("".join(pieces))
                 except (ValueError, RecursionError):
-                    return None  # cut off: no server ran it
+                    return None  # cut off, so it did not run
             return "reasoning", {"block": block}
         if self.cites:
             citations = self._citations.pop(index, None)

@@ -32,7 +32,7 @@ _REASONS: Mapping[FinishReason, str] = {
     **{finish: reason for reason, finish in reversed([*STOP_REASONS.items()])},
 }
 
-_NO_JSON = "\0"  # no JSON parser accepts it anywhere, nor do the lenient ones of partial documents
+_NO_JSON = "\0"  # no JSON parser accepts it anywhere, not even a lenient one for partial documents
 
 
 def encode_error(message: str, status: int) -> JSON:
@@ -41,7 +41,7 @@ def encode_error(message: str, status: int) -> JSON:
 
 
 def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str) -> JSON:
-    """A whole turn as one answer: the calls that count, malformed calls as text."""
+    """A whole turn as one answer, with the calls that count, and malformed calls as text."""
     encoder = AnthropicEncoder(model, response_id)
     message: dict[str, JSON] = {}
     content: list[Block] = []
@@ -62,7 +62,7 @@ def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str) ->
 
 
 def _countable(deltas: list[Delta]) -> Iterable[Delta]:
-    """The deltas of a turn without the calls that do not count, each call in one piece."""
+    """The deltas of a turn with each call in one piece, without the calls that do not count."""
     batches = [delta.selected for delta in deltas if isinstance(delta, BatchEnded)]
     selected = {index for batch in batches for index in batch}
     ignored = {delta.index for delta in deltas if isinstance(delta, CallIgnored)}
@@ -87,15 +87,15 @@ def _extend(block: Block, delta: Block) -> None:
         case "signature_delta":
             block["signature"] = delta["signature"]
         case _:
-            block["input"] = json.loads(delta["partial_json"])  # in one piece: see _counting
+            block["input"] = json.loads(delta["partial_json"])  # in one piece: see _countable
 
 
 class AnthropicEncoder:
     """Writes one streamed answer; an `Encoder`.
 
-    The API's blocks come one after the other. Deltas of another block are deferred while a call is open and its
-    arguments are incomplete. A call that turns out to be malformed after part of it was sent ends in text that is not
-    JSON, so that no client runs half a call.
+    The API's blocks follow each other. While an open call's arguments are incomplete, deltas of other blocks are
+    deferred. If a call turns out to be malformed after a part of it was sent, its arguments end in text that is not
+    JSON, so that no client runs a part of a call.
     """
 
     def __init__(self, model: str, response_id: str) -> None:
@@ -111,7 +111,7 @@ class AnthropicEncoder:
         self._deferred: list[Delta] = []
 
     def feed(self, delta: Delta) -> list[Frame]:
-        """The events that follow, each with its name."""
+        """See `Encoder`."""
         # The ordinary delta continues the open block.
         if delta.__class__ is TextDelta:
             if self._kind == "text" and (text := cast("TextDelta", delta).text):
@@ -153,14 +153,14 @@ class AnthropicEncoder:
             case ArgumentsDelta(index) | CallCompleted(index) if index in self._completed:
                 return
             case CallMalformed(index) | CallIgnored(index):
-                # Nothing of the deferred deltas was sent.
+                # The deferred deltas were not sent.
                 self._deferred = [each for each in self._deferred if getattr(each, "index", None) != index]
                 if isinstance(delta, CallIgnored):
                     return
             case TextDelta() | ReasoningDelta() | PartEnded() | CallStarted() | ArgumentsDelta() | CallCompleted():
                 pass
             case _:
-                return  # of the batch and the tools: the API has no event for them
+                return  # the API has no events for batches and tools
         if self._call is None or getattr(delta, "index", None) == self._call:
             self._write(delta, out)
         elif self._malformed or (not self._deferred and self._is_complete()):
@@ -173,7 +173,7 @@ class AnthropicEncoder:
         return read_arguments("".join(self._pieces), whole=False)[0] is not None
 
     def _is_partial(self) -> bool:
-        """Whether the text so far is not JSON; clients read no text at all as `{}`."""
+        """Whether the text so far is not JSON. Clients read an empty text as `{}`."""
         return "".join(self._pieces).strip() != "" and not self._is_complete()
 
     def _write(self, delta: Delta, out: list[Frame]) -> None:
@@ -255,7 +255,7 @@ class AnthropicEncoder:
         self._kind, self._call, self._malformed = "", None, False
 
     def _finish(self, end: TurnEnded, out: list[Frame]) -> None:
-        cut = end.finish == "length"  # the stop reason says it, so clients know that a partial call is one
+        cut = end.finish == "length"  # the stop reason tells clients that a call is partial
         while self._call is not None or self._deferred:
             self._malformed = self._call is not None
             self._end_block(out, cut=cut)
@@ -270,7 +270,7 @@ class AnthropicEncoder:
 
 
 def _usage(usage: Usage) -> Block:
-    """`input_tokens` leave out what the cache read or wrote."""
+    """`input_tokens` do not include the tokens that the cache read or wrote."""
     counts: Block = {"output_tokens": usage.output or 0}
     if usage.input is not None:
         counts["input_tokens"] = max(0, usage.input - (usage.cached or 0) - (usage.cache_write or 0))

@@ -2,9 +2,9 @@
 
 `POST /v1beta/models/{model}:generateContent`, and `:streamGenerateContent?alt=sse` for a stream, each event of which
 is a whole response with the next parts. Source: the Gemini API reference (v1beta) and the types of its published
-Python SDK (google-genai 3.4). Unlike other APIs: calls come whole and often without an id; the finish reason is STOP
-with calls too; a malformed call is a finish reason, MALFORMED_FUNCTION_CALL;
-tokens spent thinking are not in `candidatesTokenCount`; any part may carry a `thoughtSignature`.
+Python SDK (google-genai 3.4). Unlike other APIs: calls are not streamed, and often have no id; the finish reason is
+STOP even with calls; a malformed call is a finish reason, MALFORMED_FUNCTION_CALL; `candidatesTokenCount` does not
+include tokens of reasoning; any part may have a `thoughtSignature`.
 """
 
 from __future__ import annotations
@@ -41,14 +41,12 @@ class GeminiFormat:
 
     def decode_request(self, body: JSON) -> WireRequest:
         """See `WireFormat`. `model` is empty unless the body names it, as in the API's batches; `stream` is False. Use
-        `decode_request_at` where the path is known."""
+        `decode_request_at` if the path is known."""
         return decode_request(body)
 
     def decode_request_at(self, path: str, body: JSON) -> WireRequest:
-        """Reads a request from its body and its path, which names the model and says whether to stream.
-
-        Raises FormatError naming the field.
-        """
+        """Reads a request from its body and its path, which holds the model and whether to stream. Raises FormatError
+        with the field."""
         return decode_request_at(path, body)
 
     def encode_response(

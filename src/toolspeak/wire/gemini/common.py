@@ -12,7 +12,7 @@ GENERATION_FIELDS = frozenset(
         "temperature", "thinkingConfig", "topK", "topP",
     }
 )  # fmt: skip
-"""Options inside `generationConfig` (google-genai 3.4, `GenerateContentConfig`); others are beside it."""
+"""Options inside `generationConfig` (google-genai 3.4, `GenerateContentConfig`); others are fields of the body."""
 
 
 def short_name(model: str) -> str:

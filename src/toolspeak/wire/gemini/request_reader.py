@@ -1,6 +1,6 @@
 """Requests of Gemini's generateContent API as a server reads them. Sans-IO.
 
-Field names are read in both spellings that Google's servers take, `functionCall` and `function_call`.
+Field names may have either spelling that Google's servers accept, `functionCall` or `function_call`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
 from toolspeak.wire.json_validation import invalid_field, optional_list, optional_text, require_name, require_object
 
 FILE_NAME = "file"
-"""The API has no names of files."""
+"""The name of a file, since the API has none."""
 
 _PATH = re.compile(r"(?:^|/)(?:models/)?([^/]+):(generateContent|streamGenerateContent)$")
 _SNAKE = re.compile(r"_([a-z0-9])")
@@ -45,7 +45,7 @@ def _read_path(path: str) -> tuple[str, bool]:
     """The model in the path of a request, and whether the client wants a stream. Raises FormatError."""
     match = _PATH.search(path.partition("?")[0])
     if match is None:
-        raise FormatError(f"no path of this API: {path!r}; POST to /v1beta/models/<model>:generateContent")
+        raise FormatError(f"unknown path {path!r}; POST to /v1beta/models/<model>:generateContent")
     return match[1], match[2] == "streamGenerateContent"
 
 
@@ -131,11 +131,11 @@ class _GeminiConversation(ConversationReader):
             opaque = self._rest(part, "text", "thought")
             return ReasoningPart(text, opaque) if part.get("thought") else TextPart(text, opaque)
         if role == "model":
-            return TextPart("", self._rest(part))  # of the API's own tools, for example: it goes back as it is
-        raise FormatError(f"{place}: none of text, inlineData, fileData, functionCall and functionResponse is there")
+            return TextPart("", self._rest(part))  # the API's own tools, for example: sent back unchanged
+        raise FormatError(f"{place}: expected text, inlineData, fileData, functionCall or functionResponse")
 
     def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
-        """The other fields of a part, which go back with it."""
+        """The other fields of a part, which are sent back with it."""
         rest = {name: value for name, value in part.items() if name not in read}
         return Opaque(NAME, self.model, rest) if rest else None
 
@@ -172,7 +172,7 @@ def _result_media(part: dict[str, JSON], place: str) -> ImagePart | FilePart:
     if "fileData" in part:
         return _media_at_url(_object_at(part, "fileData", place), f"{place}.fileData", None)
     if "inlineData" not in part:
-        raise FormatError(f"{place}: neither inlineData nor fileData is there")
+        raise FormatError(f"{place}: expected inlineData or fileData")
     return _inline_media(_object_at(part, "inlineData", place), f"{place}.inlineData", None)
 
 
@@ -185,7 +185,7 @@ def _inline_media(blob: dict[str, JSON], place: str, opaque: Opaque | None) -> I
 def _media_at_url(file: dict[str, JSON], place: str, opaque: Opaque | None) -> ImagePart:
     kind = optional_text(file.get("mimeType"), f"{place}.mimeType")
     if kind and not kind.startswith("image/"):
-        raise FormatError(f"{place}: only images are taken by their address; send {kind} as inlineData")
+        raise FormatError(f"{place}: only images can be sent by address; send {kind} as inlineData")
     return ImagePart(kind or ANY_IMAGE, url=require_name(file.get("fileUri"), f"{place}.fileUri"), opaque=opaque)
 
 
@@ -194,7 +194,7 @@ def _tools(tools: JSON) -> Iterable[ToolSpec]:
         fields = _camel(require_object(tool, f"tools[{at}]"))
         for name in fields:
             if name != "functionDeclarations":
-                raise FormatError(f"tools[{at}].{name}: not served here; declare functions in functionDeclarations")
+                raise FormatError(f"tools[{at}].{name}: not supported here; declare functions in functionDeclarations")
         for number, declared in enumerate(optional_list(fields.get("functionDeclarations"), f"tools[{at}]")):
             place = f"tools[{at}].functionDeclarations[{number}]"
             function = _camel(require_object(declared, place))
@@ -251,7 +251,7 @@ def _generation(config: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
 
 
 def _json_schema(schema: dict[str, JSON], place: str) -> dict[str, JSON]:
-    """Converts Gemini's own `Schema` (types in capitals, `nullable`, counts as text) to JSON Schema."""
+    """Converts Gemini's own `Schema` (types in capitals, `nullable`, counts as strings) to JSON Schema."""
     result: dict[str, JSON] = {}
     for spelled, value in schema.items():
         name = _camel_name(spelled)

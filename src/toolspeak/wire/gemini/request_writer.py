@@ -1,9 +1,9 @@
 """Requests of Gemini's generateContent API as a client writes them. Sans-IO.
 
 Source: the Gemini API reference (v1beta, `GenerateContentRequest`) and the types of its published Python SDK
-(google-genai 3.4): `FunctionDeclaration.parametersJsonSchema` takes plain JSON Schema and excludes `parameters`, a
-subset of OpenAPI's; `FunctionResponse.response` is an object, whose whole is the output unless it has the keys
-`output` or `error`.
+(google-genai 3.4): `FunctionDeclaration.parametersJsonSchema` accepts plain JSON Schema and excludes `parameters`, a
+subset of OpenAPI's; the object `FunctionResponse.response` is the output as a whole, unless it has the key `output` or
+`error`.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
 from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 
 _OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
-"""Fields that no option may set."""
+"""Fields that options cannot set."""
 
 _RESULT_KEYS = frozenset({"result", "output", "error"})
 """Keys with a meaning in a function's response: an object with one of them is wrapped."""
 
 UNSIGNED = "skip_thought_signature_validator"
-"""The signature of calls that another model or a person made: from its third generation on Gemini answers 400 to a
-conversation in which the first call of a step has none ("Function call is missing a thought_signature").
+"""The signature of calls that another model or a person made. From its third generation on, Gemini answers 400 to a
+conversation in which the first call of a step has no signature ("Function call is missing a thought_signature").
 
-Source: Gemini API, "Thought signatures" (ai.google.dev/gemini-api/docs/thought-signatures), FAQ on conversations that
-come from another model: this text, or `context_engineering_is_the_way_to_go`, skips the check, at some cost to what the
-model can do. Google's own gemini-cli and vercel/ai (#15550) send this one, as it is: it is base64 already."""
+Source: Gemini API, "Thought signatures" (ai.google.dev/gemini-api/docs/thought-signatures), FAQ on conversations from
+another model: this text, or `context_engineering_is_the_way_to_go`, skips the check, and makes the model's answers
+somewhat worse. Google's own gemini-cli and vercel/ai (#15550) send this text unchanged: it is already base64."""
 
 _EARLIER_GENERATION = re.compile(r"gemini-[12](?:\D|$)")
 
 
 def _is_third_generation(model: str) -> bool:
-    """Whether a model is a Gemini of the third generation or later, which demands signatures and accepts media in a
+    """Whether a model is a Gemini of the third generation or later, which requires signatures and accepts media in a
     function's response."""
     return model.startswith("gemini-") and not _EARLIER_GENERATION.match(model)
 
@@ -97,7 +97,7 @@ def _calling_config(choice: ToolChoice) -> dict[str, JSON]:
 class _ContentsWriter:
     """Writes a conversation as `contents`, and its leading system messages as the parts of `systemInstruction`.
 
-    The results of a turn form one content, in the order of its calls, before anything else of the user.
+    The results of a turn are one content, in the order of its calls, before the user's other content.
     """
 
     def __init__(self, messages: Sequence[Message | TextMessage], model: str) -> None:
@@ -126,7 +126,7 @@ class _ContentsWriter:
                 self._content("user", others)
 
     def _content(self, role: str, parts: list[JSON]) -> None:
-        if parts:  # a content without parts is refused
+        if parts:  # the API refuses a content without parts
             self.contents.append({"role": role, "parts": parts})
 
     def _parts_without_results(self, parts: Sequence[Part]) -> list[JSON]:
@@ -140,11 +140,11 @@ class _ContentsWriter:
         return cast("list[JSON]", all_parts)
 
     def _part(self, part: Part) -> list[dict[str, JSON]]:
-        """The part, if the API has a form for it; reasoning only with a signature of the same model."""
+        """The part in the API's form, if it has one. Reasoning is sent only with the same model's signature."""
         match part:
             case TextPart(text):
                 data = self._own_data(part.opaque)
-                # A signature may be on an empty text; a part that is no text at all is in the opaque data.
+                # An empty text may have a signature. A part that is not text is in the opaque data.
                 text_field = {"text": text} if text or data.keys() == {"thoughtSignature"} else {}
                 return [{**text_field, **data}] if text_field or data else []
             case ReasoningPart(text):
@@ -197,7 +197,7 @@ def _medium(part: ImagePart | FilePart) -> dict[str, JSON]:
 
 
 def _response(result: ToolResult) -> Mapping[str, JSON]:
-    """A result as an object, which a function's response has to be."""
+    """A result as an object, as the API requires."""
     content = [part for part in result.content if not isinstance(part, ImagePart | FilePart)] or result.content
     if result.status == "failure":
         return {"error": text_of(content)}

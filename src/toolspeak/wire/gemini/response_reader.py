@@ -34,14 +34,14 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
 _MALFORMED_CALLS: Mapping[str, tuple[str, str]] = {
     "MALFORMED_FUNCTION_CALL": (
         "invalid_arguments",
-        "the call could not be read, so nothing of the turn ran; make it again, with arguments that fit the tool",
+        "the call could not be read, so none of the turn's calls ran; make it again, with arguments that fit the tool",
     ),
     "UNEXPECTED_TOOL_CALL": (
         "unknown_tool",
-        "the call names no tool that was offered, so nothing of the turn ran; call one that was, or answer in words",
+        "the call names an unknown tool, so none of the turn's calls ran; call one of the tools, or answer in words",
     ),
 }
-"""The code and the reason of a malformed call, by the finish reason of a turn whose call the API withheld."""
+"""The code and the reason of a malformed call, by the finish reason of a turn whose call the API did not send."""
 
 _UNFINISHED = ("", "FINISH_REASON_UNSPECIFIED")
 
@@ -57,7 +57,7 @@ def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
 
 
 class GeminiDecoder:
-    """Reads one streamed answer; a `Decoder`. `whole`: the answer is one response, whose parts stay apart."""
+    """Reads one streamed answer; a `Decoder`. `whole`: the answer was not streamed, and its parts stay separate."""
 
     def __init__(self, model: str | None = None, *, whole: bool = False) -> None:
         self.finished = False
@@ -87,14 +87,14 @@ class GeminiDecoder:
         if chunk.get("error"):
             raise reported_error(chunk["error"])
         self._started = not self._whole
-        self._usage = chunk.get("usageMetadata") or self._usage  # each counts from the start
+        self._usage = chunk.get("usageMetadata") or self._usage  # each is a total so far
         self._model = chunk.get("modelVersion") or self._model
         self._id = chunk.get("responseId") or self._id
         deltas: list[Delta] = []
         for candidate in as_list(chunk.get("candidates"), "'candidates'"):
             fields = as_object(candidate, "a candidate")
             if fields.get("index"):
-                continue  # `candidateCount` above 1: a turn is one answer, the first
+                continue  # `candidateCount` above 1: only the first answer counts
             content = as_object(fields.get("content") or {}, "'content'")
             for part in as_list(content.get("parts"), "'parts'"):
                 deltas += self._part(as_object(part, "a part"))
@@ -107,7 +107,7 @@ class GeminiDecoder:
 
     def close(self) -> list[Delta]:
         if self._malformed_call is not None:
-            deltas, self._finish = self._calls.spoil(*self._malformed_call), "tool_calls"
+            deltas, self._finish = self._calls.fail(*self._malformed_call), "tool_calls"
         else:
             if self._calls.any and self._finish == "stop":
                 self._finish = "tool_calls"
@@ -143,7 +143,7 @@ class GeminiDecoder:
         return out
 
     def _opaque(self, part: dict[str, JSON], *read: str) -> Opaque | None:
-        """The other fields of a part (a signature, data of the API's own tools), which go back with it."""
+        """The other fields of a part (a signature, data of the API's own tools), which are sent back with it."""
         fields = {name: value for name, value in part.items() if name not in read and value is not None}
         return Opaque(NAME, self._request_model or _text(self._model) or "", fields) if fields else None
 
@@ -161,7 +161,7 @@ class GeminiDecoder:
 
 
 def _plain_text(candidates: Any) -> str:
-    """The text of a candidate that has one text part and nothing else; else empty."""
+    """The text of a candidate with one text part and nothing else; else empty."""
     try:
         [candidate] = candidates
         [part] = candidate["content"]["parts"]
@@ -177,7 +177,7 @@ def _text(value: JSON) -> str | None:
 
 
 def _usage(counts: JSON) -> Usage:
-    """Tokens spent thinking count as output, what the API's own tools read as input."""
+    """Tokens of reasoning count as output; tokens that the API's own tools read count as input."""
     answer, thoughts = token_count(counts, "candidatesTokenCount"), token_count(counts, "thoughtsTokenCount")
     prompt, tools = token_count(counts, "promptTokenCount"), token_count(counts, "toolUsePromptTokenCount")
     return Usage(

@@ -15,7 +15,7 @@ _STATUS_NAMES: Mapping[int, str] = {
     413: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED", 500: "INTERNAL", 501: "UNIMPLEMENTED",
     503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
 }  # fmt: skip
-"""Names of google.rpc.Code, which clients check, by HTTP status."""
+"""The name of google.rpc.Code, which clients check, by HTTP status."""
 
 
 def encode_response(deltas: Iterable[Delta], model: str, response_id: str) -> JSON:
@@ -31,14 +31,14 @@ def encode_error(message: str, status: int) -> JSON:
 
 
 def _opaque_fields(opaque: Opaque | None) -> dict[str, JSON]:
-    """The signature, which the client sends back; one of another API means nothing to it."""
+    """The signature, which the client sends back; nothing for opaque data of another API."""
     if opaque is None or opaque.provider != NAME:
         return {}
     return dict(cast("Mapping[str, JSON]", opaque.data))
 
 
 class _PartsWriter:
-    """Writes deltas as parts. Each call gets an id of its own, for clients that match results by it."""
+    """Writes deltas as parts. Each call gets a unique id, by which clients match results."""
 
     def __init__(self, response_id: str) -> None:
         self._response_id = response_id
@@ -62,15 +62,15 @@ class _PartsWriter:
                     {"functionCall": {"id": unique_id, "name": name, "args": arguments}, **_opaque_fields(delta.opaque)}
                 ]
             case CallMalformed(raw=raw):
-                return [{"text": raw}] if raw else []  # calls are sent whole, so no part of this one was
+                return [{"text": raw}] if raw else []  # calls are sent whole, so no part of this one has been sent
             case _:
                 return []
 
 
 def _joined_parts(deltas: Iterable[Delta], writer: _PartsWriter) -> tuple[list[dict[str, JSON]], TurnEnded]:
-    """The parts of a turn, neighbouring texts joined, and its end."""
+    """The parts of a turn, with adjacent texts joined, and its end."""
     parts: list[dict[str, JSON]] = []
-    continues = False  # whether a further text of the last part's kind belongs to it
+    continues = False  # whether another text of the last part's kind belongs to it
     end = TurnEnded("stop")
     for delta in deltas:
         if isinstance(delta, TurnEnded):

@@ -1,9 +1,9 @@
 """Ollama's own chat API, both roles. Sans-IO.
 
-`POST /api/chat`; a stream is one JSON object a line, the last with `done`. Source: Ollama's API documentation and its
-server's `api/types.go`. Unlike other APIs: calls come whole, their arguments as an object, and only
-recent servers give them ids; the end says `stop` with calls too; an error is a line with `error`; a prompt longer than
-the context (`num_ctx`) is cut at its beginning without an error, unless the request says `truncate: false`.
+`POST /api/chat`; a stream is one JSON object per line, the last with `done`. Source: Ollama's API documentation and its
+server's `api/types.go`. Unlike other APIs: calls are not streamed, their arguments are an object, and only recent
+servers give them ids; the finish reason is `stop` even with calls; an error is a line with `error`; a prompt longer
+than the context (`num_ctx`) loses its beginning without an error, unless the request has `truncate: false`.
 """
 
 from __future__ import annotations

@@ -12,4 +12,4 @@ RUNTIME_OPTIONS = frozenset(
         "frequency_penalty", "mirostat", "mirostat_tau", "mirostat_eta", "penalize_newline", "stop",
     }
 )  # fmt: skip
-"""Options inside the body's `options`; others (`think`, `keep_alive`, `truncate`, …) are beside it."""
+"""Options inside the body's `options`; others (`think`, `keep_alive`, `truncate`, …) are fields of the body."""

@@ -29,7 +29,7 @@ from toolspeak.wire.ollama.common import NAME, RUNTIME_OPTIONS
 from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 
 _OWN_FIELDS = ("model", "messages", "stream", "tools")
-"""Fields that no option may set."""
+"""Fields that options cannot set."""
 
 
 def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str, JSON]:
@@ -59,7 +59,8 @@ def _declaration(tool: ToolSpec) -> JSON:
 
 
 def _messages(messages: Sequence[Message | TextMessage]) -> list[JSON]:
-    """The conversation: results right after their calls, in their order; those of malformed calls are the user's."""
+    """The conversation, with results right after their calls, in the calls' order. Results of malformed calls are user
+    messages."""
     ids = call_ids(messages)
     order = {own: place for place, own in enumerate(ids)}
     out: list[JSON] = []
@@ -85,7 +86,7 @@ def _messages(messages: Sequence[Message | TextMessage]) -> list[JSON]:
 
 
 def _message(role: Role, parts: Sequence[ContentPart]) -> dict[str, JSON]:
-    """A message with images as bytes; an image known by its URL alone becomes a line of text, and so does a file."""
+    """A message with images as bytes. An image with only a URL becomes a line of text, and so does a file."""
     images = [part.data for part in parts if isinstance(part, ImagePart) and part.data is not None]
     text_parts = [part for part in parts if not isinstance(part, ImagePart) or part.data is None]
     message: dict[str, JSON] = {"role": role, "content": text_of(text_parts)}
@@ -108,7 +109,7 @@ def _assistant(message: Message, ids: Mapping[str, str]) -> JSON:
     for part in message.parts:
         match part:
             case ReasoningPart(text, opaque):
-                # A chat template takes back the model's own reasoning; what another API signed is not its own.
+                # A chat template accepts only the model's own reasoning, not reasoning signed by another API.
                 if opaque is None or opaque.provider == NAME:
                     thoughts.append(text)
             case ToolCall():

@@ -93,7 +93,7 @@ class OllamaDecoder:
         model = line.get("model")
         self._model = model if isinstance(model, str) and model else None
         reason = as_text(line.get("done_reason"), "'done_reason'")
-        if reason:  # old servers give none
+        if reason:  # old servers send none
             self._finish = FINISH_REASONS.get(reason, "error")
-        # A prompt that was wholly in the server's cache may have no count.
+        # A prompt that is completely in the server's cache may have no count.
         self._usage = Usage(token_count(line, "prompt_eval_count"), token_count(line, "eval_count"))

@@ -39,7 +39,7 @@ def encode_error(message: str) -> JSON:
 
 
 class _LineWriter:
-    """Writes deltas as messages, and messages as lines. Each call gets an id of its own."""
+    """Writes deltas as messages, and messages as lines. Each call gets a unique id."""
 
     def __init__(self, model: str, response_id: str, created: int) -> None:
         self._head: dict[str, JSON] = {
@@ -52,7 +52,9 @@ class _LineWriter:
     def message(self, delta: Delta) -> dict[str, JSON] | None:
         """The message for a delta, if it has one."""
         match delta:
-            case TextDelta(text) | CallMalformed(raw=text):  # calls are sent whole, so no part of this one was
+            case (
+                TextDelta(text) | CallMalformed(raw=text)
+            ):  # calls are sent whole, so no part of this one has been sent
                 return {"role": "assistant", "content": text} if text else None
             case ReasoningDelta(text):
                 return {"role": "assistant", "content": "", "thinking": text} if text else None
@@ -74,7 +76,7 @@ class _LineWriter:
 
 
 def _done_reason(finish: FinishReason) -> str:
-    """A turn that broke off gets a reason of ours: no client may take it for a whole one."""
+    """The API's reason. An incomplete turn gets a reason that the API does not have, so that clients notice it."""
     match finish:
         case "stop" | "tool_calls" | "closed_by_us" | "refusal" | "pause":
             return "stop"

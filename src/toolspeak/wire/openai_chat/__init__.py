@@ -20,21 +20,20 @@ from toolspeak.wire.openai_chat.response_writer import ChunkEncoder, encode_erro
 
 @quick()
 class OpenAIChatFormat:
-    """A `WireFormat`.
-
-    `keep_reasoning`: the API wants the reasoning of earlier turns back (DeepSeek and Moonshot refuse calls without it;
-    others refuse it, or charge for what they ignore). `short_ids`: ids of calls have nine letters or digits (Mistral).
-    """
+    """A `WireFormat`."""
 
     keep_reasoning: bool = False
+    """The API requires the reasoning of earlier turns. DeepSeek and Moonshot refuse calls without it; other APIs refuse
+    it, or charge for it and ignore it."""
     short_ids: bool = False
+    """Ids of calls have nine letters or digits (Mistral)."""
 
     @property
     def name(self) -> str:
         return NAME
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-        """See `WireFormat`. A lone surrogate, which UTF-8 cannot carry, is sent as U+FFFD."""
+        """See `WireFormat`. A lone surrogate, which UTF-8 cannot encode, is sent as U+FFFD."""
         return encode_request(request, model, stream, short_ids=self.short_ids, keep_reasoning=self.keep_reasoning)
 
     def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:

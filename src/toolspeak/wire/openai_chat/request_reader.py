@@ -56,9 +56,9 @@ def decode_request(body: JSON) -> WireRequest:
     fields = require_object(body, "the request")
     for old, new in _REMOVED_FIELDS.items():
         if fields.get(old) is not None:
-            raise FormatError(f"{old}: the API no longer has it; send {new}")
+            raise FormatError(f"{old}: the API no longer has this field; send {new}")
     if fields.get("n") not in (None, 1):
-        raise FormatError(f"n: one answer is given to a request, found {describe(fields['n'])}; ask again for another")
+        raise FormatError(f"n: expected 1, found {describe(fields['n'])}; send a request for each answer")
     model = require_name(fields.get("model"), "model")
     stream = optional_flag(fields.get("stream"), "stream") or False
     tools = [
@@ -108,11 +108,11 @@ def _choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSp
     if value in (None, "auto", "none", "required"):
         if not tools:
             if value == "required":
-                raise FormatError("tool_choice: 'required' needs tools; send some, or leave it out")
+                raise FormatError("tool_choice: 'required' needs tools; send some, or omit it")
             return ToolChoice(), tools
         return ToolChoice(value or "auto"), tools
     if isinstance(value, str):
-        raise FormatError(f"tool_choice: {describe(value)} is none; write auto, none, required or an object")
+        raise FormatError(f"tool_choice: unknown value {describe(value)}; write auto, none, required or an object")
     choice = require_object(value, "tool_choice")
     if choice.get("type") == "function":
         function = require_object(choice.get("function"), "tool_choice.function")
@@ -132,7 +132,8 @@ def _choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSp
         if mode not in ("auto", "required"):
             raise invalid_field("tool_choice.allowed_tools.mode", "auto or required", mode)
         return ToolChoice(mode), [tool for tool in tools if tool.name in names]
-    raise FormatError(f"tool_choice.type: {describe(choice.get('type'))} is none; write function or allowed_tools")
+    kind = describe(choice.get("type"))
+    raise FormatError(f"tool_choice.type: unknown value {kind}; write function or allowed_tools")
 
 
 def _check_name(name: str, tools: list[ToolSpec], place: str) -> None:
@@ -158,8 +159,8 @@ def _output(value: JSON) -> OutputSchema | None:
 
 
 class _ChatConversation(ConversationReader):
-    """Neighbouring results are one message. A result of no earlier call keeps the id that it names, which is "" if it
-    names none. Fields of a message that only this format has go into its `extra`, under the format's name."""
+    """Adjacent results become one message. A result without a call keeps its id, or "" if it has none. Fields that only
+    this format has go into the message's `extra`, under the format's name."""
 
     def read(self, value: JSON) -> None:
         items = optional_list(value, "messages")
@@ -186,7 +187,7 @@ class _ChatConversation(ConversationReader):
                 self.join("tool").append(self._result("", item, place))
             case _:
                 raise FormatError(
-                    f"{place}.role: {describe(role)} is none; write system, developer, user, assistant or tool"
+                    f"{place}.role: unknown value {describe(role)}; write system, developer, user, assistant or tool"
                 )
 
     def _read_assistant(self, parts: list[Part], item: dict[str, JSON], place: str) -> None:
@@ -241,13 +242,13 @@ def _extra(item: Mapping[str, JSON], fields: frozenset[str]) -> dict[str, JSON]:
 
 
 def _content(value: JSON, place: str, *, media: bool = True) -> list[ContentPart]:
-    """Text or a list of parts; only parts of text, unless `media`."""
+    """Reads a string or a list of parts. Without `media` only text is allowed."""
     if value is None or value == "":
         return []
     if isinstance(value, str):
         return [TextPart(value)]
     if not isinstance(value, list):
-        raise invalid_field(place, "text or a list of parts", value)
+        raise invalid_field(place, "a string or a list of parts", value)
     return [_part(part, f"{place}[{i}]", media) for i, part in enumerate(cast("list[Any]", value))]
 
 
@@ -264,8 +265,8 @@ def _part(value: JSON, place: str, media: bool) -> ContentPart:
         return _image(part.get("image_url"), f"{place}.image_url")
     if kind == "file" and media:
         return _file(require_object(part.get("file"), f"{place}.file"), f"{place}.file")
-    allowed = "text, image_url and file" if media else "text"
-    raise FormatError(f"{place}.type: {describe(kind)} cannot stand here; parts may be {allowed}")
+    allowed = "text, image_url or file" if media else "text"
+    raise FormatError(f"{place}.type: {describe(kind)} is not allowed here; write {allowed}")
 
 
 def _image(value: JSON, place: str) -> ImagePart:
@@ -280,7 +281,7 @@ def _image(value: JSON, place: str) -> ImagePart:
 
 def _file(file: dict[str, JSON], place: str) -> FilePart:
     if file.get("file_data") is None:
-        raise FormatError(f"{place}: send the file itself, as file_data; files kept at OpenAI are not known here")
+        raise FormatError(f"{place}: send the file itself, as file_data; this server has no stored files")
     media_type, data = read_data_url(require_text(file["file_data"], f"{place}.file_data"), f"{place}.file_data")
     name = require_text(file.get("filename") or "file", f"{place}.filename")
     return FilePart(name, media_type or "application/octet-stream", data)

@@ -43,7 +43,7 @@ _REQUEST_FIELDS = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
 def encode_request(
     request: ModelRequest, model: str, stream: bool, *, short_ids: bool = False, keep_reasoning: bool = False
 ) -> dict[str, JSON]:
-    """See `OpenAIChatFormat`. A lone surrogate, which UTF-8 cannot carry, is sent as U+FFFD."""
+    """See `OpenAIChatFormat`. A lone surrogate, which UTF-8 cannot encode, is sent as U+FFFD."""
     _check_options(request)
     body: dict[str, JSON] = {
         "model": model,
@@ -76,17 +76,17 @@ def _check_options(request: ModelRequest) -> None:
     check_request(request, _OWN_FIELDS, format_name=NAME, grammars=True)
     for name, field in _REQUEST_FIELDS.items():
         if request.options.get(name) is not None:
-            raise ConfigurationError(f"the option {name!r} cannot be set: the request's own {field!r} says it")
+            raise ConfigurationError(f"the option {name!r} cannot be set: the request's {field!r} sets it")
     if request.output is not None and request.options.get("response_format") is not None:
-        raise ConfigurationError("the option 'response_format' cannot be set beside an output schema, which goes there")
+        raise ConfigurationError("the option 'response_format' cannot be set: the request's output schema sets it")
     if request.constraint is not None:
         for name in ("grammar", "response_format"):
             if request.options.get(name) is not None:
-                raise ConfigurationError(f"the option {name!r} cannot be set beside a constraint, which goes there")
+                raise ConfigurationError(f"the option {name!r} cannot be set: the request's constraint sets it")
 
 
 def _constraint(constraint: Constraint) -> dict[str, JSON]:
-    """The field of a grammar: llama.cpp's README of its server, vLLM's and SGLang's `StructuralTagResponseFormat`."""
+    """The field for a grammar (llama.cpp: its server's README; vLLM and SGLang: `StructuralTagResponseFormat`)."""
     if constraint.target == "gbnf":
         return {"grammar": constraint.source}
     return {"response_format": json.loads(constraint.source)}
@@ -97,7 +97,7 @@ def _tool(tool: ToolSpec) -> JSON:
     if tool.description:
         function["description"] = tool.description
     function["parameters"] = tool.parameters
-    # vLLM enforces the schema of a required or named call only with it.
+    # Without it vLLM does not enforce the schema of a required or named call.
     if isinstance(tool.extra.get("strict"), bool):
         function["strict"] = tool.extra["strict"]
     return {"type": "function", "function": function}
@@ -106,10 +106,10 @@ def _tool(tool: ToolSpec) -> JSON:
 def encode_messages(
     messages: Sequence[Message | TextMessage], model: str, *, short_ids: bool = False, keep_reasoning: bool = False
 ) -> list[JSON]:
-    """The messages of a conversation; results right after their calls.
+    """The messages of a conversation, with results right after their calls.
 
-    What the role `tool` cannot carry (images, the result of a malformed call) follows in a message of the user.
-    `short_ids` and `keep_reasoning` as in `OpenAIChatFormat`.
+    Content that the role `tool` does not support (images, the result of a malformed call) follows in a user message.
+    `short_ids` and `keep_reasoning` are as in `OpenAIChatFormat`.
     """
     ids = call_ids(messages)
     if short_ids:
@@ -125,7 +125,7 @@ def encode_messages(
             out.append({"role": "user", "content": _content(deferred)})
             deferred = []
         if isinstance(message, TextMessage):
-            # Of role `tool` where the server accepts it without a `tool_call_id` (`Capabilities.tool_role`).
+            # It has the role `tool` if the server accepts that without a `tool_call_id` (`Capabilities.tool_role`).
             name_field = {"name": message.name} if message.name else {}
             out.append({"role": message.role, **name_field, "content": message.text})
         elif message.role == "assistant":
@@ -175,7 +175,7 @@ def _assistant(message: Message, ids: Mapping[str, str], model: str, keep_reason
     if calls:
         fields["tool_calls"] = calls
         if keep_reasoning:
-            # DeepSeek refuses a call without it, even one that another model made.
+            # DeepSeek refuses a call without it, even if another model made the call.
             fields.setdefault("reasoning_content", "")
     # "" and not null: llama-cpp-python answers null with HTTP 500.
     return {"role": "assistant", "content": text, **fields, **_own_fields(message.extra)}
@@ -225,7 +225,7 @@ def _own_fields(extra: Mapping[str, JSON]) -> Mapping[str, JSON]:
 
 
 def _short_id(call_id: str) -> str:
-    """Nine letters and digits: Mistral's API and chat templates answer HTTP 400 to any other id."""
+    """An id of nine letters and digits: Mistral's API and chat templates answer HTTP 400 to any other."""
     if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
         return call_id
     return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]

@@ -1,8 +1,8 @@
 """Answers of OpenAI Chat Completions as a client reads them, whole and streamed. Sans-IO.
 
 Source: the OpenAI API reference, "Chat Completions", and what compatible servers (llama.cpp, llama-cpp-python, vLLM,
-SGLang, LM Studio, Ollama, OpenRouter, Groq, Mistral, Gemini) send besides: reasoning next to `content`, `error` objects
-inside a stream, content as a list of parts, calls whose fragments have no index, no id, or everything in each chunk.
+SGLang, LM Studio, Ollama, OpenRouter, Groq, Mistral, Gemini) send in addition: reasoning next to `content`, `error`
+objects inside a stream, content as a list of parts, calls whose fragments have no index, no id, or all fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",  # the deprecated predecessor of tool_calls
     "content_filter": "content_filter",
-    # Not the API's own: what compatible servers send.
+    # Compatible servers send these:
     "eos": "stop",
     "eos_token": "stop",
     "stop_sequence": "stop",
@@ -35,7 +35,7 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "model_length": "length",
     "max_length": "length",
 }
-"""Finish reasons by the API's `finish_reason`; any other is `error`, for the turn may be incomplete."""
+"""Finish reasons by the API's `finish_reason`. Any other is `error`, since the turn may be incomplete."""
 
 FAILED = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons of failed turns: OpenRouter's and vLLM's, DeepSeek's."""
@@ -55,7 +55,7 @@ def decode_response(body: JSON, model: str | None = None, *, keep_reasoning: boo
 
 
 def _message_as_delta(choice: JSON) -> JSON:
-    """The choice of a whole answer as that of one chunk: the same decoder reads both."""
+    """Turns the choice of a whole answer into that of one chunk, for the same decoder."""
     if not isinstance(choice, dict):
         return choice
     fields = cast("dict[str, JSON]", choice)
@@ -63,7 +63,7 @@ def _message_as_delta(choice: JSON) -> JSON:
     if isinstance(message, dict):
         message_fields = cast("dict[str, JSON]", message)
         calls = as_list(message_fields.get("tool_calls"), "'tool_calls'")
-        # Each is a call of its own, whatever its id and index.
+        # Each is a separate call, with any id and index.
         numbered = [{**as_object(call, "a call"), "index": i} for i, call in enumerate(calls)]
         message = {**message_fields, "tool_calls": numbered}
     return {**fields, "delta": message}
@@ -71,16 +71,17 @@ def _message_as_delta(choice: JSON) -> JSON:
 
 @dataclass(slots=True)
 class _CallHead:
-    """A call without its arguments. `pending`: the arguments that came before its name."""
+    """A call without its arguments."""
 
     id: str
     name: str
     pending: str = ""
+    """The arguments that arrived before the name."""
     opaque: Opaque | None = None
 
 
 class ChunkDecoder:
-    """Reads the chunks of one streamed answer; a `Decoder`. `finished`: a chunk had a finish reason."""
+    """Reads the chunks of one streamed answer; a `Decoder`. `finished`: a chunk has had a finish reason."""
 
     def __init__(self, model: str | None = None, *, keep_reasoning: bool = False) -> None:
         self.finished = False
@@ -100,8 +101,8 @@ class ChunkDecoder:
         self._last: Hashable = None
 
     def feed(self, data: JSON) -> list[Delta]:
-        """The deltas of one chunk. Raises ProviderError for an error object and for an ill-formed chunk."""
-        # The ordinary chunk: one choice with nothing but a piece of text, or of the arguments of one call.
+        """See `Decoder`."""
+        # The ordinary chunk: one choice with only a piece of text, or of one call's arguments.
         if data.__class__ is dict and not self._signing and "error" not in data and data.get("usage") is None:
             choices = data.get("choices")
             if choices.__class__ is list and len(choices) == 1 and data.get("model") == self._model:
@@ -120,7 +121,7 @@ class ChunkDecoder:
         return self._chunk(data)
 
     def close(self) -> list[Delta]:
-        """Ends the stream; call it once. Without a finish reason the turn ended with `stop`."""
+        """See `Decoder`. Without a finish reason it is `stop`."""
         finish: FinishReason = "refusal" if self._refused and self._finish == "stop" else self._finish
         deltas = self._end_reasoning()
         for key, head in self._heads.items():
@@ -132,7 +133,7 @@ class ChunkDecoder:
         """The deltas of a fragment that only adds arguments to an open call; None for any other."""
         if call.__class__ is dict and len(call) == 2 and (key := call.get("index")) is not None:
             function = call.get("function")
-            if key.__class__ is int and function.__class__ is dict and len(function) == 1 and self._calls.knows(key):
+            if key.__class__ is int and function.__class__ is dict and len(function) == 1 and self._calls.is_open(key):
                 text = function.get("arguments")
                 if text.__class__ is str:
                     return self._calls.add(key, text)
@@ -147,7 +148,7 @@ class ChunkDecoder:
         model = data.get("model")
         if isinstance(model, str) and model:
             self._model = model
-        # Some servers repeat a running count in every chunk: the last one counts.
+        # Some servers send a total so far in every chunk: the last one counts.
         self._count(data.get("usage"))
         groq = data.get("x_groq")
         if isinstance(groq, dict):
@@ -162,7 +163,7 @@ class ChunkDecoder:
 
     def _choice(self, choice: dict[str, JSON]) -> list[Delta]:
         if choice.get("index"):
-            return []  # `n` above 1: a turn is one answer, the first
+            return []  # `n` above 1: only the first answer counts
         delta = as_object(choice.get("delta") or {}, "'delta'")
         deltas = self._reasoning(delta)
         thought, content = _content(delta)
@@ -179,13 +180,13 @@ class ChunkDecoder:
         for call in calls:
             deltas += self._call(as_object(call, "a call"))
         if legacy and (not self._calls.any or "function_call" in self._heads):
-            # llama-cpp-python sends it beside equal tool_calls.
+            # llama-cpp-python sends it in addition to the same tool_calls.
             deltas += self._call({"function": legacy}, "function_call")
         reason = as_text(choice.get("finish_reason"), "'finish_reason'")
         if reason:  # some servers send "" until the last chunk
             if reason in FAILED:
                 raise ProviderError(
-                    f"the server broke the turn off: finish reason {reason!r}. {REMEDIES['overloaded']}",
+                    f"the server ended the turn with an error: finish reason {reason!r}. {REMEDIES['overloaded']}",
                     retryable=True,
                     code="overloaded",
                 )
@@ -235,7 +236,7 @@ class ChunkDecoder:
     # --- calls -------------------------------------------------------------------------------------------------
 
     def _call(self, item: dict[str, JSON], key: Hashable = None) -> list[Delta]:
-        """One fragment of a call, or a whole one."""
+        """Reads a fragment of a call, or a whole call."""
         function = as_object(item.get("function") or {}, "'function' of a call")
         name = as_text(function.get("name"), "'name' of a call")
         arguments = function.get("arguments")
@@ -267,8 +268,8 @@ class ChunkDecoder:
         return out + self._calls.add(key, text)
 
     def _key(self, key: Hashable, index: JSON, call_id: str, name: str, text: str) -> tuple[Hashable, bool]:
-        """The key of the fragment's call, and whether it starts the call: servers send an index, an id, both in every
-        chunk, the same index for all calls, a new id in every chunk, or neither."""
+        """The key of the fragment's call, and whether the fragment starts the call. Servers send an index, an id, both
+        in every chunk, the same index for all calls, a new id in every chunk, or neither."""
         if key is None:
             if index is not None:
                 if not isinstance(index, int):
@@ -286,18 +287,18 @@ class ChunkDecoder:
         return key, head is None or self._starts_call(head, key, call_id, name, text)
 
     def _starts_call(self, head: _CallHead, key: Hashable, call_id: str, name: str, text: str) -> bool:
-        """Whether a fragment under the key of a call starts another call."""
+        """Whether a fragment with the key of a call starts another call."""
         if not (name and head.name):
             return False
         if call_id and head.id:
             return call_id != head.id
-        if not self._calls.knows(key):  # it is complete
+        if not self._calls.is_open(key):  # the call is complete
             return name != head.name or text.lstrip()[:1] == "{"
-        return name != head.name or (text.lstrip()[:1] in ("", "{") and self._calls.whole(key))
+        return name != head.name or (text.lstrip()[:1] in ("", "{") and self._calls.is_whole(key))
 
 
 def _content(delta: dict[str, JSON]) -> tuple[str, str]:
-    """The reasoning and the text in `content`: text, or a list of parts (Mistral's may be reasoning)."""
+    """The reasoning and the text in `content`, which is a string or a list of parts (Mistral's may be reasoning)."""
     value = delta.get("content")
     if not isinstance(value, list):
         return "", as_text(value, "'content'")
@@ -313,7 +314,7 @@ def _content(delta: dict[str, JSON]) -> tuple[str, str]:
 
 
 def _joined(value: JSON, field: str) -> str:
-    """A text, or the texts of a list of parts."""
+    """The text of a string or of a list of parts."""
     if not isinstance(value, list):
         return as_text(value, f"'{field}'")
     texts: list[str] = []
@@ -323,12 +324,12 @@ def _joined(value: JSON, field: str) -> str:
         if isinstance(text, str):
             texts.append(text)
         elif fields.get("type") not in ("reference", "tool_reference"):  # Mistral's, to results of its own tools
-            raise ill_formed(f"'text' of a part of '{field}'", "text", text)
+            raise ill_formed(f"'text' of a part of '{field}'", "a string", text)
     return "".join(texts)
 
 
 def _merge_details(merged: list[dict[str, JSON]], details: list[dict[str, JSON]]) -> None:
-    """Joins the pieces of a detail that OpenRouter streams; those of the same `index` and `type` belong together."""
+    """Joins the pieces of OpenRouter's reasoning details; those with the same `index` and `type` belong together."""
     for each in details:
         last = merged[-1] if merged else {}
         if not last or (last.get("type"), last.get("index")) != (each.get("type"), each.get("index")):

@@ -1,7 +1,7 @@
 """Answers of OpenAI Chat Completions as a server writes them, whole and streamed. Sans-IO.
 
-Source: the OpenAI API reference, "Chat Completions". Clients disagree about what a stream may repeat: id, type and
-name of a call are sent once (the openai package's stream helper, LangChain and others join them otherwise).
+Source: the OpenAI API reference, "Chat Completions". A call's id, type and name are sent only once: some clients join
+repeated ones (the openai package's stream helper, LangChain and others).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FINISH_REASONS: Mapping[FinishReason, str] = {
     "pause": "length",
     "content_filter": "content_filter",
     "refusal": "content_filter",
-    # None of the API's reasons: no client may take a turn that broke off for a whole one.
+    # Not one of the API's reasons, so that clients notice that the turn is incomplete.
     "cancelled": "error",
     "error": "error",
 }
@@ -79,8 +79,8 @@ def encode_error(message: str, status: int) -> JSON:
 class ChunkEncoder:
     """Writes the chunks of one streamed answer; an `Encoder`.
 
-    A malformed call becomes text. If part of it was sent as a call, its arguments end in text that is not JSON, so that
-    no client runs it. Results that the model made up are left out.
+    A malformed call becomes text. If a part of it was sent as a call, its arguments end in text that is not JSON, so
+    that no client runs it. Results that the model wrote itself are left out.
     """
 
     def __init__(self, model: str, *, response_id: str, created: int, usage_wanted: bool = True) -> None:
@@ -92,7 +92,7 @@ class ChunkEncoder:
         }
         self._usage_wanted = usage_wanted
         self._started = False
-        # By a call's index: its place in `tool_calls`, and whether arguments were sent.
+        # The place in `tool_calls` by a call's index, and the calls with arguments that have been sent.
         self._places: dict[int, int] = {}
         self._with_arguments: set[int] = set()
         self._ids: set[str] = set()
@@ -116,7 +116,7 @@ class ChunkEncoder:
                 return self._complete(delta)
             case CallMalformed(index, raw, _, reason):
                 if index in self._places:
-                    # No JSON ends in a parenthesis, whatever was sent before it.
+                    # JSON never ends in a parenthesis.
                     return self.feed(ArgumentsDelta(index, f" ({shortened(reason)})"))
                 return self._frames({"content": raw}) if raw else []
             case TurnEnded(finish, usage):
@@ -223,7 +223,7 @@ class _MessageBuilder:
 
 
 def _usage(usage: Usage) -> JSON:
-    """None if one of the two counts is unknown: the API has no value for it."""
+    """The API's counts; None if one of the two is unknown, since the API has no value for that."""
     if usage.input is None or usage.output is None:
         return None
     counts: dict[str, JSON] = {

@@ -1,7 +1,7 @@
 """OpenAI Responses (`POST /v1/responses`), both roles. Sans-IO.
 
-Sources: the OpenAI API reference, "Responses", with the types of the `openai` package 3.54; what compatible servers
-(vLLM, LM Studio, llama.cpp, Ollama) make of it.
+Sources: the OpenAI API reference, "Responses", with the types of the `openai` package 3.54; the answers of compatible
+servers (vLLM, LM Studio, llama.cpp, Ollama).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ OPENAI_RESPONSES = OpenAIResponsesFormat()
 
 
 def _repeated_fields(request: WireRequest) -> dict[str, JSON]:
-    """The fields of the request that the answer repeats: all but the conversation."""
+    """The fields of the request that the answer repeats: all except the conversation."""
     instructions = [message for message in request.request.messages[:1] if message.role == "system"]
     model_request = replace(request.request, messages=instructions)
     fields = encode_request(model_request, model=request.model, stream=request.stream)

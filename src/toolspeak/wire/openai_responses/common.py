@@ -1,8 +1,8 @@
 """What both roles of OpenAI Responses share: how items name tools, and the text of freeform tools. Sans-IO.
 
 Sources: the OpenAI API reference, "Responses", `tools` and `tool_choice`, with the types of the `openai` package 3.54;
-what codex 0.169 sends. A freeform tool (`custom`) takes a text in place of JSON: here it is a tool of one argument,
-`input`. The functions of a namespace are tools named `namespace__function`.
+the requests of codex 0.169. The input of a freeform tool (`custom`) is text instead of JSON: here it is a tool with one
+argument, `input`. The functions of a namespace are tools with the name `namespace__function`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ INPUT = "input"
 """The argument that holds a freeform tool's text."""
 
 INPUT_START, INPUT_END = f'{{"{INPUT}": "', '"}'
-"""What stands around the `escaped` text in the JSON of the arguments."""
+"""The JSON before and after the `escaped` text in the arguments."""
 
-_SEPARATOR = "__"  # names in Chat Completions have no other character between words
+_SEPARATOR = "__"  # names in Chat Completions allow no other separator
 
 
 def namespace_and_name(spec: ToolSpec) -> tuple[str, str]:
-    """The namespace of a tool, "" if it has none, and its name in the namespace."""
+    """The namespace of a tool ("" if it has none), and the tool's name in it."""
     namespace: Any = spec.extra.get("namespace")
     return (
         ("", spec.name)
@@ -36,12 +36,12 @@ def namespace_and_name(spec: ToolSpec) -> tuple[str, str]:
 
 
 def qualified_name(namespace: JSON, name: str) -> str:
-    """The name under which a model knows a function of a namespace."""
+    """The model's name for a function of a namespace."""
     return f"{namespace.rstrip('_')}{_SEPARATOR}{name}" if isinstance(namespace, str) and namespace else name
 
 
 def is_freeform(spec: ToolSpec | None) -> bool:
-    """Whether a tool takes a text in place of JSON."""
+    """Whether a tool's input is text instead of JSON."""
     return spec is not None and spec.extra.get("custom") is not None
 
 
@@ -52,7 +52,7 @@ def name_fields(name: str, spec: ToolSpec | None) -> dict[str, JSON]:
 
 
 def freeform_text(arguments: Mapping[str, JSON]) -> str:
-    """The text of a freeform tool's call; the arguments as JSON if they are not what such a tool has."""
+    """The text of a freeform tool's call; the arguments as JSON if they are not one text."""
     text = arguments.get(INPUT)
     return text if isinstance(text, str) and len(arguments) == 1 else json.dumps(dict(arguments), ensure_ascii=False)
 
@@ -63,7 +63,7 @@ def escaped(text: str) -> str:
 
 
 def search_query(arguments: Mapping[str, JSON]) -> str:
-    """The query of a web search: the argument `query`, else the first text, for tools differ in its name."""
+    """The query of a web search: the argument `query`, else the first string, since tools use various names."""
     query = arguments.get("query")
     texts = [query, *arguments.values()]
     return next((text for text in texts if isinstance(text, str)), "")

@@ -40,10 +40,10 @@ from toolspeak.wire.openai_responses.common import INPUT, NAME, namespace_and_na
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
 _UNSUPPORTED: Mapping[str, str] = {
-    "previous_response_id": "responses are not kept here: send the whole conversation as 'input', with store: false",
-    "conversation": "conversations are not kept here: send the whole conversation as 'input', with store: false",
-    "prompt": "prompt templates are not kept here: send 'instructions' and 'input'",
-    "background": "responses are not kept here: leave 'background', and read the answer or its stream",
+    "previous_response_id": "responses are not stored here: send the whole conversation as 'input', with store: false",
+    "conversation": "conversations are not stored here: send the whole conversation as 'input', with store: false",
+    "prompt": "prompt templates are not stored here: send 'instructions' and 'input'",
+    "background": "responses are not stored here: omit 'background', and read the answer or its stream",
 }
 
 _KNOWN_FIELDS = (
@@ -62,9 +62,9 @@ _CLIENT_TOOLS = ("function", "custom", "namespace")
 
 
 def decode_request(body: JSON) -> WireRequest:
-    """See `WireFormat.decode_request`. Tools that the API runs itself (`web_search`), a `tool_choice` of one of them
-    and the fields of `text` other than a JSON Schema go into `options`. A tool of type `custom` has one argument,
-    `input`. An output of no earlier call keeps the id that it names, which is "" if it names none."""
+    """See `WireFormat.decode_request`. Tools that the API runs itself (`web_search`), a `tool_choice` that names one,
+    and the fields of `text` other than a JSON Schema go into `options`. A tool of the type `custom` has one argument,
+    `input`. An output without a call keeps its id, or "" if it has none."""
     fields = require_object(body, "the request")
     for name, why in _UNSUPPORTED.items():
         if fields.get(name):
@@ -95,7 +95,7 @@ def decode_request(body: JSON) -> WireRequest:
 
 
 class _ResponsesConversation(ConversationReader):
-    """Neighbouring items of the assistant (text, reasoning, calls) are one message, and so are neighbouring outputs."""
+    """Adjacent items of the assistant (text, reasoning, calls) become one message, and so do adjacent outputs."""
 
     def read(self, body: dict[str, JSON]) -> None:
         instructions = body.get("instructions")
@@ -106,7 +106,7 @@ class _ResponsesConversation(ConversationReader):
             self.begin("user").append(TextPart(items))
             return
         if not isinstance(items, list):
-            raise invalid_field("input", "text or a list of items", items)
+            raise invalid_field("input", "a string or a list of items", items)
         for i, item in enumerate(cast("list[JSON]", items)):
             self._read_item(require_object(item, f"input[{i}]"), f"input[{i}]")
 
@@ -128,9 +128,9 @@ class _ResponsesConversation(ConversationReader):
             case "mcp_list_tools" | "web_search_call":
                 pass  # nothing for the model: the item does not hold the results of a search
             case "item_reference":
-                raise FormatError(f"{place}: items are not kept here: send the item itself, with store: false")
+                raise FormatError(f"{place}: items are not stored here: send the item itself, with store: false")
             case _:
-                raise FormatError(f"{place}.type: {kind!r} is not understood here: leave the item out")
+                raise FormatError(f"{place}.type: {kind!r} is not supported here: omit the item")
 
     def _read_message(self, item: dict[str, JSON], place: str) -> None:
         role = _ROLES.get(require_text(item.get("role"), f"{place}.role"))
@@ -195,21 +195,21 @@ def _reasoning(item: dict[str, JSON], model: str, place: str) -> ReasoningPart:
 
 def _content(content: JSON, place: str) -> list[ContentPart]:
     if not isinstance(content, list):
-        raise invalid_field(f"{place}", "text or a list of parts", content)
+        raise invalid_field(f"{place}", "a string or a list of parts", content)
     parts: list[ContentPart] = []
     for i, each in enumerate(cast("list[JSON]", content)):
         at = f"{place}[{i}]"
         part = require_object(each, f"{at}")
         read = _PARTS.get(cast("str", part.get("type"))) if isinstance(part.get("type"), str) else None
         if read is None:
-            raise FormatError(f"{at}.type: {part.get('type')!r} is not understood; known: {', '.join(_PARTS)}")
+            raise FormatError(f"{at}.type: unknown value {part.get('type')!r}; known: {', '.join(_PARTS)}")
         parts.append(read(part, at))
     return parts
 
 
 def _image(part: dict[str, JSON], place: str) -> ContentPart:
     if part.get("image_url") is None:
-        raise FormatError(f"{place}.image_url: files are not kept here: send a URL or a data URL")
+        raise FormatError(f"{place}.image_url: files are not stored here: send a URL or a data URL")
     image = image_of(require_text(part["image_url"], f"{place}.image_url"), f"{place}.image_url")
     detail = part.get("detail")
     if detail in (None, "auto"):
@@ -220,7 +220,7 @@ def _image(part: dict[str, JSON], place: str) -> ContentPart:
 def _file(part: dict[str, JSON], place: str) -> ContentPart:
     if part.get("file_data") is None:
         raise FormatError(
-            f"{place}.file_data: files are neither kept nor fetched here: send the content, base64 in a data URL"
+            f"{place}.file_data: files are neither stored nor fetched here: send the content as base64 in a data URL"
         )
     name = part.get("filename")
     content = require_text(part["file_data"], f"{place}.file_data")
@@ -294,7 +294,7 @@ def _tools(value: JSON) -> tuple[list[ToolSpec], list[JSON]]:
 
 def _function(tool: dict[str, JSON], place: str) -> ToolSpec:
     if "function" in tool and "name" not in tool:
-        raise FormatError(f"{place}.name: it is nested as Chat Completions wants it; write it beside the type")
+        raise FormatError(f"{place}.name: missing; unlike in Chat Completions, write it next to 'type'")
     parameters = tool.get("parameters")
     return ToolSpec(
         require_name(tool.get("name"), f"{place}.name"),
@@ -346,7 +346,7 @@ def _description(tool: dict[str, JSON], place: str) -> str:
 
 
 def _choice(value: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec], JSON]:
-    """The choice, the tools that it allows, and the field itself if it names a tool that the API runs itself."""
+    """The choice, the tools that it allows, and the field unchanged if it names a tool that the API runs itself."""
     if value is None:
         return ToolChoice(), specs, None
     if value in ("auto", "none", "required"):

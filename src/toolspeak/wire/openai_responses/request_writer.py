@@ -83,15 +83,15 @@ def _split_instructions(
 def _new_messages(request: ModelRequest, ids: Mapping[str, str]) -> Sequence[Message | TextMessage] | None:
     """The messages that the server has not stored; None if all must be sent.
 
-    The server demands an output for each call of its stored turn, under the call's id. Where that is impossible (for a
-    malformed call), only the whole conversation will do.
+    The server requires an output for each call of its stored turn, with the call's id. If that is impossible (for a
+    malformed call), the whole conversation must be sent.
     """
     earlier = request.earlier
     if earlier is None:
         return None
     if earlier.messages > len(request.messages):
         raise ConfigurationError(
-            f"earlier names {earlier.messages} messages, and the request has {len(request.messages)}"
+            f"earlier has {earlier.messages} messages, and the request only {len(request.messages)}"
         )
     rest = request.messages[earlier.messages :]
     if not rest or rest[0].role != "assistant":
@@ -105,15 +105,15 @@ def _new_messages(request: ModelRequest, ids: Mapping[str, str]) -> Sequence[Mes
 def _items(
     message: Message | TextMessage, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec]
 ) -> list[JSON]:
-    """The input items that one message becomes."""
+    """The input items for one message."""
     if isinstance(message, TextMessage):
         return [_message_item("user" if message.role == "tool" else message.role, message.text)]
     if message.role == "assistant":
         return _assistant(message, ids, model, specs)
     results = [part for part in message.parts if isinstance(part, ToolResult)]
-    # The outputs come first: what is said stands between no call and its output.
+    # The outputs come first: no text may stand between a call and its output.
     items: list[JSON] = [_output(result, ids, specs) for result in results if result.call_id in ids]
-    # The results of malformed calls, which went back as text.
+    # The results of malformed calls, which were sent as text.
     items += [_message_item("user", text_of(result.content)) for result in results if result.call_id not in ids]
     content = [part for part in message.parts if isinstance(part, TextPart | JsonPart | ImagePart | FilePart)]
     if content:
@@ -123,8 +123,8 @@ def _items(
 
 
 def _assistant(message: Message, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec]) -> list[JSON]:
-    # An item's id goes only with the reasoning that led to it: the API refuses one without the other, and the id of an
-    # item that was not stored ("Items are not persisted when `store` is set to false").
+    # An item's id is sent only with the reasoning that led to it: the API refuses one without the other. It also
+    # refuses the id of an item that was not stored ("Items are not persisted when `store` is set to false").
     thoughts = [part for part in message.parts if isinstance(part, ReasoningPart)]
     with_ids = bool(thoughts) and all(_reasoning(part, model) is not None for part in thoughts)
     items: list[JSON] = []
@@ -177,7 +177,7 @@ def _message_item(role: str, text: str) -> dict[str, JSON]:
 
 
 def _own_data(opaque: Opaque | None, model: str) -> Mapping[str, JSON]:
-    """Data of this API and model that go back; empty if there are none."""
+    """The opaque data, if they are of this API and model; else empty."""
     if opaque is None or opaque.provider != NAME or opaque.model != model:
         return {}
     data: JSON = opaque.data
@@ -185,7 +185,7 @@ def _own_data(opaque: Opaque | None, model: str) -> Mapping[str, JSON]:
 
 
 def _reasoning(part: ReasoningPart, model: str) -> JSON:
-    """The reasoning item, verbatim; None for one that holds an id alone, which its server may have dropped."""
+    """The reasoning item, verbatim; None for an item with only an id, which the server may have deleted."""
     item = _own_data(part.opaque, model)
     return dict(item) if item.get("encrypted_content") or item.get("content") else None
 
@@ -266,8 +266,8 @@ def _api_tools(request: ModelRequest) -> list[JSON]:
     tools = cast("Sequence[JSON]", option) if isinstance(option, list | tuple) else ()
     if option is not None and (option is not tools or not all(_is_api_tool(tool) for tool in tools)):
         raise ConfigurationError(
-            "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search'}); "
-            "functions are the request's own tools"
+            "the option 'tools' must be a list of tools that the API runs itself ({'type': 'web_search'}); put your "
+            "own tools into the request's tools"
         )
     return [*tools]
 
@@ -293,5 +293,5 @@ def _text_option(value: JSON, body: Mapping[str, JSON]) -> JSON:
     if own is None or value is None:
         return value
     if not isinstance(value, Mapping) or "format" in value:
-        raise ConfigurationError("the option 'text' cannot set a format: the request's own output goes there")
+        raise ConfigurationError("the option 'text' cannot set a format: the request's output sets it")
     return {**own, **cast("Mapping[str, JSON]", value)}

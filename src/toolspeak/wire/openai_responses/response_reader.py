@@ -28,7 +28,7 @@ def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
 
 
 class _IncomingItem:
-    """An output item that is not complete. `key`: of its call. `streamed`: some of its content came as deltas."""
+    """An output item that is not complete. `key` is its call's. `streamed`: deltas held some of its content."""
 
     __slots__ = ("index", "key", "kind", "streamed")
 
@@ -40,9 +40,9 @@ class _IncomingItem:
 class ResponseDecoder:
     """Reads one streamed answer; a `Decoder`.
 
-    An event belongs to the item of its `item_id`; where that is unknown (some servers change an item's id in each
-    event) to the newest item at its `output_index`. What was not streamed is read when its item is done, else from the
-    response in the last event.
+    An event belongs to the item of its `item_id`. If that is unknown (some servers change an item's id in each event),
+    it belongs to the newest item at its `output_index`. Content that was not streamed is read when its item is done,
+    else from the response in the last event.
     """
 
     def __init__(self, model: str | None = None) -> None:
@@ -79,7 +79,7 @@ class ResponseDecoder:
         return self._event(as_object(data, "an event of the stream"))
 
     def read(self, answer: dict[str, JSON]) -> list[Delta]:
-        """Reads a whole response object; its output only if no item came before."""
+        """Reads a whole response object. Reads its output only if no item was streamed."""
         self._note_head(answer)
         out: list[Delta] = []
         if not self._items:
@@ -109,7 +109,7 @@ class ResponseDecoder:
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return self._reasoning_delta(event)
             case "response.reasoning_summary_part.added":
-                # Parts of a summary are paragraphs with headings of their own.
+                # Parts of a summary are paragraphs with their own headings.
                 return [ReasoningDelta("\n\n")] if event.get("summary_index") else []
             case "response.function_call_arguments.delta":
                 return self._arguments(event, as_text(event.get("delta"), "'delta'"))
@@ -146,12 +146,12 @@ class ResponseDecoder:
                 reason = cast("dict[str, JSON]", details).get("reason") if isinstance(details, dict) else None
                 self._finish = INCOMPLETE.get(reason, "error") if isinstance(reason, str) else "error"
             case "failed":
-                raise reported_error(answer.get("error") or "the response failed, and nothing says why")
+                raise reported_error(answer.get("error") or "the response failed, without a reason")
             case "cancelled":
                 self._finish = "cancelled"
             case _:
                 raise ProviderError(
-                    "the server answered before the response was whole: leave the option 'background'",
+                    "the server answered before the response was complete: omit the option 'background'",
                     code="bad_request",
                 )
         self.finished = True
@@ -189,8 +189,8 @@ class ResponseDecoder:
 
     def _arguments(self, event: dict[str, JSON], text: str) -> list[Delta]:
         item = self._item_of(event, event)
-        if item is None or not self._calls.knows(item.key):
-            return []  # of a completed call, or of a tool that the API runs itself
+        if item is None or not self._calls.is_open(item.key):
+            return []  # the call is complete, or the API runs the tool itself
         item.streamed = True
         return self._calls.add(item.key, text)
 
@@ -222,7 +222,7 @@ class ResponseDecoder:
             case "function_call" | "custom_tool_call":
                 return self._call_done(data, item, started=item_of_event is not None)
             case _:
-                return []  # of a tool that the API runs itself, or a new kind
+                return []  # a tool that the API runs itself, or a new kind
 
     def _message_done(self, data: dict[str, JSON], item: _IncomingItem) -> list[Delta]:
         out: list[Delta] = []
@@ -246,7 +246,7 @@ class ResponseDecoder:
 
     def _call_done(self, data: dict[str, JSON], item: _IncomingItem, *, started: bool) -> list[Delta]:
         out: list[Delta] = [] if started else self._start(item, data)
-        if not self._calls.knows(item.key):
+        if not self._calls.is_open(item.key):
             return out  # a repeated event
         freeform, whole = item.kind == "custom_tool_call", data.get("status") != "incomplete"
         if not item.streamed and freeform:
@@ -257,7 +257,7 @@ class ResponseDecoder:
             out += self._calls.add(item.key, INPUT_END)
         if data.get("id"):
             self._calls.sign(item.key, self._opaque({"id": data["id"]}))
-        # The item of a call that the token limit cut off is incomplete.
+        # If the token limit cut a call off, its item is incomplete.
         return out + self._calls.complete(item.key, whole=whole)
 
     def _opaque(self, data: JSON) -> Opaque:
@@ -275,7 +275,7 @@ def _reasoning_text(item: dict[str, JSON]) -> str:
 
 
 def _stream_error(event: dict[str, JSON]) -> ProviderError:
-    """The error of an event: the API's is flat; servers also send `error` objects, some with the HTTP status beside."""
+    """The error of an event. The API's is flat; servers also send `error` objects, some next to the HTTP status."""
     error = event.get("error")
     if not error:
         return reported_error({name: event.get(name) for name in ("message", "code")})

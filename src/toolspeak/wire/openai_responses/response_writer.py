@@ -30,12 +30,12 @@ from toolspeak.wire.openai_responses.common import NAME, freeform_text, is_freef
 _INCOMPLETE: Mapping[FinishReason, str] = {
     "length": "max_output_tokens",
     "content_filter": "content_filter",
-    # The API has a content type for refusals; when the turn ends with one, the text has been sent.
+    # The API has a content type for refusals, but the text was sent before the turn ended with one.
     "refusal": "content_filter",
 }
 _FAILED: Mapping[FinishReason, str] = {
-    "error": "the model's turn ended in an error; ask again",
-    "cancelled": "the model's turn was cancelled; ask again",
+    "error": "the model's turn ended in an error; send the request again",
+    "cancelled": "the model's turn was cancelled; send the request again",
 }
 
 _REPEATED_FIELDS = (
@@ -53,7 +53,7 @@ _REPEATED_FIELDS = (
     "truncation",
     "user",
 )
-"""Fields of the request that the response repeats; `null` where they are not set."""
+"""Fields of the request that the response repeats; `null` if they are not set."""
 
 
 def encode_error(message: str, status: int) -> JSON:
@@ -93,12 +93,12 @@ _ID_PREFIXES: Mapping[_Kind, str] = {
 
 @dataclass(slots=True)
 class _OutgoingItem:
-    """An output item that is not complete. `pieces`: of its text, or of its arguments."""
+    """An output item that is not complete. `pieces` are its text or its arguments."""
 
     kind: _Kind
     index: int
     id: str
-    fields: Mapping[str, JSON] = field(default_factory=dict[str, JSON])  # those that name a call; all of a hosted call
+    fields: Mapping[str, JSON] = field(default_factory=dict[str, JSON])  # a call's name; all fields of a hosted call
     call_id: str = ""
     pieces: list[str] = field(default_factory=list[str])
 
@@ -106,7 +106,7 @@ class _OutgoingItem:
 class ResponseEncoder:
     """Writes one streamed answer, with the API's numbers and order of events; an `Encoder`.
 
-    The call of a freeform tool is sent when it is complete: a client could run a part of its text.
+    A call of a freeform tool is sent only when it is complete, since a client could run a part of its text.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class ResponseEncoder:
             return self._close_open("completed", data)
         if kind == "message" or not data:
             return []
-        # Reasoning that its API hides: an item without text.
+        # Hidden reasoning: an item without text.
         item_id = data.get("id")
         frames = [*self._start_response(), *self._close_open("completed")]
         item = self._new("reasoning", item_id if isinstance(item_id, str) else None)
@@ -247,7 +247,7 @@ class ResponseEncoder:
         return frames + self._close_call(item, "completed")
 
     def _fail_call(self, index: int, reason: str) -> list[Frame]:
-        """Ends a call that was sent in part and must not run: no JSON as arguments, and an incomplete item."""
+        """Ends a call that was partly sent and must not run: its arguments are not JSON, and its item is incomplete."""
         item = self._calls.pop(index)
         readable = read_arguments("".join(item.pieces))[0] is not None
         return [*(self._arguments(item, f" ({reason})") if readable else []), *self._close_call(item, "incomplete")]
