@@ -114,7 +114,7 @@ def test_a_calls_name_is_there_before_its_arguments():
             "▸ read\n! call read is ignored: only the last counts\n",
         ),
         ([CallIgnored(3, "why")], "! call number 4 is ignored: why\n"),
-        ([ForgedResults("[...]")], '! results the model wrote itself, not believed: "[...]"\n'),
+        ([ForgedResults("[...]")], '! ignored: results that the model wrote itself: "[...]"\n'),
         ([answered(CALL), ToolProgress("call_1_0", "half\x1b\n")], "  … read: half␛⏎\n"),
         ([TextDelta("cut"), answered(finish="length")], "cut\n! the model's turn ended early: length\n"),
         ([TextDelta("fine"), answered(finish="closed_by_us")], "fine\n"),

@@ -1,4 +1,4 @@
-"""Approvals beside a live view: what is asked is shown, and shown in its place."""
+"""Approvers for a live view: requests appear on the console, at the right place in the run's output."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from toolspeak.ui.question import Question
 
 @dataclass(frozen=True, slots=True)
 class AnnouncingApprover:
-    """Implements `Approver`: shows every request and says yes, to a repaired call only if `repaired`. `by` is who is
-    said to have decided."""
+    """Implements `Approver`: shows every request, and approves it."""
 
     console: Console
     by: str
+    """The approver's name in the decision."""
     repaired: bool = False
+    """Approve repaired calls, too."""
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
         Question(request).show(self.console)
@@ -31,10 +32,10 @@ class AnnouncingApprover:
 
 
 class InStep:
-    """Implements `Approver`: passes a request on once the watcher has seen all that came before it.
+    """Implements `Approver`: passes a request on once the stream's reader has shown everything before it.
 
-    A run's stream is read behind the run itself: without this a question could stand above the text that led
-    to it. Whoever reads the stream calls `saw` with each item (as `watch` does).
+    The reader of a run's stream is behind the run. Without this a question could appear above the text that led to it.
+    The reader calls `saw` with each item (as `watch` does).
     """
 
     def __init__(self, approver: Approver) -> None:

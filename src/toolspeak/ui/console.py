@@ -1,4 +1,4 @@
-"""Writing to a console as it is."""
+"""Writes text to a console without interpreting it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from toolspeak.ui.format import printable
 
 
 def make_console(stream: TextIO | Any) -> Console:
-    """A console that takes text as it is: no markup, no emoji codes, no highlighting."""
+    """A console that prints text unchanged: no markup, no emoji codes, no highlighting."""
     return Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def write(console: Console, text: str, style: str = "", end: str = "\n") -> None:
-    """Writes printable text through: nothing is wrapped, cut or interpreted."""
+    """Writes printable text without wrapping, cutting or interpreting it."""
     console.out(printable(text), style=style or None, end=end, highlight=False)
 
 
 def screen_size(console: Console) -> tuple[int, int]:
-    """Columns and rows of the terminal as it is by now: COLUMNS and LINES count where it does not say."""
+    """The current columns and rows of the terminal; those of COLUMNS and LINES if it does not know them."""
     try:
         columns, rows = os.get_terminal_size(console.file.fileno())
-    except (OSError, ValueError):  # no terminal, or a stream without a file
+    except (OSError, ValueError):  # not a terminal, or a stream without a file
         columns = rows = 0
     return columns or console.width, rows or console.height

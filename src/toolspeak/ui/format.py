@@ -1,4 +1,4 @@
-"""What a run looks like as lines of text: pure, and nothing that comes out can drive a terminal."""
+"""Formats the parts of a run as lines of text, which cannot control a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from toolspeak.data.events import PAUSED, HistoryCompacted
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolResult
 
 LINE = 100
-"""Characters of arguments that fit behind a call's name; more get a line each."""
+"""The most characters of arguments on the line of a call's name; longer ones get a line each."""
 
 VALUE = 200
-"""Characters of one argument that are shown."""
+"""How many characters of an argument are shown."""
 
 FOLD = 8
-"""Lines of a result that are shown."""
+"""How many lines of a result are shown."""
 
-# What a terminal acts on, and what changes how text reads without being seen. Tab, newline and the joiners of
-# emoji stay.
+# Characters that control a terminal, or change invisibly how text reads. Tab, newline and the joiners of emoji are not
+# among them.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\U000e0000-\U000e007f]"
@@ -31,7 +31,7 @@ _UNPRINTABLE = re.compile(
 
 
 def printable(text: str) -> str:
-    """The text with everything a terminal would act on made visible: ESC as ␛, other controls likewise or as \\x9b."""
+    """The text with all terminal controls made visible: ESC as ␛, others likewise or as \\x9b."""
     return _UNPRINTABLE.sub(_picture, text.replace("\r\n", "\n"))
 
 
@@ -48,13 +48,13 @@ def one_line(text: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """The text, or its beginning and how much is left out."""
+    """The text; if it is longer than `limit`, its beginning and the number of the other characters."""
     return text if len(text) <= limit else f"{text[:limit]}… (+{len(text) - limit:,} characters)"
 
 
 def fit(line: str, width: int) -> str:
-    """The line within `width` terminal cells."""
-    start = line[: 4 * width]  # a cell may be a letter with combining marks
+    """The line, shortened to `width` terminal cells."""
+    start = line[: 4 * width]  # a cell may hold a letter with combining marks
     if len(start) == len(line) and cell_len(line) <= width:
         return line
     return set_cell_size(start, max(1, width - 1)).rstrip() + "…"
@@ -63,7 +63,7 @@ def fit(line: str, width: int) -> str:
 def value_text(value: JSON, limit: int) -> str:
     """An argument's value as JSON on one line."""
     if isinstance(value, str):
-        # Cut before it is quoted: a value of megabytes is not copied to show its beginning.
+        # Cut before it is quoted, so that a value of megabytes is not copied.
         rest = len(value) - limit
         more = f"… (+{rest:,} characters)" if rest > 0 else ""
         return one_line(json.dumps(value[:limit], ensure_ascii=False)) + more
@@ -71,7 +71,7 @@ def value_text(value: JSON, limit: int) -> str:
 
 
 def argument_lines(arguments: Mapping[str, JSON], limit: int = VALUE) -> list[str]:
-    """`name: value` of all arguments: on one line if they fit, else a line for each."""
+    """All arguments as `name: value`, on one line if they fit, else on a line each."""
     pairs = [f"{one_line(name)}: {value_text(value, limit)}" for name, value in arguments.items()]
     joined = ", ".join(pairs)
     return [joined] if len(joined) <= LINE else pairs
@@ -96,12 +96,12 @@ def _part_lines(part: ContentPart) -> Sequence[str]:
 
 
 def _lines(text: str) -> list[str]:
-    # Not splitlines(): that splits at characters which are shown as they are escaped.
+    # Not splitlines(): it splits at characters that are shown as escapes.
     return printable(text).removesuffix("\n").split("\n") if text else []
 
 
 def _value_lines(value: JSON) -> list[str]:
-    """JSON as a person reads it: an entry a line, text of several lines unfolded below its key."""
+    """JSON for people: an entry per line, and text of several lines below its key."""
     if isinstance(value, str):
         return _lines(value)
     if isinstance(value, Mapping):
@@ -122,24 +122,24 @@ def _compact(value: JSON) -> str:
 
 
 def fold(lines: Sequence[str], limit: int = FOLD) -> tuple[Sequence[str], int]:
-    """The first lines, and how many more there are; one line alone is never folded away."""
+    """The first lines, and the number of the others. A single other line is not folded."""
     return (lines, 0) if len(lines) <= limit + 1 else (lines[:limit], len(lines) - limit)
 
 
 def is_diff(text: str) -> bool:
-    """Whether the text is a unified diff, perhaps behind a line that says something about it."""
+    """Whether the text is a unified diff, possibly after one line of other text."""
     return re.match(r"(?:[^\n]*\n)?--- [^\n]*\n\+\+\+ [^\n]*\n@@ ", text) is not None
 
 
 def diff_style(line: str, number: int) -> str:
-    """The style of a diff's line; `number` counts from 0, as only the first two lines are headings."""
+    """The style of a diff's line. `number` counts from 0: the first two lines are headings."""
     if number < 2:
         return "bold"
     return {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}.get(line[:1], "")
 
 
 def summary(state: RunState, status: str = "") -> str:
-    """How a run ended, on one line; `status` says it in another word than the state's."""
+    """How a run ended, on one line. `status` replaces the state's own."""
     reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status not in PAUSED else ""
     tokens = f"{'~' if state.totals.estimated else ''}{state.totals.tokens:,} tokens"
     seconds = f"{state.time - state.started:.1f} s"
@@ -149,7 +149,7 @@ def summary(state: RunState, status: str = "") -> str:
 
 
 def money(dollars: float, estimated: bool = False) -> str:
-    """USD, to a hundredth of a cent below a dollar."""
+    """An amount in USD, with four decimals below a dollar."""
     return f"{'~' if estimated else ''}${dollars:,.{2 if dollars >= 1 else 4}f}"
 
 
@@ -159,7 +159,7 @@ def count(number: int, thing: str) -> str:
 
 
 def compaction_text(event: HistoryCompacted) -> str:
-    """What was made shorter for the model, on one line."""
+    """How the history was shortened for the model, on one line."""
     if event.upto:
         shortening = f"{event.upto - len(event.pinned)} messages summarised"
     else:

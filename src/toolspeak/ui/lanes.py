@@ -1,4 +1,4 @@
-"""A run's batches as lanes over time: when each call ran, and which call it waited for. Pure."""
+"""Draws a run's batches as lanes over time: when each call ran, and which calls it waited for. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.values import quick
 from toolspeak.ui.format import one_line, value_text
 
-MAX_LANES = 200  # of a batch; a picture of thousands shows nothing
+MAX_LANES = 200  # the most lanes of a batch: a picture of thousands is useless
 _LABEL = 46  # characters
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
 @quick()
 class Lane:
-    """One call. Times are seconds since its batch began; `started` is None for a call that never ran."""
+    """One call. Times are in seconds since the batch's start."""
 
     call_id: str
     label: str
     started: float | None
+    """None for a call that never ran."""
     finished: float
     failed: bool
     early: bool = False
@@ -34,29 +35,32 @@ class Lane:
 
 @quick()
 class BatchLanes:
-    """The calls of one turn, in call order. `left_out` are lanes beyond the ones kept; `seconds` from the first
-    call's start to the last one's end; `name` stands above the picture in place of the step."""
+    """The calls of one turn, in the model's order."""
 
     step: int
     lanes: tuple[Lane, ...]
     seconds: float
+    """From the first call's start to the last one's end."""
     left_out: int = 0
+    """The number of calls beyond `MAX_LANES`."""
     name: str = ""
+    """The heading; empty is the step."""
 
 
 @dataclass(slots=True)
 class _BatchTimes:
-    """What is known of a batch so far; `order` are its call ids as the model wrote them."""
+    """The times of a batch so far."""
 
     step: int
     began: float
     order: dict[str, str] = field(default_factory=dict[str, str])
+    """The labels by call id, in the model's order."""
     started: dict[str, tuple[float, ToolStarted]] = field(default_factory=dict[str, tuple[float, ToolStarted]])
     finished: dict[str, tuple[float, bool]] = field(default_factory=dict[str, tuple[float, bool]])
 
 
 def batches(records: Iterable[Record]) -> tuple[BatchLanes, ...]:
-    """The batches of a run; a turn without calls is none."""
+    """The batches of a run. Turns without calls are left out."""
     finished_batches: list[_BatchTimes] = []
     times: _BatchTimes | None = None
     for record in records:
@@ -105,15 +109,15 @@ def _label(call: object) -> str:
 
 
 def _short(value: JSON) -> str:
-    """A value without the number of characters that are left out: there is no room for it."""
+    """A shortened value, without the number of the omitted characters, for which there is no space."""
     beginning, more, _ = value_text(value, 24).partition("… (+")
     return f"{beginning}…" if more else beginning
 
 
 def as_text(batch: BatchLanes, *, width: int = 60, seconds: float = 0.0) -> Iterator[str]:
-    """The lanes as lines of text: `█` ran, `░` waited, `✗` failed; `◂` marks one that started before its turn ended.
+    """The lanes as lines of text: `█` ran, `░` waited, `✗` failed, `◂` started before its turn ended.
 
-    `width` characters are `seconds`, or as long as the batch took if that is more.
+    `width` characters stand for `seconds`, or for the batch's time if that is longer.
     """
     longest = max(batch.seconds, seconds)
     scale = width / longest if longest else 0.0
@@ -142,10 +146,10 @@ text { fill: currentColor } .faint { fill-opacity: .6 } .title { font-weight: 60
 
 
 def as_svg(lanes: Sequence[BatchLanes], title: str = "toolspeak") -> str:
-    """The batches below each other, on one scale of time, as an SVG document.
+    """The batches below each other, on the same time scale, as an SVG document.
 
-    Blue calls read, orange ones write, red ones failed; a dashed line is time a call waited, an arrow comes from the
-    call it waited for, a green edge marks one that started while the model still wrote.
+    Calls that only read are blue, others orange, failed ones red. A dashed line is the time that a call waited, with an
+    arrow from the call that it waited for. A green edge marks a call that started while the model was still writing.
     """
     longest = max((batch.seconds for batch in lanes), default=0.0) or 1.0
     scale = (_WIDTH - _LABEL_WIDTH - _RIGHT) / longest
@@ -180,7 +184,7 @@ def _draw(batch: BatchLanes, top: int, scale: float, longest: float) -> Iterator
         for earlier in lane.waited_for:
             if earlier in rows and lane.started is not None:
                 yield _edge(rows[earlier], (y, lane), scale)
-    for y, lane in rows.values():  # last, so that no arrow crosses a number
+    for y, lane in rows.values():  # last, so that numbers are above arrows
         yield from _draw_seconds(lane, y, scale)
     if batch.left_out:
         yield f'<text class="faint" x="12" y="{bottom + 16}">… {batch.left_out} more calls</text>'
@@ -213,7 +217,7 @@ def _draw_seconds(lane: Lane, y: float, scale: float) -> Iterator[str]:
 
 def _edge(earlier: tuple[float, Lane], later: tuple[float, Lane], scale: float) -> str:
     (y1, before), (y2, after) = earlier, later
-    # From below the bar's end, left of the number beside it, straight down and then to the right.
+    # From below the bar's end, left of the number next to it, straight down and then to the right.
     x1, x2 = _LABEL_WIDTH + before.finished * scale - 3, _LABEL_WIDTH + (after.started or 0.0) * scale
     y1 += _BAR / 2
     return (
@@ -223,7 +227,7 @@ def _edge(earlier: tuple[float, Lane], later: tuple[float, Lane], scale: float) 
 
 
 def _ticks(longest: float) -> Iterator[float]:
-    """A few round times from 0 on."""
+    """A few round times, starting at 0."""
     unit = 10.0 ** math.floor(math.log10(longest / 5))
     step = next(unit * times for times in (1, 2, 5, 10) if unit * times >= longest / 5)
     return (step * i for i in range(int(longest / step) + 1))

@@ -1,4 +1,4 @@
-"""What a person who decides about a call reads: all of it, with nothing that hides a part of it."""
+"""The question about a call: the whole request, in a form that cannot hide a part of it."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from toolspeak.ui.console import screen_size, write
 from toolspeak.ui.format import LINE, diff_style, is_diff, value_text
 
 _BESIDE_DIFF = 60
-"""Characters of one argument beside a diff that shows the rest."""
+"""How many characters of an argument are shown next to a diff that shows the rest."""
 
 _LONG_SPACE = re.compile(r"(?<=\S) {9,}| {41,}")
-"""White space that can push what stands behind it off the screen; an indentation may be longer than a gap."""
+"""White space that can push the text after it off the screen. An indentation may be longer than a gap."""
 
 _MOST_BLANK_LINES = 3
 
 _PLAIN_NAME = re.compile(r"[\w.$-]+")
-"""An argument's name that cannot be taken for anything else."""
+"""An argument's name that needs no quotes."""
 
 _PROMPT_ROWS = 4
-"""Rows of the screen that the prompt needs, at 40 columns too."""
+"""The screen rows for the prompt, even with 40 columns."""
 
 Line = tuple[str, str]
-"""A line's text, and its style."""
+"""A line's text and style."""
 
 
 class Question:
-    """The lines of a request, shown a screen at a time: what is still to be shown is counted, in characters."""
+    """The lines of a request, shown a screen at a time."""
 
     def __init__(self, request: ApprovalRequest) -> None:
         self._lines = folded(_lines(request))
         self._next = 0
-        self._rest: Line | None = None  # of a line that one screen does not hold
+        self._rest: Line | None = None  # the rest of a line that is longer than a screen
         self.hidden = sum(len(text) for text, _ in self._lines)
+        """The number of characters that have not been shown yet."""
 
     def show(self, console: Console, rows: int | None = None) -> None:
-        """Writes as much as fits in `rows` (None: all of it) rows of the console."""
+        """Writes as much as fits into `rows` rows of the console; None is everything."""
         width = max(20, screen_size(console)[0] if console.file.isatty() else 200)
         while (self._rest or self._next < len(self._lines)) and (rows is None or rows > 0):
             if self._rest is None:
@@ -57,7 +58,7 @@ class Question:
 
 
 def screen_rows(console: Console) -> int:
-    """Rows for a question, so that its first line and the prompt are on the screen together."""
+    """The rows for a question, so that its first line and the prompt are visible together."""
     return max(6, screen_size(console)[1] - _PROMPT_ROWS)
 
 
@@ -73,15 +74,15 @@ def _lines(request: ApprovalRequest) -> Iterator[Line]:
 
 
 def preview_lines(preview: str) -> Iterator[Line]:
-    """What a call would change, a diff in colours."""
+    """The lines of a call's preview, with colours if it is a diff."""
     diff = is_diff(preview)
     for number, line in enumerate(_split(preview) if preview else ()):
         yield f"    {line}", diff_style(line, number) if diff else "bold"
 
 
 def _arguments(request: ApprovalRequest) -> list[str]:
-    """The arguments in full, but for those that the preview was made of: a text that is the preview (a command) is left
-    out, and what a diff shows is cut."""
+    """All arguments in full, except those in the preview: a text that equals the preview (a command) is left out, and a
+    text in a diff is shortened."""
     diff, lines = is_diff(request.preview), list[str]()
     for name, value in request.call.arguments.items():
         in_preview = bool(request.preview) and name in request.previewed
@@ -104,7 +105,7 @@ def _one_line(text: str) -> str:
 
 
 def folded(lines: Iterator[Line]) -> list[Line]:
-    """The lines with long white space written as its length, and many empty ones as their number."""
+    """The lines with long white space replaced by its length, and many empty lines by their number."""
     result: list[Line] = []
     blank: list[Line] = []
 

@@ -1,4 +1,4 @@
-"""The live view: every delta and record as it comes, written through to a console."""
+"""The live view: writes every delta and record to a console as it arrives."""
 
 from __future__ import annotations
 
@@ -54,33 +54,34 @@ from toolspeak.ui.format import (
 )
 from toolspeak.ui.question import folded, preview_lines
 
-_WIDTH = 200  # of folded lines where no terminal sets one
+_WIDTH = 200  # the width of folded lines without a terminal
 _INDENT = "    "
 
 _WAITING_LINES = 200
-"""Lines of a preview that are shown where nobody can be asked."""
+"""How many lines of a preview are shown if no terminal is there for the question."""
 
 
 class Renderer:
-    """Shows a run's deltas and records on a console, in the order they come.
+    """Shows a run's deltas and records on a console, in order.
 
-    The cost of a delta depends on its own length alone. `ApprovalRequested` is left to whoever asks; only if
-    the run pauses are the calls that wait shown. `ModelFailed` is raised by the run as `ProviderError`, and so
-    not shown. Without `thoughts` a line on a terminal says that the model thinks, and nothing what.
+    The cost of a delta depends only on its own length. The approver shows `ApprovalRequested`; the renderer shows the
+    waiting calls if the run pauses. It does not show `ModelFailed`, which the run raises as `ProviderError`.
+
+    `thoughts`: show the model's reasoning. Otherwise a terminal shows only that the model thinks.
     """
 
     def __init__(self, console: Console, *, thoughts: bool = True) -> None:
         self._console = console
         self._thoughts = thoughts
-        self._at_start = True  # of a line
-        self._streaming: Literal["", "text", "aside", "reasoning", "call"] = ""  # what may go on with the next delta
-        self._foreign: set[str] = set()  # dialects that are not the model's own, and were told of
-        self._names: dict[int, str] = {}  # of the turn's calls, by index
-        self._calls: dict[str, ToolCall | MalformedCall] = {}  # of the batch, by id
+        self._at_start = True  # the cursor is at the start of a line
+        self._streaming: Literal["", "text", "aside", "reasoning", "call"] = ""  # what the next delta may continue
+        self._foreign: set[str] = set()  # dialects other than the model's own that have been shown
+        self._names: dict[int, str] = {}  # names of the turn's calls, by index
+        self._calls: dict[str, ToolCall | MalformedCall] = {}  # the batch's calls, by id
         self._requests: dict[str, ApprovalRequested] = {}
 
     def show(self, item: Watched) -> None:
-        """Writes what there is to see of one item."""
+        """Writes the visible part of one item."""
         match item:
             case TextDelta(text):
                 self._stream("text", text, "")
@@ -89,13 +90,13 @@ class Renderer:
             case ReasoningDelta(text):
                 self._think(text)
             case TextWasReasoning():
-                self._line("· these were thoughts", "dim")
+                self._line("· the text above was reasoning", "dim")
             case CallStarted() | CallCompleted() | CallMalformed() | CallIgnored():
                 self._show_call(item)
             case BatchEnded(_, _, notes):
                 self._accepted(notes)
             case ForgedResults(raw):
-                self._line("! results the model wrote itself, not believed: ", "yellow", value_text(raw, 80))
+                self._line("! ignored: results that the model wrote itself: ", "yellow", value_text(raw, 80))
             case ToolProgress(call_id, message):
                 self._line(f"  … {one_line(self._name(call_id))}: ", "dim", one_line(shorten(message, 200)))
             case Record():
@@ -112,7 +113,7 @@ class Renderer:
             self._streaming = "reasoning"
 
     def end_line(self) -> None:
-        """Goes to the next line unless the cursor is at the beginning of one."""
+        """Starts a new line, unless the cursor is at the start of one."""
         if not self._at_start:
             write(self._console, "")
         self._at_start, self._streaming = True, ""
@@ -198,11 +199,11 @@ class Renderer:
                 where = f"! the interceptor {one_line(interceptor)} failed ({hook} a {level}): "
                 self._line(where, "red", one_line(error))
             case AnswerRejected(reason):
-                self._line("! the answer is not of the type asked for: ", "yellow", one_line(reason))
+                self._line("! the answer does not match the requested type: ", "yellow", one_line(reason))
             case StopRequested(reason, message):
                 self._line(f"! the run stops ({reason.replace('_', ' ')}): ", "yellow", one_line(message))
             case RunPaused("suspended"):
-                pass  # the summary says so
+                pass  # the summary shows it
             case RunPaused(_, call_ids):
                 self._show_waiting(call_ids)
             case RunFinished():

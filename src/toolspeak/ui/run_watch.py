@@ -1,4 +1,4 @@
-"""Driving a run while somebody watches."""
+"""Drives a run and shows it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from toolspeak.ui.approval import InStep
 
 
 async def watch(run: Run, show: Callable[[Watched], None], approver: InStep | None = None) -> RunState:
-    """Drives a run to its end or its pause, showing every item; `approver` is the one its agent was given.
+    """Drives a run to its end or pause, and shows every item. `approver`: the one in the agent's settings.
 
-    Raises ProviderError when the model API fails. Cancelling it cancels the run.
+    Raises ProviderError if the model API fails. Cancelling it cancels the run.
     """
     async with aclosing(run.stream()) as items:
         async for item in items:

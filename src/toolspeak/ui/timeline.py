@@ -1,4 +1,4 @@
-"""A run's records as lines: what happened, when, and what it took."""
+"""A run's records as lines of text: what happened, when, how long it took, and what it cost."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _TEXT = 100
 
 
 class Timeline:
-    """Turns records into lines, one after the other; with `times=False` without anything that differs between two
-    runs that did the same."""
+    """Turns records into lines, one after the other. `times=False` leaves out everything that differs between two runs
+    that did the same: times, tokens and ids."""
 
     def __init__(self, *, times: bool = True) -> None:
         self._times = times
@@ -42,7 +42,7 @@ class Timeline:
         self._calls: dict[str, ToolCall | MalformedCall] = {}
 
     def lines(self, record: Record) -> Iterator[str]:
-        """The lines of one record, the next of its run; none for what says nothing new."""
+        """The lines of the run's next record; none for a record without news."""
         if isinstance(record.event, RunStarted):
             self._start = record.time
         at = f"{record.time - self._start:9.2f} s  " if self._times else ""
@@ -69,9 +69,9 @@ class Timeline:
                 yield f"✗ the model's API failed: {_short(error)}"
             case ApprovalRequested(call_id, reason, _, call):
                 own = call_id in self._calls
-                if call is not None and not own:  # of a run that a tool started
+                if call is not None and not own:  # a sub-run's call
                     self._calls[call_id] = call
-                yield f"? {self._name(call_id)} needs a yes: {'it ' if own else ''}{one_line(reason)}"
+                yield f"? {self._name(call_id)} needs approval: {'it ' if own else ''}{one_line(reason)}"
             case ApprovalDecided(call_id, approved, reason, by):
                 suffix = f": {one_line(reason)}" if reason else ""
                 yield f"  {self._name(call_id)} {'allowed' if approved else 'refused'} by {by or 'somebody'}{suffix}"
@@ -110,7 +110,7 @@ class Timeline:
                 yield f"{type(record.event).__name__}"
 
     def _cut_off(self) -> Iterator[str]:
-        """What a turn had written that never came to its end."""
+        """The text of a turn that did not finish."""
         text, self._partial = self._partial.strip(), ""
         if text:
             yield f"✂ cut off: {_short(text)}"
