@@ -80,9 +80,9 @@ def test_what_is_secret_is_not_shown():
         ({"mcpServers": {"s": {"command": " "}}}, "mcpServers.s.command: it is empty"),
         ({"mcpServers": {"s": {"command": 7}}}, "mcpServers.s.command: expected a string, found 7"),
         ({"mcpServers": {"s": {"command": "x", "args": "-y"}}}, "mcpServers.s.args: expected an array"),
-        ({"mcpServers": {"s": {"command": "x", "args": ["a", 1]}}}, "mcpServers.s.args[1]: expected text"),
+        ({"mcpServers": {"s": {"command": "x", "args": ["a", 1]}}}, "mcpServers.s.args[1]: expected a string"),
         ({"mcpServers": {"s": {"command": "x\0"}}}, "mcpServers.s.command: a NUL"),
-        ({"mcpServers": {"s": {"command": "x", "env": {"A": 1}}}}, "mcpServers.s.env.A: expected text"),
+        ({"mcpServers": {"s": {"command": "x", "env": {"A": 1}}}}, "mcpServers.s.env.A: expected a string"),
         (
             {"mcpServers": {"s": {"command": "x", "env": {"A": "${B}"}}}},
             "variable B is not set; set it, or write",

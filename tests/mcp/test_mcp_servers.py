@@ -64,7 +64,7 @@ def test_what_a_server_answers_is_the_result(way, tmp_path):
     assert (failed.status, failed.text) == ("failure", "there is no such ticket: 7; known: 1 to 6")
     assert [type(part) for part in shown.content] == [TextPart, ImagePart, TextPart, FilePart, TextPart, TextPart]
     assert shown.content[1] == ImagePart("image/png", PIXEL)
-    assert "not base64" in shown.content[2].text
+    assert "not valid base64" in shown.content[2].text
     assert shown.content[3] == FilePart("audio", "audio/wav", PIXEL)
     assert [shown.content[4].text, shown.content[5].text] == [
         "a note",

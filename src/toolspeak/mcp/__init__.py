@@ -3,7 +3,7 @@
     async with McpServers.from_file(".mcp.json") as servers:
         agent = Agent("openai:qwen3", tools=[*servers.tools])
 
-Importing this imports no SDK yet: `McpServers` is looked up when it is asked for.
+Importing this package does not import the SDK; the first use of `McpServers` does.
 """
 
 # pyright: reportUnsupportedDunderAll=false

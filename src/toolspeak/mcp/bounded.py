@@ -1,7 +1,7 @@
-"""What a server over HTTP answers, unpacked here, ended where it is too long, and cut where it is nested too deep.
+"""Limits for the answers of servers over HTTP: unpacked here, refused if too long, and cut where nested too deep.
 
-The SDK holds a whole answer in memory, and 4 MB of zeros packed by gzip are 4 GB. A message with JSON of more than 200
-levels it drops, so that whoever asked waits for ever.
+The SDK holds a whole answer in memory, and 4 GB of zeros are 4 MB when packed by gzip. It drops a message with JSON of
+more than 200 levels, so that the caller would wait for ever.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import cast
 import httpx2
 
 MAX_ANSWER = 16 * 1024 * 1024
-"""Bytes of one answer, and of one event of a stream. What a model gets of it is capped anyway."""
+"""The most bytes of an answer, or of an event of a stream. The model gets less of it in any case."""
 
 ENCODINGS = "gzip, deflate"
-"""What a server may pack its answers with."""
+"""The accepted encodings of answers."""
 
 DEEPEST = 190
-"""Levels of JSON that pass, the message's own among them. A tool's schema may have `incoming.MAX_DEPTH`."""
+"""The most levels of JSON, including the message's own. A tool's schema may have `incoming.MAX_DEPTH`."""
 
 TOO_DEEP = b'"(what stood here was nested too deep)"'
 
 _PIECE = 64 * 1024
-_EITHER = 32 + zlib.MAX_WBITS  # gzip and zlib are told from their first bytes
+_EITHER = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib from the first bytes
 
 
 async def bound(response: httpx2.Response) -> None:
-    """Has the response's body read in pieces, and its length watched."""
+    """Limits the response's body: replaces its stream with one that checks it in pieces."""
     packed = response.headers.pop("content-encoding", "identity").strip().lower()
     stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    longest = None if stream else MAX_ANSWER  # of streams the SDK limits each event
+    longest = None if stream else MAX_ANSWER  # the SDK limits each event of a stream
     response.stream = _Bounded(cast("httpx2.AsyncByteStream", response.stream), packed, longest)
 
 
@@ -58,7 +58,9 @@ class _Bounded(httpx2.AsyncByteStream):
                 yield chunk
             return
         if self._packed not in ("gzip", "x-gzip", "deflate"):
-            raise httpx2.DecodingError(f"the server's answer is packed with {self._packed!r}, which was not asked for")
+            raise httpx2.DecodingError(
+                f"the server compressed its answer with {self._packed!r}, which was not requested"
+            )
         unpacker = zlib.decompressobj(_EITHER)
         async for chunk in self._stream:
             rest = chunk
@@ -69,7 +71,7 @@ class _Bounded(httpx2.AsyncByteStream):
                     raise httpx2.DecodingError(f"the server's answer cannot be unpacked: {error}") from error
                 rest = unpacker.unconsumed_tail
                 yield piece
-                await asyncio.sleep(0)  # others have their turn: nothing is waited for between the pieces
+                await asyncio.sleep(0)  # lets other tasks run, since nothing else here waits
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -80,20 +82,20 @@ _IN_TEXT = re.compile(rb'["\\\n]')
 
 
 class Cutter:
-    """Puts `TOO_DEEP` in the place of each value of JSON below `DEEPEST` levels, in a text that comes in pieces.
+    """Replaces each JSON value below `DEEPEST` levels with `TOO_DEEP`, in a text that arrives in pieces.
 
-    A blank line begins anew: it ends an event of a stream, whose other lines need not be JSON.
+    A blank line resets it: it ends an event of a stream, whose other lines need not be JSON.
     """
 
     def __init__(self) -> None:
         self._depth = 0
         self._in_text = False
-        self._escaped = False  # the next byte of a text means nothing
-        self._blank = True  # the line has no byte so far
+        self._escaped = False  # the next byte of a string is escaped
+        self._blank = True  # the line is empty so far
 
     def cut(self, piece: bytes) -> bytes:
         pieces: list[bytes] = []
-        at = start = 0  # from `start` on nothing of the piece has left
+        at = start = 0  # the piece before `start` is done
         while at < len(piece):
             if self._escaped:
                 self._escaped, at = False, at + 1

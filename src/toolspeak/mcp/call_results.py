@@ -1,4 +1,4 @@
-"""What a server answered to a call, as what a tool returns."""
+"""Converts a server's answer to a call into a tool's return value."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from toolspeak.tools.returned_values import Returned
 
 
 def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
-    """The content a model reads, and the structured content. `output` is what the tool's output schema demands of it:
-    what does not fit is left out with a note, since the call itself has happened.
+    """The content for the model, and the structured content.
 
-    Raises ToolError, with what the server says, for an error.
+    `output` checks the structured content against the tool's output schema. If it does not match, a note replaces it:
+    the call has run, so this is not an error. Raises ToolError with the server's text if the server reports an error.
     """
     parts = tuple(_part(block) for block in result.content)
     if result.is_error:
-        raise ToolError(_failure_text(parts) or "the server says that the call failed, and not why")
+        raise ToolError(_failure_text(parts) or "the server reports that the call failed, without a reason")
     value: JSON = result.structured_content
     wrong = mismatch(output, value) if output is not None else ""
     if wrong:
-        note = f"[The tool's structured result is left out, for it does not fit the tool's own schema: {wrong}]"
+        note = f"[The tool's structured result is left out: it does not match the tool's own schema: {wrong}]"
         return Returned((*parts, TextPart(note)))
     if value is None:
         return Returned(parts)
@@ -36,25 +36,25 @@ def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
 
 
 def _with_value(parts: tuple[ContentPart, ...], value: JSON) -> tuple[ContentPart, ...]:
-    """The parts with the value among them, once: servers write it as text too, for clients that read nothing else."""
+    """The parts with the value once among them. Servers also write it as text, for clients that read only text."""
     inner = _unwrapped(value)
     if not parts:
         return (JsonPart(inner),)
     texts = [part.text for part in parts if isinstance(part, TextPart)]
-    if len(texts) == 1 and not isinstance(inner, str) and _says(texts[0], inner):
+    if len(texts) == 1 and not isinstance(inner, str) and _is_text_of(texts[0], inner):
         return tuple(JsonPart(inner) if isinstance(part, TextPart) else part for part in parts)
     elements: list[JSON] = cast("list[JSON]", inner) if isinstance(inner, list) else [inner]
-    if len(elements) == len(texts) and all(map(_says, texts, elements)):
+    if len(elements) == len(texts) and all(map(_is_text_of, texts, elements)):
         return parts
     return (*parts, JsonPart(value))
 
 
 def _unwrapped(value: Any) -> Any:
-    """The value without the object that the official SDKs put around what is none."""
+    """The value without the object that the official SDKs put around a value that is not an object."""
     return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] - JSON
 
 
-def _says(text: str, value: JSON) -> bool:
+def _is_text_of(text: str, value: JSON) -> bool:
     if isinstance(value, str):
         return text == value
     try:
@@ -81,7 +81,7 @@ def _part(block: types.ContentBlock) -> ContentPart:
             return FilePart("audio", block.mime_type, data) if data is not None else _unreadable("a sound")
         case types.ResourceLink():
             about = f": {block.description}" if block.description else ""
-            return TextPart(f"[{block.name}, to be found at {block.uri}{about}]")
+            return TextPart(f"[{block.name}, at {block.uri}{about}]")
         case types.EmbeddedResource():
             return _resource(block.resource)
 
@@ -105,4 +105,4 @@ def _decoded(text: str) -> bytes | None:
 
 
 def _unreadable(what: str) -> TextPart:
-    return TextPart(f"[{what} that came with this is not base64, and cannot be shown]")
+    return TextPart(f"[{what} in this result is not valid base64, and cannot be shown]")

@@ -1,4 +1,4 @@
-"""A server as its tools see it: connected, and connected again when it is gone."""
+"""A connection to a server that its tools share. It reconnects when the server is gone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from toolspeak.tools.builtin.text_format import visible
 class McpConnection:
     """Calls the tools of one server.
 
-    A server that ended, or says nothing more after a call ran out of time, is connected (or started) once more for the
-    next call; calls that wait for it at the same time share the attempt. A call that was sent is never sent again.
-    `stale` is True once the tools may be others than `listed`.
+    If a server has ended, or does not answer after a call ran out of time, the next call connects to it (or starts it)
+    once more. Concurrent calls share this attempt. A call that the server may have received is never sent again.
     """
 
     def __init__(self, server: Server, connect_timeout: float, probe_timeout: float) -> None:
@@ -29,6 +28,7 @@ class McpConnection:
         self._probe_timeout = probe_timeout
         self.listed: tuple[types.Tool, ...] = ()
         self.stale = False
+        """The server's tools may have changed since they were `listed`."""
         self.unreadable: Mapping[str, str] = {}
         """The names of listed tools that cannot be read, and why."""
         self._by_now: dict[str, types.Tool] = {}
@@ -39,16 +39,16 @@ class McpConnection:
         self._closed = False
 
     async def open(self) -> None:
-        """Raises McpError."""
+        """Connects, and lists the server's tools. Raises McpError."""
         link = await self._open()
         self.listed, self.unreadable = link.listed, dict(link.unreadable)
 
     def definition(self, listed: types.Tool) -> types.Tool:
-        """The tool as its server has listed it last."""
+        """The tool's definition in the server's latest listing."""
         return self._by_now.get(listed.name, listed)
 
     async def close(self) -> None:
-        """Ends the connection, and a server that was started: within 5 seconds, however often it is cancelled."""
+        """Ends the connection, and a server that was started, within 5 seconds. Cancellation does not stop it."""
         self._closed = True
         await finished(self._end())
 
@@ -61,7 +61,7 @@ class McpConnection:
             await self._link.close()
 
     async def refresh(self) -> bool:
-        """Lists the tools again if the server said that they changed; whether it did. Raises McpError."""
+        """Lists the tools again if the server has reported a change. Returns whether it has. Raises McpError."""
         if not self.stale:
             return False
         link = await self._usable()
@@ -75,7 +75,7 @@ class McpConnection:
         return True
 
     async def _read(self, link: Link) -> None:
-        """Lists the tools anew, for those who ask for a `definition`."""
+        """Lists the tools again, for `definition`."""
         self._unread = False
         link.listed = await link.tools()
         self._by_now = {tool.name: tool for tool in link.listed}
@@ -83,8 +83,8 @@ class McpConnection:
     async def call(
         self, tool: types.Tool, arguments: dict[str, Any], progress: Callable[[str], None] | None = None
     ) -> types.CallToolResult:
-        """The server's answer. Raises ToolError, for the model to read: also where the tool is defined otherwise by now
-        than `tool`, which the call was let run as."""
+        """The server's answer. `tool` is the definition for which the call was approved. Raises ToolError, for the
+        model, also if the server has changed that definition."""
         name = tool.name
         try:
             link = await self._usable()
@@ -96,18 +96,18 @@ class McpConnection:
             raise ToolError(f"{about(self.server)} does not list its tools: {describe(error)}") from None
         if self.definition(tool) != tool:
             raise ToolError(
-                f"{about(self.server)} has defined {name!r} anew: this call was let run as what it was before, and was "
-                "not made. Make it again if it is still right; whether it may run is asked as for a new tool"
+                f"{about(self.server)} has changed the definition of {name!r}. This call was approved for the old one, "
+                "and did not run. Make it again if it is still right; it needs approval again"
             )
         try:
             result = await self._sent(link, name, arguments, progress)
         except MCPError as error:
             raise await self._failed(link, error) from None
         except ValidationError as error:
-            count = f"{error.error_count()} things are wrong with it"
-            raise ToolError(f"{about(self.server)} answered with something that is no MCP result: {count}") from None
+            count = f"{error.error_count()} problems"
+            raise ToolError(f"{about(self.server)} sent an answer that is not an MCP result ({count})") from None
         if isinstance(result, types.InputRequiredResult):
-            raise ToolError(f"{about(self.server)} asks for input from a person, and there is no way to give it here")
+            raise ToolError(f"{about(self.server)} asks for input from a person, which is not possible here")
         return result
 
     async def _sent(
@@ -116,7 +116,7 @@ class McpConnection:
         try:
             return await link.call(name, arguments, progress)
         except MCPError as error:
-            # In both cases the server has refused the request before it looked at the call.
+            # In both cases the server refused the request before it read the call.
             if error.code == types.HEADER_MISMATCH:
                 await link.tools()  # the SDK reads from the listing which arguments become headers
             elif _is_forgotten_session(error):
@@ -138,18 +138,18 @@ class McpConnection:
             return ToolError(f"{who} refused the call: {visible(error.message)}")
         await link.close()
         why = link.why() or visible(error.message)
-        return ToolError(f"{who} was gone before it answered, and whether the call took effect is not known ({why})")
+        return ToolError(f"{who} was gone before it answered; it is not known whether the call took effect ({why})")
 
     async def _usable(self) -> Link:
-        """The connection, or a new one in place of one that is gone. Raises McpError."""
+        """The connection, or a new one if it is gone. Raises McpError."""
         while True:
             link = self._link
             if link is not None and link.alive:
-                # One that others wait for is left alone, whatever this call finds.
+                # Other calls may still wait for answers on a doubtful connection: then it is not replaced.
                 if not link.doubtful or link.under_way or await self._answers(link):
                     return link
                 if link is not self._link:
-                    continue  # somebody else has replaced it meanwhile
+                    continue  # another call has replaced it meanwhile
             return await self._open()
 
     async def _answers(self, link: Link) -> bool:
@@ -160,10 +160,10 @@ class McpConnection:
 
     async def _open(self) -> Link:
         if self._closed:
-            raise McpError(f"{about(self.server)} is no longer connected: its McpServers were closed")
+            raise McpError(f"{about(self.server)} is no longer connected: its McpServers is closed")
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._replace())
-        # A caller that is cancelled must not take the attempt from the others.
+        # A cancelled caller must not end the attempt that others share.
         return await asyncio.shield(self._opening)
 
     async def _replace(self) -> Link:
@@ -183,6 +183,6 @@ class McpConnection:
 
 
 def _is_forgotten_session(error: MCPError) -> bool:
-    """Whether a server over HTTP says that it knows nothing of the session: it was started anew. (The SDK's words for
-    a 404; an error of its own kind it has not.)"""
+    """Whether a server over HTTP does not know the session, because it was restarted. (The SDK's message for a 404, for
+    which it has no error class.)"""
     return error.code == types.INVALID_REQUEST and error.message == "Session terminated"

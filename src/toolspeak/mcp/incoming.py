@@ -1,6 +1,6 @@
-"""What a server sends, before the SDK reads it: a tool that cannot be read is taken out of its listing.
+"""Filters a server's messages before the SDK reads them: it removes unreadable tools from a listing.
 
-The SDK refuses a listing whole, and JSON that is nested more than some 200 deep before that.
+Because of one such tool the SDK would refuse the whole listing. It also refuses JSON of more than about 200 levels.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from pydantic import TypeAdapter, ValidationError
 from toolspeak.tools.builtin.text_format import visible
 
 MAX_DEPTH = 128
-"""Of a tool's JSON; what a model's arguments may have, too."""
+"""The most levels of a tool's JSON, as of a model's arguments."""
 
 _LATEST = "2026-07-28"
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
 
 class Incoming:
-    """A stream of messages. `ended` is called when it ends: the SDK tells those alone who wait for an answer.
-    `unreadable` gets the names of tools that were taken out, and why."""
+    """A stream of messages.
+
+    `ended`: called when the stream ends. The SDK reports that only to callers that wait for an answer.
+    `unreadable`: receives the names of the removed tools, and the reasons.
+    """
 
     def __init__(self, stream: Any, ended: Callable[[], None], unreadable: dict[str, str]) -> None:
         self._stream = stream
@@ -70,12 +73,12 @@ class Incoming:
         return item
 
     def _too_deep(self, error: ValidationError) -> SessionMessage | Exception:
-        """The message that pydantic could not read, if it can be read at all."""
+        """The message that pydantic refused, without its tools that are nested too deep; `error` if that fails."""
         line = error.errors()[0]["input"]
         try:
             message: Any = json.loads(line)
             tools = message["result"]["tools"]
-            # Only names are left of those that are too deep: they are taken out as unreadable.
+            # A tool that is too deep keeps only its name: `_is_good` then removes it.
             deep = [each for each in tools if _depth(each) > MAX_DEPTH]
             message["result"]["tools"] = [{"name": each["name"]} if each in deep else each for each in tools]
             self._unreadable.update({visible(str(each["name"])): _TOO_DEEP for each in deep})
@@ -105,7 +108,7 @@ def _tools_of(version: str) -> TypeAdapter[Any]:
 
 
 def _depth(value: Any) -> int:
-    """How deep the containers are nested, without recursion."""
+    """How deep the containers are nested. Does not recurse."""
     deepest, level = 0, [value]
     while level := [each for each in level if isinstance(each, dict | list)]:
         deepest += 1

@@ -28,14 +28,14 @@ from toolspeak.tools.builtin.processes import finished
 from toolspeak.tools.builtin.text_format import visible
 
 MAX_PAGES = 100
-"""Of a listing: a server that never comes to an end must not hold the start."""
+"""The most pages of a listing: an endless one must not block the start."""
 
 _GOODBYE = 0.3
-"""Seconds in which a connection may end by itself before it is cut off: a server that reads nothing can hold it for
-ever. A process behind it then has 2 seconds to end by itself and 2 more behind a SIGTERM (`program.py`)."""
+"""Seconds that a connection has to end by itself before it is cut off: a server that does not read can keep it open
+for ever. A server's process then has 2 seconds to end by itself, and 2 more after a SIGTERM (`program.py`)."""
 
 _LISTEN_AGAIN = 5.0
-"""Seconds until a lost subscription is asked for again: something between may close what is silent for long."""
+"""Seconds before a lost subscription is renewed: a proxy may close a connection that is silent for long."""
 
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -43,8 +43,10 @@ _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 
 
 class Link:
-    """A connection that a task of its own opens, holds and closes: what the SDK opens must be closed by the task that
-    opened it. `changed` is called when the server says that its tools have changed."""
+    """A connection to a server. One task opens, holds and closes it, since the SDK requires the same task for both.
+
+    `changed`: called when the server reports that its tools have changed.
+    """
 
     def __init__(self, server: Server, connect_timeout: float, changed: Callable[[], None]) -> None:
         self.server = server
@@ -61,14 +63,16 @@ class Link:
         self.unreadable: dict[str, str] = {}
         """The names of listed tools that cannot be read, and why."""
         self.under_way = 0
+        """How many calls wait for an answer."""
         self.doubtful = False
+        """A call was cancelled or ran out of time: the server may not answer any more."""
 
     @property
     def alive(self) -> bool:
         return self._client is not None and not self._ending.is_set()
 
     async def open(self) -> None:
-        """Connects and lists the server's tools (`listed`). Raises McpError; nothing of the server is left then."""
+        """Connects, and lists the server's tools (`listed`). If it fails, ends the server and raises McpError."""
         self._keeper = asyncio.create_task(self._keep(), name=f"mcp {self.server.name}")
         try:
             await asyncio.shield(self._opened)
@@ -77,8 +81,8 @@ class Link:
             raise
 
     async def close(self) -> None:
-        """Ends the connection and a server that was started; returns once both are gone, within 5 seconds. Being
-        cancelled does not change that, and is heard of afterwards."""
+        """Ends the connection, and a server that was started. Returns when both are gone, within 5 seconds.
+        Cancellation does not stop it: CancelledError is raised afterwards."""
         self._ending.set()
         keeper = self._keeper
         if keeper is None:
@@ -90,15 +94,15 @@ class Link:
         timer.cancel()
 
     def _cut_off(self) -> None:
-        # Not while the SDK ends the process: that is what would be cut off.
+        # Not while the server's process is being ended: that would be cut off.
         if self._keeper is not None and not self._ends_process:
             self._keeper.cancel()
 
     def why(self) -> str:
-        """Why the connection ended, as far as anybody knows; to be asked behind `close`."""
+        """Why the connection ended, as far as is known. Call it after `close`."""
         last_words = self._stderr.text() if self._stderr is not None else ""
         reason = "" if self._failure is None else describe(self._failure)
-        return "; ".join(part for part in (reason, last_words and f"it said: {last_words}") if part)
+        return "; ".join(part for part in (reason, last_words and f"its last output: {last_words}") if part)
 
     async def tools(self) -> tuple[types.Tool, ...]:
         """The server's tools. Raises MCPError and ValidationError."""
@@ -108,15 +112,17 @@ class Link:
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursors[-1], cache_mode="bypass")
             for tool in page.tools:
-                if by_name.setdefault(tool.name, tool) != tool:  # a call names no more than the name
-                    self.unreadable[visible(tool.name)] = "it is listed twice, as two; the first is offered"
+                if by_name.setdefault(tool.name, tool) != tool:  # a call holds only the tool's name
+                    self.unreadable[visible(tool.name)] = (
+                        "it is listed twice with different definitions; the first is used"
+                    )
             if page.next_cursor is None or page.next_cursor in cursors:
                 break
             cursors.append(page.next_cursor)
         return tuple(by_name.values())
 
     async def answers(self, seconds: float) -> bool:
-        """Whether the server still says anything."""
+        """Whether the server still answers, within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._connected().list_tools(cache_mode="bypass")
@@ -129,9 +135,10 @@ class Link:
     async def call(
         self, name: str, arguments: dict[str, Any], report: Callable[[str], None] | None
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Raises MCPError and ValidationError; cancelling it tells the server to stop."""
+        """The server's answer to a call. Cancelling it cancels the call in the server. Raises MCPError and
+        ValidationError."""
 
-        # Not `Client.call_tool`: that one checks results with a library that a pattern in a schema can hang.
+        # Not `Client.call_tool`: it checks results with a library that a pattern in a schema can hang.
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
         self.under_way += 1
         try:
@@ -164,7 +171,7 @@ class Link:
                 await self._listen(self._client)
         except TimeoutError:
             self._fail(f"it was not ready within {self._connect_timeout:g} seconds")
-        except BaseException as error:  # noqa: BLE001 - whatever the SDK's task groups raise ends this connection alone
+        except BaseException as error:  # noqa: BLE001 - any error of the SDK's task groups ends only this connection
             self._fail(error)
         finally:
             self._client = None
@@ -178,10 +185,10 @@ class Link:
         if not self._opened.done():
             message = f"{about(self.server)} cannot be used: {self.why().rstrip('.')}. {remedy(self.server)}"
             self._opened.set_exception(McpError(message))
-            self._opened.exception()  # whoever asked may be gone
+            self._opened.exception()  # marks it as retrieved, since the caller may be gone
 
     async def _listen(self, client: Client) -> None:
-        """Waits for the end; hears of changed tools on the way (newer servers tell those alone who ask)."""
+        """Waits for the end. Subscribes to changes of the tools, which newer servers require."""
         listening = asyncio.create_task(self._subscribe(client))
         try:
             await self._ending.wait()
@@ -200,7 +207,7 @@ class Link:
                         async for _ in events:
                             self._changed()
                     return
-                self._changed()  # what was said meanwhile is not said again
+                self._changed()  # a change during the interruption is not reported again
                 await asyncio.sleep(_LISTEN_AGAIN)
 
     async def _heard(self, message: types.ServerNotification | Exception) -> None:
@@ -211,7 +218,7 @@ class Link:
     async def _transport(self) -> AsyncGenerator[Any]:
         server = self.server
         if isinstance(server, HttpServer):
-            timeout = httpx2.Timeout(self._connect_timeout, read=None)  # a call's own time limit holds
+            timeout = httpx2.Timeout(self._connect_timeout, read=None)  # each call has its own time limit
             async with (
                 httpx2.AsyncClient(
                     headers={"accept-encoding": ENCODINGS, **server.headers},
@@ -263,20 +270,20 @@ def about(server: Server) -> str:
 
 
 def remedy(server: Server) -> str:
-    """What a person may try. Arguments and paths are not named: a key may stand in them, and models read this too."""
+    """What a person can try. It leaves out arguments and paths: they may hold a key, and models read this too."""
     if isinstance(server, HttpServer):
         at = urlsplit(server.url)
-        return f"Look whether it is served at {at.scheme}://{at.hostname}, and whether its path and headers are right"
-    return f"Try to start {server.command!r} by hand, with its arguments"
+        return f"Check that the server runs at {at.scheme}://{at.hostname}, and that its path and headers are right"
+    return f"Start {server.command!r} by hand, with its arguments, to see the problem"
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line; of a group, its first."""
+    """An exception as one line; a group as its first exception."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     if isinstance(error, McpError):
         return str(error)
-    # What a server sends must not drive the terminal that shows it.
+    # A server's text must not control the terminal that shows it.
     text = visible(str(error)).replace("\n", " ")
     if isinstance(error, MCPError):
         return text

@@ -1,4 +1,4 @@
-"""What a server lists, as tools: their names here, what they touch, how their arguments are checked."""
+"""Makes tools of a server's listing: their names, their effects, and the checks of their arguments."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from toolspeak.tools.returned_values import Returned
 from toolspeak.tools.tool import Tool
 
 MAX_NAME = 64
-"""Characters: what OpenAI's and Anthropic's APIs take."""
+"""The most characters of a name that OpenAI's and Anthropic's APIs accept."""
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class McpCall(Protocol):
-    """Calls a tool of the server, as it was defined when the call was let run; `progress` is told a line at a time."""
+    """Calls a tool of the server. `tool` is the definition for which the call was approved; `progress` gets lines of
+    progress."""
 
     def __call__(
         self, tool: types.Tool, arguments: dict[str, Any], progress: Callable[[str], None] | None, /
@@ -33,7 +34,7 @@ class McpCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A tool that is not offered, and why."""
+    """A listed tool that cannot be used, and why."""
 
     server: str
     tool: str
@@ -44,8 +45,8 @@ class LeftOut:
 
 
 def tool_name(server: str, tool: str, used: Container[str] = ()) -> str:
-    """`server__tool`, in what every model API takes as a name. Where it is taken or too long, its end is made of both
-    names' digest, so that it is the same in every process."""
+    """`server__tool`, with characters that every model API accepts in a name. If the name is in use or too long, it
+    ends with a digest of both names, so that it is the same in every process."""
     plain = f"{server}__{tool}"
     name = _ODD.sub("_", plain)
     if not re.match(r"[A-Za-z_]", name):
@@ -58,8 +59,8 @@ def tool_name(server: str, tool: str, used: Container[str] = ()) -> str:
 
 
 def effects_of(annotations: types.ToolAnnotations | None) -> Effects:
-    """What a server says its tool does. With no hint at all it is undeclared; of hints that are missing among others
-    the specification's defaults hold: it writes, may destroy, is not idempotent and may reach the outside."""
+    """The effects in a server's hints about its tool. Without any hint they are undeclared. If only some hints are
+    missing, the specification's defaults apply: it writes, may destroy, is not idempotent and may reach the outside."""
     hints = annotations
     if hints is None or (
         hints.read_only_hint is None
@@ -88,9 +89,13 @@ def tool_of(
     timeout: float | None,
     definition: Callable[[types.Tool], types.Tool] = lambda listed: listed,
 ) -> Tool | LeftOut:
-    """A listed tool under its name here, or why it cannot be offered. `timeout` is in seconds; `definition` gives the
-    tool as its server has listed it last."""
-    # Model APIs want to see the (empty) properties, and some refuse the name of the schema's version.
+    """A listed tool as a Tool, or why it cannot be used.
+
+    `name`: the tool's name here.
+    `timeout`: of one call, in seconds.
+    `definition`: the tool's definition in the server's latest listing.
+    """
+    # Model APIs require `properties`, even empty ones, and some refuse `$schema`.
     schema: dict[str, Any] = {"type": "object", "properties": {}, **listed.input_schema}
     try:
         reader = SchemaReader(checks_of(schema))
@@ -105,7 +110,7 @@ def tool_of(
 
     def effects(_arguments: object) -> Effects:
         nonlocal judged
-        judged = definition(listed)  # whether the call may run is decided by this one
+        judged = definition(listed)  # the definition that approval decides about
         return effects_of(judged.annotations)
 
     async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> Returned:
@@ -125,7 +130,7 @@ def tool_of(
 
 
 def _output_check(listed: types.Tool) -> Checks | None:
-    """What the tool's structured results have to be; an unusable schema demands nothing."""
+    """The checks of the tool's structured results; None without a usable schema."""
     try:
         return None if listed.output_schema is None else checks_of(listed.output_schema)
     except UnusableSchema:

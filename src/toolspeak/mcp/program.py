@@ -1,7 +1,8 @@
-"""A server that is started: its standard input and output as streams of messages, and its end with all it started.
+"""Starts a server as a program: streams of messages over its standard input and output, and the end of all its
+processes.
 
-In place of the SDK's `stdio_client`, which Windows keeps: that one leaves alone what a server has started when the
-server ends by itself, keeps a line of any length, and answers without end a server that asks and does not read.
+It replaces the SDK's `stdio_client`, which is still used on Windows. That one does not end the server's children if the
+server ends by itself, accepts a line of any length, and keeps answering a server that sends requests and does not read.
 """
 
 from __future__ import annotations
@@ -21,27 +22,31 @@ from toolspeak.mcp.servers_file import StdioServer
 from toolspeak.tools.builtin.processes import Group, finished, within
 
 MAX_LINE = 16 * 1024 * 1024
-"""Bytes of one message. What a model gets of it is capped anyway, but it has to be read first."""
+"""The most bytes of one message. The model gets less of it in any case, but it has to be read first."""
 
 _GRACE = 2.0
-"""Seconds in which a server may end by itself once its input is closed, and again once it is told to."""
+"""Seconds that a server has to end by itself after its input is closed, and again after SIGTERM."""
 
 _DEATH = 0.3
-"""Seconds in which what was killed closes its output."""
+"""Seconds to wait until killed processes have closed their output."""
 
 _UNREAD = 64
-"""Answers that may wait for a server to read before nothing more of what it says is heard."""
+"""How many answers may wait until the server reads them. With more, its messages are not read."""
 
-_AT_ONCE = 64  # messages that are given before others have their turn
+_AT_ONCE = 64  # the messages after which other tasks may run
 
 
 @asynccontextmanager
 async def started(
     server: StdioServer, errors: int, broken: Callable[[str], None]
 ) -> AsyncGenerator[tuple[Received, Sent]]:
-    """Starts the server, with standard error written to the descriptor `errors`; leaving ends it and its group, within
-    5 seconds, however often it is cancelled. `broken` is told why nothing more is read. Raises OSError and ValueError
-    where it cannot be started."""
+    """Starts the server. Leaving the context ends it and its process group within 5 seconds, in spite of cancellation.
+
+    `errors`: the descriptor for its standard error.
+    `broken`: called with the reason when no more messages are read.
+
+    Raises OSError and ValueError if it cannot be started.
+    """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_LINE)
     output = _ServerOutput(reader)
@@ -71,14 +76,14 @@ async def started(
             finally:
                 stdin.close()
                 output.over = True
-                transport.resume_reading()  # what waits to write may go on to its end
+                transport.resume_reading()  # a process that waits to write can end
         finally:
             await finished(_ended(group, output.closed))
 
 
 def _closed(pipe: asyncio.WriteTransport) -> None:
     if pipe.get_write_buffer_size():
-        pipe.abort()  # nobody will read the rest
+        pipe.abort()  # the server will not read the rest
     pipe.close()
 
 
@@ -88,7 +93,7 @@ async def _ended(group: Group, closed: asyncio.Event) -> None:
 
 
 class _ServerOutput(asyncio.StreamReaderProtocol):
-    """`closed` is set at the end of the pipe. Once it is `over`, nothing of it is kept."""
+    """The server's standard output. `closed` is set at the pipe's end. After `over` is set, it drops all data."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         super().__init__(reader)
@@ -105,7 +110,7 @@ class _ServerOutput(asyncio.StreamReaderProtocol):
 
 
 class _Stream:
-    """What is open is closed with the server."""
+    """A stream without its own end: `started` closes it with the server."""
 
     async def aclose(self) -> None:
         pass
@@ -118,7 +123,7 @@ class _Stream:
 
 
 class Sent(_Stream):
-    """Messages to the server. `end` ends what is received."""
+    """The stream of messages to the server. `end` ends the stream of messages from it."""
 
     def __init__(self, writer: asyncio.StreamWriter, end: Callable[[], None]) -> None:
         self._writer = writer
@@ -129,17 +134,18 @@ class Sent(_Stream):
         self.few.set()
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Returns once there is room for more; a notification is not waited for. Raises anyio.BrokenResourceError."""
+        """Sends a message, and waits until there is room for more. It does not wait after a notification. Raises
+        anyio.BrokenResourceError."""
         self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         if isinstance(item.message, jsonrpc.JSONRPCNotification):
-            return  # that a call is cancelled, say: whoever cancels must not wait for a server that does not read
+            return  # the cancellation of a call, for example, must not wait for a server that does not read
         self._waiting += 1
         if self._waiting >= _UNREAD:
             self.few.clear()
         try:
             await self._writer.drain()
         except ConnectionError:
-            self._end()  # it may live on: whoever waits for an answer must hear that none will come
+            self._end()  # the server may still run: callers that wait for an answer must not wait for ever
             raise anyio.BrokenResourceError from None
         finally:
             self._waiting -= 1
@@ -148,7 +154,7 @@ class Sent(_Stream):
 
 
 class Received(_Stream):
-    """Messages from the server; an exception for a line that is none."""
+    """The stream of messages from the server, with an exception for each line that is not a message."""
 
     def __init__(self, reader: asyncio.StreamReader, sent: Sent, broken: Callable[[str], None]) -> None:
         self._reader = reader

@@ -239,7 +239,7 @@ class ApiProvider:
         return tokens if isinstance(tokens, int) else None
 
     async def aclose(self) -> None:
-        """Closes the connections; no turn can be asked for afterwards."""
+        """Closes the connections. The provider cannot be used afterwards."""
         await self._api.aclose()
 
     def _attempts(self) -> Attempts:
