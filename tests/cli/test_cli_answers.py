@@ -86,9 +86,9 @@ def test_what_is_to_be_remembered_is_asked_plainly(folder: Path):
     with asked(folder) as process:
         process.read_until(ASKS)
         process.type("r\n")
-        process.read_until("Which?")
+        process.read_until("Which one?")
         process.type("9\n")
-        assert "a number from 1 to 2" in process.read_until("Which?")
+        assert "a number from 1 to 2" in process.read_until("Which one?")
         process.type("no\n")
         process.read_until(ASKS)
         process.type("n\n")

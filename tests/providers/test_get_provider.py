@@ -65,7 +65,7 @@ def test_a_playbook_is_a_model(tmp_path: Path):
         ("gemini:", "names no model: write gemini:<model>"),
         ("google:gemini-2.5-pro", "unknown provider 'google'. Here it is 'gemini'"),
         ("Claude:claude-opus-5-5", "Here it is 'anthropic'"),
-        ("xai:grok-4", "Where xai speaks OpenAI's API, set OPENAI_BASE_URL"),
+        ("xai:grok-4", "If xai has an OpenAI-compatible API, set OPENAI_BASE_URL"),
         ("http://127.0.0.1:8080/v1", "an address is not a model: set OPENAI_BASE_URL"),
     ],
 )

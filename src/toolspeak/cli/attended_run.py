@@ -242,8 +242,8 @@ async def _work(
     _print_summary(state)
     result = result_of(run, state)
     if cassette is not None and cassette.requests_left:
-        left = count(cassette.requests_left, "model request")
-        click.echo(f"toolspeak: the run ended before its recording, which holds {left} more", err=True)
+        requests = count(cassette.requests_left, "model request")
+        click.echo(f"toolspeak: the run ended before its recording, which holds {requests} more", err=True)
     for hint in result.hints:
         click.echo(f"toolspeak: {printable(hint)}", err=True)
     if cassette is not None and cassette.replays and result.status in PAUSED:

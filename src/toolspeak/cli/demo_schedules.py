@@ -143,7 +143,7 @@ def _table(played: Mapping[ScheduleName, _ScheduleOutcome], right: _ScheduleOutc
         table.add_column(heading)
     for name, each in played.items():
         same = each.same_as(right)
-        outcome = "right" if name == "sequential" else "the same" if same else "different: WRONG"
+        outcome = "right" if name == "sequential" else "the same" if same else "other: WRONG"
         table.add_row(
             name,
             f"{each.seconds:.2f}",

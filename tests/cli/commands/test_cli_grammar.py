@@ -122,7 +122,7 @@ def test_what_is_wrong_is_said_with_the_remedy(tools: str, options: list[str], n
         (None, "there is no such file"),
         ("{", "not JSON: Expecting property name"),
         ("{}", "expected a JSON array of tools"),
-        ('[{"name": 5}]', '[0]: a tool is {"name": …'),
+        ('[{"name": 5}]', '[0]: expected a tool: {"name": …'),
         ('[{"name": "a", "parameters": 5}]', "[0].parameters: expected a JSON Schema object"),
     ],
 )

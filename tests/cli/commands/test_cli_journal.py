@@ -158,7 +158,7 @@ def test_a_recording_that_is_gone_or_anothers_is_not_gone_on_with(folder):
     folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
     recorded = folder.work.parent / "run.jsonl"
     other = ("run", "Else", "--approve", "none", "--record", str(recorded))
-    for meanwhile, why in ((recorded.unlink, "cannot be read"), (lambda: folder.toolspeak(*other), "another run's")):
+    for meanwhile, why in ((recorded.unlink, "cannot be read"), (lambda: folder.toolspeak(*other), "another run")):
         folder.toolspeak("run", "Make a file", "--record", str(recorded), code=3)
         meanwhile()
         before = recorded.exists() and recorded.read_bytes()

@@ -194,7 +194,7 @@ def test_a_call_that_was_cut_off_shows_how_far_it_came(tmp_path):
         ({"id": 7, "input": "", "starts_in": "middle"}, '"starts_in": expected "text" or "reasoning"'),
         ({"id": 7, "input": "", "reasoning_off": "no"}, '"reasoning_off": expected true or false'),
         ({"id": 7, "input": "", "tools": {}}, "tools: expected a JSON array"),
-        ({"id": 7, "input": "", "tools": [{"name": 5}]}, "tools[0]: a tool is"),
+        ({"id": 7, "input": "", "tools": [{"name": 5}]}, "tools[0]: expected a tool"),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -73,7 +73,7 @@ def test_the_answers_of_a_person_are_played_where_there_is_none(tmp_path: Path):
         for answer in ("no, not that one\n", "y\n", "r\n"):
             terminal.read_until("(q)uit the run: ")
             terminal.type(answer)
-        terminal.read_until("Which?")
+        terminal.read_until("Which one?")
         terminal.type("2\n")
         code, _ = terminal.finish()
     assert code == 0

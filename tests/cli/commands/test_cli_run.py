@@ -136,7 +136,7 @@ def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
     with at_terminal(folder, model, "--rules", str(kept)) as process:
         process.read_until(ASKS)
         process.type("r\n")
-        shown = process.read_until("Which?")
+        shown = process.read_until("Which one?")
         assert f"in later runs with --rules {kept} too" in plain(shown)
         assert "1  exactly this call\n    2  every call of write\n" in plain(shown)
         process.type("2\n")
@@ -168,20 +168,20 @@ def test_a_yes_to_commands_that_begin_so_is_none_to_others(folder: Path):
         process.read_until(ASKS)
         process.type("r\n")
         assert "2  commands that begin with 'git status' or 'echo one', with any arguments\n" in plain(
-            process.read_until("Which?")
+            process.read_until("Which one?")
         )
         process.type("2\n")
         process.read_until(ASKS)  # echo two
         process.type("r\n")
-        process.read_until("Which?")
+        process.read_until("Which one?")
         process.type("\n")  # none of these: the question again
         process.read_until(ASKS)
         process.type("r\n")
-        process.read_until("Which?")
+        process.read_until("Which one?")
         process.type("1\n")
         process.read_until(ASKS)  # head
         process.type("r\n")
-        process.read_until("Which?")
+        process.read_until("Which one?")
         process.type("2\n")
         for _ in "$(touch x)", "touch y":
             process.read_until(ASKS)
@@ -237,7 +237,7 @@ def test_arguments_are_edited_on_a_line_checked_shown_and_asked_about_again(fold
         process.read_until(ASKS)
         for typed, problem in [
             ('{"path": "b.txt"', "this is not JSON: Expecting ',' delimiter (line 1, column 17)"),
-            ('["b.txt"]', "the arguments are one JSON object"),
+            ('["b.txt"]', "the arguments must be one JSON object"),
             ('{"path": "b.txt", "contents": "x"}', "the arguments of 'write' do not fit:"),
             ("", "The arguments are unchanged."),
         ]:

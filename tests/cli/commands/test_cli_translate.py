@@ -46,7 +46,7 @@ def test_warnings_go_to_standard_error(tmp_path):
         ('[{"role": "user", "content": "a"}, {"role": "robot", "content": ""}]', 'message 1: "role": expected one of'),
         ('[{"role": "user"}]', 'message 0: "content": expected a string, found null'),
         ('[{"role": "user", "content": [{"type": "image_url"}]}]', 'message 0: "content"'),
-        ('[{"role": "assistant", "content": null, "tool_calls": [{}]}]', 'message 0: "tool_calls" are no text'),
+        ('[{"role": "assistant", "content": null, "tool_calls": [{}]}]', 'message 0: "tool_calls" are not text'),
     ],
 )
 def test_a_conversation_that_is_none_is_named(reply, error, tmp_path):

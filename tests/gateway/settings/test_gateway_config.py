@@ -219,7 +219,7 @@ def test_which_upstream_serves_a_model():
 
 
 def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_is_over():
-    closed = ConfigurationError, "this provider was closed"
+    closed = ConfigurationError, "this provider is closed"
     gone = ProviderError, "Start the server"
 
     async def asked(routes: Routes, expected: tuple[type[Exception], str]) -> None:

@@ -204,7 +204,7 @@ def test_a_database_that_is_locked_holds_no_answer_up_for_long(tmp_path: Path):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"previous_response_id": 5}, "previous_response_id: expected text"),
+        ({"previous_response_id": 5}, "previous_response_id: expected a string"),
         ({"store": "yes"}, "store: expected true or false"),
         ({"background": True}, "responses.background"),
         ({"conversation": "conv_1"}, "conversations are not stored here"),
