@@ -25,7 +25,7 @@ def editor() -> str:
     return os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
 
 
-async def edited(text: str, command: str) -> str | None:
+async def edit(text: str, command: str) -> str | None:
     """Opens the editor with `text`, and returns the saved text; None if nothing was saved. Raises ConfigurationError if
     the editor cannot be started."""
     with _ctrl_c_ignored():
@@ -37,12 +37,12 @@ async def edited(text: str, command: str) -> str | None:
     return outcome.value
 
 
-def written(arguments: Mapping[str, JSON], *, indent: int | None = None) -> str:
+def arguments_to_json(arguments: Mapping[str, JSON], *, indent: int | None = None) -> str:
     """The arguments as JSON for editing."""
     return json.dumps(arguments, ensure_ascii=False, indent=indent)
 
 
-def read(text: str) -> Mapping[str, JSON]:
+def arguments_from_json(text: str) -> Mapping[str, JSON]:
     """Reads edited arguments. Raises ConfigurationError, with line and column, if they are not a JSON object."""
     try:
         arguments = json.loads(text)

@@ -143,7 +143,7 @@ TOOLS_USED = frozenset(name for step in STEPS for name, _ in step.calls)
 
 def playbook(dialect: Dialect, tools: Sequence[ToolSpec]) -> list[str]:
     """The model's turns in this dialect."""
-    return [_written(turn, dialect, tools) for step in STEPS for turn in _turns(step, dialect)]
+    return [_render(turn, dialect, tools) for step in STEPS for turn in _turns(step, dialect)]
 
 
 def _turns(step: DemoStep, dialect: Dialect) -> list[DemoStep]:
@@ -152,7 +152,7 @@ def _turns(step: DemoStep, dialect: Dialect) -> list[DemoStep]:
     return [DemoStep(step.text if i == 0 else "", calls, step.fenced) for i, calls in enumerate(batches)]
 
 
-def _written(step: DemoStep, dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
+def _render(step: DemoStep, dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
     calls = tuple(ToolCall(f"call_{i}", name, arguments) for i, (name, arguments) in enumerate(step.calls))
     if not step.fenced:
         parts = (TextPart(step.text), *calls) if step.text else calls

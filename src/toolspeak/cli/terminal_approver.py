@@ -14,7 +14,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from toolspeak.cli.argument_editor import edited, editor, read, written
+from toolspeak.cli.argument_editor import arguments_from_json, arguments_to_json, edit, editor
 from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
@@ -42,7 +42,7 @@ _LINE = 4096  # the longest line that a terminal delivers at once
 def has_terminal() -> bool:
     """Whether there is a terminal for questions."""
     try:
-        with _opened() as fd:
+        with _terminal() as fd:
             return os.isatty(fd)
     except OSError:
         return False
@@ -62,11 +62,11 @@ def terminal_approver(console: Console | None = None, kept_in: str = "", *, wait
     return TerminalApprover(console or make_console(sys.stderr), kept_in, waits=waits)
 
 
-async def confirmed(question: str) -> bool:
+async def confirm(question: str) -> bool:
     """Asks the person at the terminal a yes-or-no question. Any answer other than a yes is a no."""
-    with _opened() as fd, _console_at(fd, make_console(sys.stderr)) as console:
+    with _terminal() as fd, _console_at(fd, make_console(sys.stderr)) as console:
         _forget_typed(fd)
-        line = await _prompted(f"{question} (y)es, (n)o: ", fd, console)
+        line = await _ask_line(f"{question} (y)es, (n)o: ", fd, console)
     return _plain(line) in _YES
 
 
@@ -94,7 +94,7 @@ class TerminalApprover:
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
         try:
-            with _opened() as fd, _console_at(fd, self._console) as console:
+            with _terminal() as fd, _console_at(fd, self._console) as console:
                 if self._all and request.repaired_from is None:
                     Question(request).show(console)
                     return Decision(True, by="user")
@@ -102,7 +102,7 @@ class TerminalApprover:
                 question, always = _first_screen(current, console), None
                 while (answer := await self._answer(question, fd, console)).edit or answer.remember:
                     if answer.remember:
-                        always = await self._remembered(current, fd, console)
+                        always = await self._ask_rule(current, fd, console)
                         if always is not None:
                             break
                         continue
@@ -112,15 +112,15 @@ class TerminalApprover:
                 if answer.all:
                     write(console, _ALL, "dim")
         except OSError as error:
-            gone = f"the question could not be asked: {error.strerror or error}"
-            return Escalate(gone) if self._waits else Decision(False, gone)
+            problem = f"the question could not be asked: {error.strerror or error}"
+            return Escalate(problem) if self._waits else Decision(False, problem)
         self._all = self._all or answer.all
         decision = Decision(answer.yes, answer.reason, by="user", always=always, ends_run=answer.ends)
         if current is request or not answer.yes:
             return decision
         return replace(decision, arguments=current.call.arguments, digest=current.digest)
 
-    async def _remembered(self, current: ApprovalRequest, fd: int, console: Console) -> Rule | None:
+    async def _ask_rule(self, current: ApprovalRequest, fd: int, console: Console) -> Rule | None:
         """The rule that the person chooses; None if the person chooses none."""
         duration = f"also in later runs with --rules {self._kept_in}, until `toolspeak rules` revokes it"
         write(console, f"  Always approve, {duration if self._kept_in else 'until this command ends'}:")
@@ -129,7 +129,7 @@ class TerminalApprover:
         for number, each in enumerate(offered, 1):
             text = _REMEMBERED[each].format(begins=begins, tool=current.tool.name)
             write(console, f"    {number}  {visible(text)}")
-        while line := (await _prompted(_WHICH, fd, console)).strip():
+        while line := (await _ask_line(_WHICH, fd, console)).strip():
             if line.isdecimal() and 1 <= int(line) <= len(offered):
                 return current.always(offered[int(line) - 1])
             if line.lower() in _NO:
@@ -142,8 +142,9 @@ class TerminalApprover:
         try:
             if not current.can_be_revised:
                 raise ConfigurationError("this call was started before: it can run again only with its old arguments")
-            text = await self._written(current, fd, console)
-            if text is None or written(arguments := read(text)) == written(current.call.arguments):
+            text = await self._ask_arguments(current, fd, console)
+            before = arguments_to_json(current.call.arguments)
+            if text is None or arguments_to_json(arguments := arguments_from_json(text)) == before:
                 write(console, "  The arguments are unchanged.", "dim")
                 return current
             revised = await current.revised(arguments)
@@ -153,14 +154,14 @@ class TerminalApprover:
         self._draft = None
         return revised
 
-    async def _written(self, current: ApprovalRequest, fd: int, console: Console) -> str | None:
+    async def _ask_arguments(self, current: ApprovalRequest, fd: int, console: Console) -> str | None:
         """The arguments that the person writes; None if nothing was written. The draft keeps them until they are
         valid."""
         if command := editor():
-            text = await edited(self._draft or written(current.call.arguments, indent=2), command)
+            text = await edit(self._draft or arguments_to_json(current.call.arguments, indent=2), command)
         else:
-            write(console, f"  {self._draft or written(current.call.arguments)}")
-            text = (await _prompted(_LINE_PROMPT, fd, console)).strip() or None
+            write(console, f"  {self._draft or arguments_to_json(current.call.arguments)}")
+            text = (await _ask_line(_LINE_PROMPT, fd, console)).strip() or None
         self._draft = text or self._draft
         return text
 
@@ -168,7 +169,7 @@ class TerminalApprover:
         while True:
             _forget_typed(fd)
             prompt = _HIDDEN_PROMPT.format(hidden=question.hidden) if question.hidden else PROMPT
-            line = await _prompted(prompt, fd, console)
+            line = await _ask_line(prompt, fd, console)
             if not line:
                 if not os.isatty(fd):
                     raise OSError("the terminal is gone")
@@ -231,7 +232,7 @@ def _understand(line: str) -> _Answer | None:
 
 
 @contextmanager
-def _opened() -> Generator[int]:
+def _terminal() -> Generator[int]:
     """The terminal's descriptor. Raises OSError if there is no terminal."""
     # None: a program without a console, or with a closed standard input.
     if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
@@ -261,7 +262,7 @@ def _forget_typed(fd: int) -> None:
             pass
 
 
-async def _prompted(prompt: str, fd: int, console: Console) -> str:
+async def _ask_line(prompt: str, fd: int, console: Console) -> str:
     """The line that is typed after the prompt; "" at the end of input."""
     write(console, prompt, "bold", end="")
     try:

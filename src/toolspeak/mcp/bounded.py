@@ -29,7 +29,7 @@ _PIECE = 64 * 1024
 _EITHER = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib from the first bytes
 
 
-async def bound(response: httpx2.Response) -> None:
+async def limit_body(response: httpx2.Response) -> None:
     """Limits the response's body: replaces its stream with one that checks it in pieces."""
     packed = response.headers.pop("content-encoding", "identity").strip().lower()
     stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")

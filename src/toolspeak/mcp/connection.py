@@ -100,7 +100,7 @@ class McpConnection:
                 "and did not run. Make it again if it is still right; it needs approval again"
             )
         try:
-            result = await self._sent(link, name, arguments, progress)
+            result = await self._send(link, name, arguments, progress)
         except MCPError as error:
             raise await self._failed(link, error) from None
         except ValidationError as error:
@@ -110,7 +110,7 @@ class McpConnection:
             raise ToolError(f"{about(self.server)} asks for input from a person, which is not possible here")
         return result
 
-    async def _sent(
+    async def _send(
         self, link: Link, name: str, arguments: dict[str, Any], progress: Callable[[str], None] | None
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:

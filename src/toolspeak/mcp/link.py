@@ -19,9 +19,9 @@ from mcp.shared.dispatcher import ProgressFnT
 from pydantic import TypeAdapter, ValidationError
 
 from toolspeak.errors import McpError
-from toolspeak.mcp.bounded import ENCODINGS, MAX_ANSWER, bound
+from toolspeak.mcp.bounded import ENCODINGS, MAX_ANSWER, limit_body
 from toolspeak.mcp.incoming import Incoming
-from toolspeak.mcp.program import started
+from toolspeak.mcp.program import start_program
 from toolspeak.mcp.servers_file import HttpServer, Server, StdioServer
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.tools.builtin.processes import finished
@@ -163,7 +163,7 @@ class Link:
                     client = Client(
                         self._transport(),
                         client_info=types.Implementation(name="toolspeak", version=version("toolspeak")),
-                        message_handler=self._heard,
+                        message_handler=self._on_notification,
                     )
                     self._client = await stack.enter_async_context(client)
                     self.listed = await self.tools()
@@ -210,7 +210,7 @@ class Link:
                 self._changed()  # a change during the interruption is not reported again
                 await asyncio.sleep(_LISTEN_AGAIN)
 
-    async def _heard(self, message: types.ServerNotification | Exception) -> None:
+    async def _on_notification(self, message: types.ServerNotification | Exception) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._changed()
 
@@ -223,7 +223,7 @@ class Link:
                 httpx2.AsyncClient(
                     headers={"accept-encoding": ENCODINGS, **server.headers},
                     timeout=timeout,
-                    event_hooks={"response": [bound]},
+                    event_hooks={"response": [limit_body]},
                 ) as http,
                 streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams,
             ):
@@ -246,7 +246,7 @@ def _running(
     server: StdioServer, errors: TextIO, broken: Callable[[str], None]
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     if os.name == "posix":
-        return started(server, errors.fileno(), broken)
+        return start_program(server, errors.fileno(), broken)
     command = StdioServerParameters(
         command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
     )

@@ -37,9 +37,9 @@ _AT_ONCE = 64  # the messages after which other tasks may run
 
 
 @asynccontextmanager
-async def started(
+async def start_program(
     server: StdioServer, errors: int, broken: Callable[[str], None]
-) -> AsyncGenerator[tuple[Received, Sent]]:
+) -> AsyncGenerator[tuple[IncomingMessages, OutgoingMessages]]:
     """Starts the server. Leaving the context ends it and its process group within 5 seconds, in spite of cancellation.
 
     `errors`: the descriptor for its standard error.
@@ -70,9 +70,9 @@ async def started(
                 lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), group.input
             )
             pipes.callback(_closed, stdin)
-            sent = Sent(asyncio.StreamWriter(stdin, protocol, None, loop), transport.close)
+            outgoing = OutgoingMessages(asyncio.StreamWriter(stdin, protocol, None, loop), transport.close)
             try:
-                yield Received(reader, sent, broken), sent
+                yield IncomingMessages(reader, outgoing, broken), outgoing
             finally:
                 stdin.close()
                 output.over = True
@@ -110,7 +110,7 @@ class _ServerOutput(asyncio.StreamReaderProtocol):
 
 
 class _Stream:
-    """A stream without its own end: `started` closes it with the server."""
+    """A stream without its own end: `start_program` closes it with the server."""
 
     async def aclose(self) -> None:
         pass
@@ -122,7 +122,7 @@ class _Stream:
         pass
 
 
-class Sent(_Stream):
+class OutgoingMessages(_Stream):
     """The stream of messages to the server. `end` ends the stream of messages from it."""
 
     def __init__(self, writer: asyncio.StreamWriter, end: Callable[[], None]) -> None:
@@ -153,12 +153,12 @@ class Sent(_Stream):
                 self.few.set()
 
 
-class Received(_Stream):
+class IncomingMessages(_Stream):
     """The stream of messages from the server, with an exception for each line that is not a message."""
 
-    def __init__(self, reader: asyncio.StreamReader, sent: Sent, broken: Callable[[str], None]) -> None:
+    def __init__(self, reader: asyncio.StreamReader, outgoing: OutgoingMessages, broken: Callable[[str], None]) -> None:
         self._reader = reader
-        self._sent = sent
+        self._outgoing = outgoing
         self._broken = broken
         self._lines_passed = 0
 
@@ -169,7 +169,7 @@ class Received(_Stream):
         self._lines_passed += 1
         if not self._lines_passed % _AT_ONCE:
             await asyncio.sleep(0)
-        await self._sent.few.wait()
+        await self._outgoing.few.wait()
         try:
             line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError:

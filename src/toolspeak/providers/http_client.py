@@ -145,7 +145,7 @@ class HttpApi:
             url = url.copy_merge_params(query)
         reply: Reply | None = None
         try:
-            async with self._sent("POST", url, content, headers) as response:
+            async with self._response_to("POST", url, content, headers) as response:
                 if not response.is_success:
                     raise await self._refusal(response)
                 reply = Reply(response)
@@ -167,7 +167,7 @@ class HttpApi:
         url = self._below(path)
         refused: ProviderError | None = None
         try:
-            async with self._sent("GET", url) as response:
+            async with self._response_to("GET", url) as response:
                 if response.is_success:
                     return await Reply(response).json()
                 if response.status_code in refusals:
@@ -220,7 +220,7 @@ class HttpApi:
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(client.aclose(), loop))
 
     @asynccontextmanager
-    async def _sent(
+    async def _response_to(
         self, method: str, url: httpx2.URL, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[httpx2.Response]:
         """The response once its head has come; its body is read under the timeouts."""

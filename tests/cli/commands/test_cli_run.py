@@ -137,7 +137,7 @@ def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
         process.read_until(ASKS)
         process.type("r\n")
         shown = process.read_until("Which one?")
-        assert f"in later runs with --rules {kept} too" in plain(shown)
+        assert f"also in later runs with --rules {kept}" in plain(shown)
         assert "1  exactly this call\n    2  every call of write\n" in plain(shown)
         process.type("2\n")
         code, screen = process.finish()

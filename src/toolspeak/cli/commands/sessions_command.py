@@ -19,7 +19,7 @@ from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.run_lookup import SHORT, find_run, find_session, folder_of, setup_of, setup_of_run, status_of
 from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.terminal_approver import confirmed
+from toolspeak.cli.terminal_approver import confirm
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable
@@ -135,7 +135,7 @@ def delete(context: click.Context, session: str, yes: bool) -> None:
         what = f"session {info.session_id}, last used {used}: {len(runs)} runs with {count} records, {info.title!r}"
         click.echo(f"toolspeak: {printable(what)}", err=True)
         if not yes and sys.stdin.isatty():
-            if not await confirmed("Delete it for good?"):
+            if not await confirm("Delete it for good?"):
                 raise ToolspeakError("nothing was deleted")
         elif not yes and session != info.session_id:
             raise ConfigurationError(
