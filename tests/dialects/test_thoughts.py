@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from growth import LINEAR
+from sweeps import crossed
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, ReasoningDelta, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, ToolCall
 from toolspeak.dialects import (
@@ -161,9 +162,17 @@ def test_every_cut_of_the_turn_off_runs_nothing_that_is_not_whole(dialect: Diale
         check_deltas([*parser.feed(text[:stop]), *parser.close("stop")])
 
 
-@each_enclosing
-@pytest.mark.parametrize("reads", ["a dialect", "auto", "auto that knows it", "strict", "repaired"])
-def test_whoever_reads_it(dialect: Dialect, opened: str, closed: str, reads: str):
+@pytest.mark.parametrize(
+    ("enclosing", "reads"),
+    crossed(
+        ENCLOSING,
+        ["a dialect", "auto", "auto that knows it", "strict", "repaired"],
+        every=5,
+        ids=lambda value: value if isinstance(value, str) else f"{value[0].name} {value[1]}",
+    ),
+)
+def test_whoever_reads_it(enclosing: tuple[Dialect, str, str], reads: str):
+    dialect, opened, closed = enclosing
     if reads == "a dialect":
         reader: Dialect = dialect
     elif reads == "auto":

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx2
+import pytest
 from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
 from processes import CHAT, Process, Streams, started
 
@@ -80,6 +81,7 @@ async def until_served(client: httpx2.AsyncClient) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.parametrize("usage_store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_requests_a_minute_hold_over_four_workers(usage_store: str, tmp_path: Path):
     async def run() -> None:
         alice = key("alice", ALICE, "requests_per_minute = 40")
@@ -97,6 +99,7 @@ def test_requests_a_minute_hold_over_four_workers(usage_store: str, tmp_path: Pa
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("usage_store", ["postgresql", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True)
 def test_streams_hold_over_four_workers_and_a_killed_worker_gives_its_own_back(usage_store: str, tmp_path: Path):
     async def run() -> None:
         model = Model(waits=True)
