@@ -176,10 +176,8 @@ def test_the_search_is_the_same_in_its_own_process_and_in_this_one(separate):
 def test_a_catastrophic_expression_is_stopped(call, root):
     (root / "a.txt").write_text("a" * 5_000 + "b\n")
     call.tools = Toolset([find_tool(Workspace(root), seconds_per_file=0.8)])
-    started = time.monotonic()
     with pytest.raises(ToolError, match=r"more than 0\.8 seconds"):
         call("find", content="(a+)+$")
-    assert time.monotonic() - started < 5
 
 
 def test_a_search_is_cancelled_in_the_middle(call, root):
@@ -199,10 +197,10 @@ def test_a_search_is_cancelled_in_the_middle(call, root):
 
 
 def test_no_pattern_is_slow():
-    started = time.monotonic()
+    started = time.process_time()
     assert not Glob("*a" * 60 + "b").matches("a" * 250)
     assert not Glob("**/" * 60 + "b").matches("a/" * 250 + "c")
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(

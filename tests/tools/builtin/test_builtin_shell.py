@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 
 import pytest
 from hypothesis import given
@@ -117,10 +116,8 @@ def test_cancellation_ends_the_whole_tree(call, root, times):
 
 
 def test_a_background_process_does_not_keep_the_call_and_is_ended(call, root):
-    started = time.monotonic()
     result = run(call, "sleep 1000 & echo $! > pid; echo done")
-    assert result == {"exit_code": 0, "output": "done\n"}
-    assert time.monotonic() - started < 5
+    assert result == {"exit_code": 0, "output": "done\n"}  # after its timeout it says `timed_out`
     asyncio.run(until(lambda: gone(written_pid(root)), "the background process lives on"))
 
 
@@ -131,9 +128,8 @@ def test_a_quiet_background_process_is_ended_too(call, root):
 
 def test_a_process_that_left_the_group_does_not_hold_the_call(call, root):
     left = "import os, time; os.setsid(); open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(1000)"
-    started = time.monotonic()
-    run(call, f'python3 -c "{left}" & while [ ! -s pid ]; do sleep 0.01; done')
-    assert time.monotonic() - started < 8
+    result = run(call, f'python3 -c "{left}" & while [ ! -s pid ]; do sleep 0.01; done')
+    assert result == {"exit_code": 0, "output": ""}  # after its timeout it says `timed_out`
     os.kill(written_pid(root), 9)
 
 
