@@ -19,10 +19,13 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata, stringify_annotation
 
 from toolspeak.cli.main import cli
+
+LOGGER = logging.getLogger(__name__)
 
 PACKAGES = (
     "agent",
@@ -82,6 +85,12 @@ def short_types(text: str) -> str:
     return re.sub(r"~?(?:\w+\.)+(\w+)", r"\1", text)
 
 
+def is_described(package: str, name: str) -> bool:
+    value = getattr(importlib.import_module(package), name)
+    described = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else description_of(name)
+    return bool(described)
+
+
 def description_of(name: str) -> list[str]:
     """The text under the assignment of a name, in whichever module assigns it."""
     for module in [module for module in sys.modules if module.startswith("toolspeak")]:
@@ -124,6 +133,10 @@ class PublicNames(SphinxDirective):
         for name in names:
             if places[name] == package:
                 lines += ["", *entry(package, name)]
+                if not is_described(package, name):
+                    LOGGER.warning(
+                        "%s.%s: a public name needs a docstring", package, name, location=self.get_location()
+                    )
         return self.parse_text_to_nodes(StringList(lines, package))
 
 

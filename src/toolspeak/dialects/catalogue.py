@@ -16,3 +16,4 @@ PROTOCOLS: tuple[Dialect, ...] = FAMILIES["protocols"]
 """The published text protocols, for models without a format of their own."""
 
 DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in FAMILIES.values() for dialect in family)
+"""Every dialect, family by family."""

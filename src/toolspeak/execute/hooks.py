@@ -26,6 +26,7 @@ _LOG = logging.getLogger("toolspeak.execute")
 ValueT = TypeVar("ValueT")
 OutcomeT = TypeVar("OutcomeT")
 Level: TypeAlias = Literal["call", "model", "step", "run"]
+"""What an interceptor wraps."""
 HookName: TypeAlias = Literal["before", "around", "after"]
 
 

@@ -91,6 +91,7 @@ class CallsInDoubt:
 
 
 NONE_IN_DOUBT = CallsInDoubt()
+"""No call of the batch is in doubt."""
 
 
 def calls_in_doubt(facts: Mapping[str, ApprovalDecided | None], in_doubt_policy: InDoubtPolicy) -> CallsInDoubt:

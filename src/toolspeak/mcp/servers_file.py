@@ -47,6 +47,7 @@ class HttpServer:
 
 
 Server: TypeAlias = StdioServer | HttpServer
+"""A server of the file."""
 
 
 def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[Server, ...]:

@@ -18,6 +18,7 @@ Target = Literal["xgrammar", "lark", "gbnf", "json_schema", "regex"]
 """
 
 TARGETS: tuple[Target, ...] = get_args(Target)
+"""Every target that a grammar can be written for."""
 
 
 @quick()

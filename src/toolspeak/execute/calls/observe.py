@@ -29,6 +29,7 @@ class LocalDetails:
 
 
 NO_DETAILS = LocalDetails()
+"""The details of a call whose function did not run in this process."""
 
 
 @quick()

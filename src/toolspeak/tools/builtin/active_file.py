@@ -10,6 +10,8 @@ NOTHING = Effects(idempotent=True, destructive=False)
 
 
 def active_file_tool(path: str | None) -> Tool:
+    """The tool `active_file`: names the file that the user has open. `path` is relative to the workspace."""
+
     @tool(name="active_file", effects=NOTHING)
     def active_file() -> str:
         """The path of the file that is currently open, relative to the workspace."""

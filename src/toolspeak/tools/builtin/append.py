@@ -14,6 +14,8 @@ from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
 
 
 def append_tool(workspace: Workspace) -> Tool:
+    """The tool `append`: adds text at the end of a file, or makes the file."""
+
     def effects(path: str) -> Effects:
         return changes(workspace, path, destructive=False)
 

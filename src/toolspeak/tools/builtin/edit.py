@@ -18,6 +18,8 @@ LISTED = 20
 
 
 def edit_tool(workspace: Workspace) -> Tool:
+    """The tool `edit`: replaces one piece of text in a file."""
+
     def effects(path: str) -> Effects:
         return changes(workspace, path)
 

@@ -13,6 +13,8 @@ from toolspeak.tools.builtin.workspace import Workspace
 
 
 def line_edit_tool(workspace: Workspace) -> Tool:
+    """The tool `line_edit`: replaces lines of a file by their numbers."""
+
     def effects(path: str) -> Effects:
         return changes(workspace, path)
 

@@ -16,6 +16,8 @@ MAX_ENTRIES = 1_000
 
 
 def list_tool(workspace: Workspace) -> Tool:
+    """The tool `list`: lists the files and folders of a folder."""
+
     def effects(prefix: str = "", recursive: bool = False) -> Effects:
         folder, _ = _split(workspace, prefix)
         # A folder's time tells of the names in it, not of those further down.

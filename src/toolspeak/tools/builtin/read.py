@@ -18,6 +18,8 @@ PAGE_BYTES = 12 * 1024  # below what the executor lets a result hold: a page arr
 
 
 def read_tool(workspace: Workspace) -> Tool:
+    """The tool `read`: reads a text file page by page."""
+
     def effects(path: str) -> Effects:
         version = workspace.version(path)
         return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False, version=version)

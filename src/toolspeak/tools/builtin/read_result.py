@@ -14,6 +14,8 @@ PAGE = 4_000
 
 
 def read_result_tool() -> Tool:
+    """The tool `read_result`: pages through a result that the model reads shortened."""
+
     def effects(handle: str) -> Effects:
         return Effects(reads={f"result:{handle}"}, idempotent=True, destructive=False)
 

@@ -14,6 +14,8 @@ from toolspeak.tools.builtin.workspace import Workspace
 
 
 def write_tool(workspace: Workspace) -> Tool:
+    """The tool `write`: makes a file, or replaces all of it."""
+
     def effects(path: str) -> Effects:
         return changes(workspace, path, idempotent=True)
 
