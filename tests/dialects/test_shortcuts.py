@@ -66,7 +66,7 @@ def test_nothing_begins_where_the_search_finds_no_candidate(dialect: Dialect, da
     for at, char in enumerate(text):
         # Of a word what stands before it tells too, which `decide` does not see.
         if table.candidate.match(text[at:]) is None and not (char.isalnum() or char in "_./-"):
-            assert table.decide(text[at : at + 256], False) == "text", text[at : at + 40]
+            assert table.decide(text[at : at + 256]) == "text", text[at : at + 40]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def test_a_marker_that_is_told_in_one_step_is_told_the_same_step_by_step(dialect
     text = calls(data, dialect) if data.draw(st.booleans()) else reply(data, dialect)
     for at in range(len(text)):
         if table.candidate.match(text[at:]) is not None:
-            told, decided = table.decide(text[at : at + 256], False), plain.decide(text[at : at + 256], False)
+            told, decided = table.decide(text[at : at + 256]), plain.decide(text[at : at + 256])
             assert getattr(told, "length", told) == getattr(decided, "length", decided)
             assert getattr(told, "notes", ()) == getattr(decided, "notes", ())
 

@@ -8,7 +8,7 @@ from toolspeak import Agent, tool
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
-from toolspeak.dialects.parser.quotes import MOST_TOLD
+from toolspeak.dialects.parser.quotes import MAX_REPORTS
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing import check_splits, chunks
 
@@ -68,7 +68,7 @@ def test_of_many_the_model_is_told_of_the_first():
     dialect = get_dialect("hermes")
     text = f"First {written(dialect)} and then. " * 20 + f"\n{written(dialect)}"
     told = [call for call in read_turn(dialect, text, TOOLS).calls if isinstance(call, MalformedCall)]
-    assert len(told) == MOST_TOLD
+    assert len(told) == MAX_REPORTS
 
 
 def test_a_run_goes_on_and_says_which_call_did_not_run():

@@ -31,7 +31,7 @@ from toolspeak.dialects.parser.quotes import Kind
 from toolspeak.dialects.parser.reasoning import ThinkingParser
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.text.markdown import Markdown
-from toolspeak.dialects.text.markers import Found, Marker
+from toolspeak.dialects.text.markers import Marker, MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.turn_rules import BatchRule, Section
 
@@ -85,7 +85,7 @@ class AutoParser(BlockParser):
         out: list[Delta] = []
         if self._rest is not None:
             self._add(self._rest.close(reason), out)
-        elif self._held and self._block is None and reason in NORMAL_END:
+        elif self._pending and self._block is None and reason in NORMAL_END:
             self._union.closing = True
             out += self.feed("")
         return out
@@ -102,12 +102,12 @@ class AutoParser(BlockParser):
         parser._union.current, parser._state = self._union.current, parser._text
         return parser
 
-    def _format_of(self, found: Found) -> BlockFormat:
-        return found.reader.format if isinstance(found.reader, Reader) else self._format
+    def _format_of(self, match: MarkerMatch) -> BlockFormat:
+        return match.reader.format if isinstance(match.reader, Reader) else self._format
 
-    def _suspicion(self, found: Found, here: Markdown) -> Kind | None:
-        turn = isinstance(found.reader, Reader) and found.reader.turn
-        return None if turn else super()._suspicion(found, here)
+    def _suspicion(self, match: MarkerMatch, here: Markdown) -> Kind | None:
+        turn = isinstance(match.reader, Reader) and match.reader.turn
+        return None if turn else super()._suspicion(match, here)
 
     def _keep_place(self) -> Any:
         return super()._keep_place(), self._union.current
@@ -127,7 +127,7 @@ class AutoParser(BlockParser):
         begins = self._begins(rest)
         coming = begins is None and len(rest) < MAX_CANDIDATE
         if coming and not self._union.closing:
-            self._held = text[position:]
+            self._pending = text[position:]
             return len(text)
         if begins or (coming and self._beginner.own):
             return self._hand_over(self._beginner, position)
@@ -139,18 +139,18 @@ class AutoParser(BlockParser):
         self._add(self._rest.feed(text[position:]), out)
         return len(text)
 
-    def _open(self, found: Found, at: int) -> int:
-        reader = found.reader
-        if isinstance(reader, Reader) and found.marker.kind == "calls":
+    def _open(self, match: MarkerMatch, at: int) -> int:
+        reader = match.reader
+        if isinstance(reader, Reader) and match.marker.kind == "calls":
             if reader.turn:
                 return self._hand_over(reader, at)
             self._commit(reader)
             if not reader.own:
-                found = replace(found, notes=(*found.notes, DIALECT_NOTE + reader.dialect.name))
-        return super()._open(found, at)
+                match = replace(match, notes=(*match.notes, DIALECT_NOTE + reader.dialect.name))
+        return super()._open(match, at)
 
     def _commit(self, reader: Reader) -> None:
-        if not self._batch.begun:
+        if not self._batch.has_block:
             self._batch.rule = reader.dialect.batch
         self._union.current = reader
 

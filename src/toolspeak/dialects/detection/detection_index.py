@@ -26,8 +26,8 @@ from toolspeak.dialects.text.candidates import candidate_pattern
 from toolspeak.dialects.text.end_marker import beginnings
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START
 from toolspeak.dialects.text.markers import (
-    Found,
     Marker,
+    MarkerMatch,
     MarkerTable,
     Verdict,
     markup_of,
@@ -174,16 +174,16 @@ class Union:
         self._index = self._indexes[text]
         return self
 
-    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict:
-        verdict = self._decide(held, in_code, final or self.closing)
+    def decide(self, held: str, final: bool = False, forms: bool = True) -> Verdict:
+        verdict = self._decide(held, final or self.closing)
         return "text" if verdict in ("undecided", "opened") and len(held) >= MAX_CANDIDATE else verdict
 
-    def tried(self, text: str, at: int) -> Found | None:
-        best: Found | None = None
+    def marker_at(self, text: str, at: int) -> MarkerMatch | None:
+        best: MarkerMatch | None = None
         rank = -1
         window = text[at : at + MAX_CANDIDATE]
         for reader, table in self._ordered(text[at : at + 2].lower()):
-            match = None if reader.turn else table.tried(text, at)
+            match = None if reader.turn else table.marker_at(text, at)
             if match is None:
                 continue
             end = match.marker.end  # two dialects may begin alike, and end otherwise
@@ -192,25 +192,23 @@ class Union:
                 best, rank = changed(match, reader=reader), fits
         return best
 
-    def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
+    def _decide(self, held: str, final: bool) -> Verdict:
         start = 0
         if held[0] in "`~":
             fence = FENCE.match(held)
             if fence is None or fence.end() == len(held):
                 return "undecided" if FENCE_START.fullmatch(held) else "text"
             start = fence.end()
-        elif in_code:
-            return "text"
         two = held[start : start + 2].lower()
         if len(two) == 1 and two in self._index.longer and not final:
             return "undecided"
         waiting: Literal["text", "undecided", "opened"] = "text"
-        match: Found | None = None
+        match: MarkerMatch | None = None
         exact = False
         ordered = self._ordered(two)
         for reader, table in ordered:
-            verdict = table.decide(held, in_code, final, False)
-            if not isinstance(verdict, Found):
+            verdict = table.decide(held, final, forms=False)
+            if not isinstance(verdict, MarkerMatch):
                 if verdict != "text" and waiting != "opened" and (not final or self._is_known(reader)):
                     waiting = verdict
             elif self._admits(reader, verdict.marker):
@@ -220,19 +218,17 @@ class Union:
                 if exact:
                     break
         if not exact and waiting == "text":
-            other = self._other_form(held, in_code, final, ordered)
+            other = self._other_form(held, final, ordered)
             return match if other == "text" and match is not None else other
         decided = waiting == "text" or (final and (exact or waiting == "undecided"))
         return match if match is not None and decided else waiting
 
-    def _other_form(
-        self, held: str, in_code: bool, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]
-    ) -> Verdict:
+    def _other_form(self, held: str, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]) -> Verdict:
         """The decision about a block in a form that its own dialect does not write."""
         for reader, table in ordered:
-            verdict = table.decide(held, in_code, final) if id(reader) in self._formed else "text"
+            verdict = table.decide(held, final) if id(reader) in self._formed else "text"
             if verdict != "text":
-                return changed(verdict, reader=reader) if isinstance(verdict, Found) else verdict
+                return changed(verdict, reader=reader) if isinstance(verdict, MarkerMatch) else verdict
         return "text"
 
     def _ordered(self, two: str) -> list[tuple[Reader, MarkerTable]]:
@@ -253,7 +249,7 @@ class Union:
         return reader.own or reader is self.current or (not self._owned and self.current is None)
 
 
-def _is_exact(match: Found, text: str) -> bool:
+def _is_exact(match: MarkerMatch, text: str) -> bool:
     """Whether the body begins in the dialect's own form.
 
     A marker that expects JSON also counts before a tag, so that the mistake is reported, and the other way round.

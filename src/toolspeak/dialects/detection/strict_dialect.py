@@ -19,7 +19,7 @@ from toolspeak.dialects.parser.calls_in_reasoning import Draft
 from toolspeak.dialects.parser.quotes import Quote
 from toolspeak.dialects.parser.reasoning import ThinkingParser
 from toolspeak.dialects.text.markdown import Markdown
-from toolspeak.dialects.text.markers import Found, Verdict
+from toolspeak.dialects.text.markers import MarkerMatch, Verdict
 from toolspeak.dialects.turn_rules import Section
 from toolspeak.errors import ConfigurationError
 
@@ -86,10 +86,10 @@ class StrictParser(BlockParser):
         out: list[Delta] = []
         if trial is not None:
             trial.at, out, trial.deltas, trial.deltas_before = 0, trial.deltas, [], 0
-        text = self._held + chunk
-        self._held = ""
+        text = self._pending + chunk
+        self._pending = ""
         position = 0
-        while position < len(text) and not self._held:
+        while position < len(text) and not self._pending:
             position = self._state(text, position, out)
             self._run = None  # what a block's body takes is kept here too
             if self._trial is None:
@@ -108,10 +108,10 @@ class StrictParser(BlockParser):
             if failed >= 0:
                 del out[self._trial.deltas_before :]
                 text, position = self._take_back(text, failed, out, again=not has_call)
-        self._position += len(text) - len(self._held)
+        self._position += len(text) - len(self._pending)
         if self._trial is not None:
             trial = self._trial
-            trial.pieces.append(text[trial.at : len(text) - len(self._held)])
+            trial.pieces.append(text[trial.at : len(text) - len(self._pending)])
             if trial.deltas_before == 0:  # the list itself: a block may come in many pieces
                 trial.deltas = out
                 return []
@@ -123,7 +123,7 @@ class StrictParser(BlockParser):
     def close(self, reason: FinishReason) -> list[Delta]:
         out = self._settle(reason)
         while (trial := self._trial) is not None:
-            waiting, deltas = self._held, [*trial.deltas, *BlockParser.close(self, reason)]
+            waiting, deltas = self._pending, [*trial.deltas, *BlockParser.close(self, reason)]
             if self._counts(trial, deltas):
                 return out + deltas
             again = reason in NORMAL_END and not self._begins_call(deltas)
@@ -137,10 +137,10 @@ class StrictParser(BlockParser):
     def _settle(self, reason: FinishReason) -> list[Delta]:
         return []
 
-    def _open(self, found: Found, at: int) -> int:
+    def _open(self, match: MarkerMatch, at: int) -> int:
         before = self._keep()
-        body_at = super()._open(found, at)
-        if found.marker.kind == "calls" and self._block is not None and self._quote is None:
+        body_at = super()._open(match, at)
+        if match.marker.kind == "calls" and self._block is not None and self._quote is None:
             self._trial = _Trial(self._position + at, at, before, first=not self._has_text)
         return body_at
 
@@ -152,8 +152,8 @@ class StrictParser(BlockParser):
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         super()._close_candidate(out, True)  # no call stands behind a marker that was cut off
 
-    def _look_again(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
-        return super()._look_again(text, at, here, verdict) if here.in_inline_code else verdict
+    def _find_attempt(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
+        return super()._find_attempt(text, at, here, verdict) if here.in_inline_code else verdict
 
     def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:
         return -1
@@ -168,7 +168,7 @@ class StrictParser(BlockParser):
 
     def _report_end(self, out: list[Delta]) -> None:
         """Reports examples that did not run only if they call known tools, and only with `broken`."""
-        if self._broken and self._shown is not None and self._begins_call(self._shown.deltas):
+        if self._broken and self._doubtful_example is not None and self._begins_call(self._doubtful_example.deltas):
             super()._report_end(out)
 
     def _report_spoken(self, out: list[Delta]) -> None:
@@ -218,7 +218,7 @@ class StrictParser(BlockParser):
         assert trial is not None, "taking back without a block is our bug"
         text, at = ("".join(trial.pieces) + text, 0) if trial.pieces else (text, trial.at)
         self._restore(trial.before)
-        self._trial, self._held = None, ""
+        self._trial, self._pending = None, ""
         self._position = trial.start - at
         read = failed - trial.start
         again = again and self._reread + read <= _AGAIN * failed + _ALLOWANCE
@@ -228,7 +228,11 @@ class StrictParser(BlockParser):
         return text, self._emit(kind, text, at, stop, out)
 
     def _keep(self) -> dict[str, Any]:
-        read: dict[str, Any] = {"_markdown": self._read_up().copy(), "_unread": [], "_seen": self._cut_seen().copy()}
+        read: dict[str, Any] = {
+            "_markdown": self._read_up().copy(),
+            "_unread": [],
+            "_read_pieces": self._compact_pieces().copy(),
+        }
         return {**self.__dict__, **read, "_batch": self._batch.copy()}
 
     def _restore(self, before: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from toolspeak.dialects.readers.element_tags import ElementSyntax
 from toolspeak.dialects.readers.elements import ElementCalls
 from toolspeak.dialects.readers.tagged_values import escape_name
 from toolspeak.dialects.text.end_marker import begins
-from toolspeak.dialects.text.markers import Found, Marker, MarkerTable
+from toolspeak.dialects.text.markers import Marker, MarkerMatch, MarkerTable
 from toolspeak.dialects.text.openings import Texts
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.turn_rules import Section
@@ -58,16 +58,16 @@ class MuseParser(BlockParser):
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
         thinks = self._state == self._text and self._to == "self"
-        if self._held and self._block is None and self._draft is None and thinks:
-            out.append(self._reasoning_kind(self._held))
-            self._held = ""
+        if self._pending and self._block is None and self._draft is None and thinks:
+            out.append(self._reasoning_kind(self._pending))
+            self._pending = ""
         return [*out, *super().close(reason)]
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
         rest = text[position : position + MAX_CANDIDATE]
         header = _HEADER.match(rest)
         if header is None and len(rest) < MAX_CANDIDATE and _may_become_header(rest):
-            self._held = text[position:]
+            self._pending = text[position:]
             return len(text)
         self._to = header[1] if header else "user"
         self._state = self._text_state
@@ -93,7 +93,7 @@ class MuseParser(BlockParser):
         at = text.rfind("<", max(position, len(text) - len(_EOM)))
         hold = at if at >= 0 and any(end.startswith(text[at:]) for end in ENDS) else len(text)
         self._emit(TextDelta, text, position, hold, out)
-        self._held = text[hold:]
+        self._pending = text[hold:]
         return len(text)
 
     def _draft_parser(self) -> MuseParser:
@@ -116,8 +116,8 @@ class MuseParser(BlockParser):
                 self._leave(out)
                 self._state = self._header
                 return at
-            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
-            if isinstance(verdict, Found) and verdict.marker.kind == "calls":
+            verdict = self._table.decide(text[at : at + MAX_CANDIDATE])
+            if isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls":
                 start = self._think(text, start, at, out)
                 self._begin_draft(verdict, self._position + at)
             elif verdict in ("undecided", "opened") or begins(text, at, *ENDS, _START):
@@ -145,11 +145,11 @@ class MuseParser(BlockParser):
         if ended:
             self._state = self._header
             return position + ended.end()
-        verdict = self._table.decide(rest, False)
-        if isinstance(verdict, Found):
+        verdict = self._table.decide(rest)
+        if isinstance(verdict, MarkerMatch):
             return self._open(verdict, position)
         if verdict in ("undecided", "opened") or any(end.startswith(rest) for end in ENDS):
-            self._held = text[position:]
+            self._pending = text[position:]
             return len(text)
         self._to = "user"
         return position

@@ -20,15 +20,15 @@ from toolspeak.dialects.prompts.schema_text import example_tools, sample_argumen
 from toolspeak.dialects.readers.body import CUT
 from toolspeak.dialects.text.end_marker import EndMarker
 from toolspeak.dialects.text.markdown import Markdown
-from toolspeak.dialects.text.markers import Found
+from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.openings import Tag
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
-_KEPT = 1 << 14
+MAX_TAIL = 1 << 14
 _TAG = 64
 """Characters that a tag takes at most."""
 
-_MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
+_LINE_OR_WORD = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
 _CUT_TAG = re.compile(r"</[\w:]+\Z")
 ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
 _MARKS = tuple("<>[]|")
@@ -36,8 +36,8 @@ _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument"
 
 
 def end_of(pieces: list[str]) -> str:
-    """The last `_KEPT` characters of a text in pieces."""
-    return "".join(pieces)[-_KEPT:]
+    """The last `MAX_TAIL` characters of a text in pieces."""
+    return "".join(pieces)[-MAX_TAIL:]
 
 
 def may_attempt(here: Markdown) -> bool:
@@ -46,20 +46,22 @@ def may_attempt(here: Markdown) -> bool:
     return place == "line" or (place == "item" and here.last == ".") or (place == "sentence" and here.last == "…")
 
 
-def attempted(tried: Found, end: EndMarker | None, window: str, names: Iterable[str], ending: bool) -> bool | None:
-    """Whether a marker that begins a line means a call, though `window`, from the marker on, is none; None asks for
-    more. `ending`: nothing follows the window."""
+def is_attempt(
+    match: MarkerMatch, end: EndMarker | None, window: str, names: Iterable[str], ending: bool
+) -> bool | None:
+    """Whether a marker that begins a line is meant as a call, although `window`, from the marker on, is not a call.
+    None: more text is needed. `ending`: no text follows the window."""
     whole = ending or len(window) >= MAX_CANDIDATE
-    if tried.marker.begins_tag and tried.length == len(window):
+    if match.marker.begins_tag and match.length == len(window):
         return False if whole else None
-    stop = _end_of(end, window, tried.length) if end else -1
+    stop = _end_of(end, window, match.length) if end else -1
     if stop >= 0:
         return ends_line(window[stop:], whole)
     if not whole:
         return None
-    if ending and not window[tried.length :].strip():
+    if ending and not window[match.length :].strip():
         return True
-    return bool(_MEANT.match(window, tried.length)) or _begins_with(window[tried.length :].lstrip(), names)
+    return bool(_LINE_OR_WORD.match(window, match.length)) or _begins_with(window[match.length :].lstrip(), names)
 
 
 def ends_line(rest: str, ending: bool) -> bool | None:
@@ -97,15 +99,15 @@ def _begins_with(text: str, names: Iterable[str]) -> bool:
     return word is not None and word[0] in names
 
 
-def as_attempt(tried: Found, example: str, cut: bool) -> Found:
+def unreadable_block(match: MarkerMatch, example: str, cut: bool) -> MarkerMatch:
     """The block that begins here, which nobody can read."""
-    marker = tried.marker
+    marker = match.marker
     between = f"between {marker.text} and {marker.end}" if marker.end else f"behind {marker.text}"
     unreadable = f"what stands {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
     problem = Problem("truncated", CUT) if cut else Problem("unreadable", unreadable)
     # A tag is part of the body that it begins.
-    length = 0 if isinstance(marker.opening, Tag) else len(marker.text) if marker.begins_tag else tried.length
-    return Found(marker, length, "", tried.notes, tried.reader, problem)
+    length = 0 if isinstance(marker.opening, Tag) else len(marker.text) if marker.begins_tag else match.length
+    return MarkerMatch(marker, length, "", match.notes, match.reader, problem)
 
 
 def lone_end(read: Markdown, ends: Iterable[str]) -> str:

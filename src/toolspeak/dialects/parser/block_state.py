@@ -102,11 +102,11 @@ class Echo:
     end: str
     opens: Callable[[str], bool]
     _whole: str = ""
-    _taken: int = 0
+    _progress: int = 0
 
     def read(self, text: str, position: int) -> tuple[Literal["none", "undecided", "more", "over"], int]:
         """What part of the repetition text[position:] is, and where that part ends."""
-        if self._taken:
+        if self._progress:
             return self._go_on(text, position, position)
         held = text[position : position + MAX_CANDIDATE]
         rest = held.lstrip()
@@ -121,11 +121,11 @@ class Echo:
         return self._go_on(text, position, position + len(held) - len(rest))
 
     def _go_on(self, text: str, position: int, start: int) -> tuple[Literal["more", "over"], int]:
-        left = len(self._whole) - self._taken
+        left = len(self._whole) - self._progress
         piece = text[start : start + left]
-        if not self._whole.startswith(piece, self._taken):
+        if not self._whole.startswith(piece, self._progress):
             return "over", position
-        self._taken += len(piece)
+        self._progress += len(piece)
         return "over" if len(piece) == left else "more", start + len(piece)
 
 
@@ -135,10 +135,10 @@ class BlockState(TurnParser):
     # Of the class until they are set, as in few turns: an object of over thirty attributes is slow.
     shown_chars: int = 0  # of text that waited until it proved to be no call: examples, drafts
     _thought_chars: int = 0
-    _uncut: int = 0  # characters that were read since `_seen` was cut
+    _uncut: int = 0  # characters that were read since `_read_pieces` was cut
     _depth: int = 0  # of the reasoning that is open
     _restated: bool = False  # the model may yet write the marker that the prompt ended with
-    _said: bool = False  # whether the turn has any text, up to the last reasoning
+    _had_text: bool = False  # whether the turn has any text, up to the last reasoning
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         super().__init__(format.batch)
@@ -161,7 +161,7 @@ class BlockState(TurnParser):
             self._state = self._label if self._thought.label else self._reasoning
             self._depth, self._restated = 1, True
         # The text or the reasoning so far, behind whatever was neither: what tells where a marker stands.
-        self._seen: list[str] = []  # of it, what `_markdown` has read
+        self._read_pieces: list[str] = []  # of it, what `_markdown` has read
         self._unread: list[str] = []  # and what it has not read yet: most of it nobody asks about
         # What the end of reasoning would end that was not seen to begin: all of the turn, or nothing behind reasoning.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
@@ -181,7 +181,7 @@ class BlockState(TurnParser):
 
     @property
     def _has_text(self) -> bool:
-        return self._said or not self._silent
+        return self._had_text or not self._silent
 
     def _read_up(self) -> Markdown:
         """Where the text so far has got to."""
@@ -192,10 +192,10 @@ class BlockState(TurnParser):
             text = "".join(self._unread)
             here.add(text)
             self._unread.clear()
-            self._seen.append(text)
+            self._read_pieces.append(text)
             self._uncut += len(text)
-            if len(self._seen) > MOST_UNREAD or self._uncut > MOST_UNCUT:
-                self._cut_seen()
+            if len(self._read_pieces) > MOST_UNREAD or self._uncut > MOST_UNCUT:
+                self._compact_pieces()
         return here
 
     @property
@@ -215,9 +215,9 @@ class BlockState(TurnParser):
     def _begin_section(self) -> None:
         """What follows does not go on from the text so far."""
         self._markdown = None
-        if self._unread or self._seen:
+        if self._unread or self._read_pieces:
             self._unread.clear()
-            self._seen.clear()
+            self._read_pieces.clear()
 
     def _emit(
         self,
@@ -255,13 +255,13 @@ class BlockState(TurnParser):
         if self._reasoning_kind is TextDelta:
             self._emit(TextDelta, text, start, stop, out)
 
-    def _cut_seen(self) -> list[str]:
+    def _compact_pieces(self) -> list[str]:
         """Makes one piece of what was read, so that a copy takes no longer however many pieces came."""
         self._uncut = 0
-        self._seen = [end_of(self._seen)] if self._seen else []
-        return self._seen
+        self._read_pieces = [end_of(self._read_pieces)] if self._read_pieces else []
+        return self._read_pieces
 
-    def _forget_seen(self) -> None:
+    def _forget_pieces(self) -> None:
         """No call of the text stands in what was read so far."""
         self._read_up()
-        self._seen.clear()
+        self._read_pieces.clear()

@@ -14,7 +14,7 @@ from toolspeak.dialects.parser.block_state import BlockFormat, Echo, OpenBlock
 from toolspeak.dialects.parser.running_text import TextParser
 from toolspeak.dialects.readers.body import CUT, ResultsBody
 from toolspeak.dialects.text.end_marker import begins, stands
-from toolspeak.dialects.text.markers import Found, without_frames
+from toolspeak.dialects.text.markers import MarkerMatch, without_frames
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 _SPACE = re.compile(r"\s*")
@@ -44,8 +44,8 @@ class BlockParser(TextParser):
     def _draft_parser(self) -> BlockParser:
         return BlockParser(self._format)
 
-    def _open(self, found: Found, at: int) -> int:
-        body_at, marker = at + found.length, found.marker
+    def _open(self, match: MarkerMatch, at: int) -> int:
+        body_at, marker = at + match.length, match.marker
         if marker.kind == "noise":
             if marker.ends_reasoning:
                 self._may_end = ""  # it says that what follows is none
@@ -63,13 +63,13 @@ class BlockParser(TextParser):
         if marker.kind == "calls":
             self._marked = self._marked or marker.place == "anywhere"
             body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
-            self._batch.begun = True
+            self._batch.has_block = True
         else:
             body = ResultsBody(self._format.caps)
         body.start = self._position + body_at
-        self._block = OpenBlock(marker, self._marks.ends.get(marker), body, found.notes, found.fence)
-        if found.problem is not None:
-            self._fail(self._block, found.problem, self._position + at)
+        self._block = OpenBlock(marker, self._marks.ends.get(marker), body, match.notes, match.fence)
+        if match.problem is not None:
+            self._fail(self._block, match.problem, self._position + at)
         else:
             self._state = self._skip if marker.plain else self._body
         return body_at
@@ -163,15 +163,15 @@ class BlockParser(TextParser):
         start = block.marker.text
         if not text.startswith(start, position):
             return "undecided" if begins(text, position, start) else "no"
-        verdict = self._table.decide(text[position : position + MAX_CANDIDATE], False)
-        if isinstance(verdict, Found):
+        verdict = self._table.decide(text[position : position + MAX_CANDIDATE])
+        if isinstance(verdict, MarkerMatch):
             return "yes" if verdict.marker.kind == "calls" else "no"
         return "no" if verdict == "text" else "undecided"
 
     def _holds_another(self, block: OpenBlock) -> bool:
         """Whether what is held behind a complete body may only be another block's start."""
-        ending = block.end is not None and block.end.viable(self._held, 0)
-        return not ending and self._follows(block, self._held, 0) == "undecided"
+        ending = block.end is not None and block.end.viable(self._pending, 0)
+        return not ending and self._follows(block, self._pending, 0) == "undecided"
 
     def _finish_unclosed(self, block: OpenBlock, out: list[Delta]) -> None:
         block.notes = (*block.notes, "missing_closer")
@@ -234,8 +234,8 @@ class BlockParser(TextParser):
     def _end(self, out: list[Delta], normal: bool) -> None:
         if self._echo is not None:
             self._echo = None
-            out += self.feed("") if self._held else []
-        if self._held and self._state == self._text and self._waits_to_end():
+            out += self.feed("") if self._pending else []
+        if self._pending and self._state == self._text and self._waits_to_end():
             self._ending = "normal" if normal else "cut"
             out += self.feed("")
         if self._draft is not None:
@@ -244,24 +244,24 @@ class BlockParser(TextParser):
             self._end_quote(self._quote, out, normal)
         elif self._block is not None:
             self._close_block(out, normal)
-        elif self._held:
+        elif self._pending:
             self._close_candidate(out, normal)
-        if self._hidden is not None:
+        if self._hidden_draft is not None:
             self._tell_hidden(out)
-        if self._spoken_calls and self._batch.begun:
-            self._report_spoken(out)
+        if self._mentioned_calls and self._batch.has_block:
+            self._report_mentioned(out)
         if self._state is self._text_state:
-            if self._batch.begun:
+            if self._batch.has_block:
                 self._report_unmarked(self._position, out)
             else:
                 self._report_end(out)
 
     def _waits_to_end(self) -> bool:
         """Whether what is held is more than text, now that nothing follows it."""
-        if self._table.tried(self._held, 0) or self._marks.call_end_starts.match(self._held):
+        if self._table.marker_at(self._pending, 0) or self._marks.call_end_starts.match(self._pending):
             return True
-        verdict = self._table.decide(self._held, False)
-        return isinstance(verdict, Found) and verdict.marker.kind in ("reasoning", "results")
+        verdict = self._table.decide(self._pending)
+        return isinstance(verdict, MarkerMatch) and verdict.marker.kind in ("reasoning", "results")
 
     def _fail(self, block: OpenBlock, problem: Problem, offset: int) -> None:
         block.problem, block.offset = problem, offset
@@ -277,7 +277,7 @@ class BlockParser(TextParser):
         self._state = self._after_block if self._tails else self._text_state
         if marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
-            self._hidden = None  # what the model is told of these goes before
+            self._hidden_draft = None  # what the model is told of these goes before
             return
         first, count = self._calls, len(block.body.calls) + broken  # one index for what could not be read
         malformed = block.settle(first, out)
@@ -296,10 +296,10 @@ class BlockParser(TextParser):
         block = self._block
         assert block is not None, "a block state without a block is our bug"
         if normal and block.problem is None and not block.body.done:
-            ending = block.end is not None and block.end.viable(self._held, 0)
-            if not self._held or ending or block.body.may_end(self._held):
+            ending = block.end is not None and block.end.viable(self._pending, 0)
+            if not self._pending or ending or block.body.may_end(self._pending):
                 block.body.end(out)
-        if normal and self._state == self._closing and self._held and self._holds_another(block):
+        if normal and self._state == self._closing and self._pending and self._holds_another(block):
             self._finish_unclosed(block, out)
             self._close_candidate(out, normal)
             return
@@ -310,36 +310,36 @@ class BlockParser(TextParser):
             unclosed = f"the turn ended inside {block.marker.text}, so nothing in it ran; close what is open{closing}"
             reason = CUT if not normal else block.body.hint() or unclosed
             block.problem = Problem("unclosed" if normal else "truncated", reason)
-            block.offset = self._position + len(self._held)
-        block.body.raw.add(self._held)
+            block.offset = self._position + len(self._pending)
+        block.body.raw.add(self._pending)
         self._finish(block, out)
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         if self._state == self._after_block:
-            if self._held.strip()[:1] not in ("`", "~"):
-                out.append(self._text_kind(self._held))
+            if self._pending.strip()[:1] not in ("`", "~"):
+                out.append(self._text_kind(self._pending))
             return
-        if self._state == self._label and self._held == self._thought.label.strip():
-            self._markup(self._held, 0, len(self._held), out)
+        if self._state == self._label and self._pending == self._thought.label.strip():
+            self._markup(self._pending, 0, len(self._pending), out)
             return
         thinking = self._state in (self._reasoning, self._label)
-        verdict = "undecided" if thinking else self._table.decide(self._held, False)
+        verdict = "undecided" if thinking else self._table.decide(self._pending)
         if verdict == "opened" and not normal:
-            self._batch.begun = True
+            self._batch.has_block = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
             cut = Problem("truncated", CUT)
             block = OpenBlock(marker, None, body, (), "", cut, self._position)
-            body.raw.add(self._held)
+            body.raw.add(self._pending)
             self._finish(block, out)
-        elif verdict == "undecided" and self._block_format.table.markup.is_cut(self._held):
-            out.append(TextAside(self._held))
+        elif verdict == "undecided" and self._block_format.table.markup.is_cut(self._pending):
+            out.append(TextAside(self._pending))
         elif thinking:
-            out.append(self._reasoning_kind(self._held))
+            out.append(self._reasoning_kind(self._pending))
         else:
-            last = self._table.decide(self._held, False, final=True)
-            framed = isinstance(last, Found) and last.marker.kind == "noise"
-            rest = self._held[last.length :] if isinstance(last, Found) and framed else self._held
+            last = self._table.decide(self._pending, final=True)
+            framed = isinstance(last, MarkerMatch) and last.marker.kind == "noise"
+            rest = self._pending[last.length :] if isinstance(last, MarkerMatch) and framed else self._pending
             rest = without_frames(rest, self._block_format.table.markup.frames)
             if rest:
                 self._emit(TextDelta, rest, 0, len(rest), out)

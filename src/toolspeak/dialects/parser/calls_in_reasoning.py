@@ -18,7 +18,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import FinishReason
 from toolspeak.dialects.parser.block_state import BlockFormat
-from toolspeak.dialects.text.markers import Found
+from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.pending_text import join_pieces, unlimited
 
 IN_THOUGHTS = "in_thoughts"
@@ -44,16 +44,16 @@ ReaderT = TypeVar("ReaderT", bound=DraftReader)
 
 class Draft(Generic[ReaderT]):
     """A block of calls in reasoning, and the blocks right behind it. `reader` reads them as it would in text. `start`
-    is the place in the turn of the first one's marker, which was `found`."""
+    is the place in the turn of the first one's marker, which was `match`."""
 
-    def __init__(self, reader: ReaderT, format: BlockFormat, start: int, found: Found) -> None:  # noqa: A002
+    def __init__(self, reader: ReaderT, format: BlockFormat, start: int, match: MarkerMatch) -> None:  # noqa: A002
         self.reader = reader
         self.format = format
         self.start = start
-        self.marked: tuple[int, Found] | None = None
+        self.marked: tuple[int, MarkerMatch] | None = None
         """The last marker in the text that may begin another block, and where it stands."""
         self.deltas: list[Delta] = []
-        self._found = found
+        self._match = match
         self._over = False  # something stands behind it, or in it
         self._text = unlimited()
         self._joined = 0  # of the deltas, those whose pieces are one already
@@ -72,9 +72,9 @@ class Draft(Generic[ReaderT]):
         self._over = stop < len(deltas) or self.reader.broken_at is not None
         return not self._over
 
-    def mark(self, found: Found) -> None:
+    def mark(self, match: MarkerMatch) -> None:
         """The marker of another block begins here, unless it is a part of this one."""
-        self.marked = self._text.length, found
+        self.marked = self._text.length, match
 
     def close(self, reason: FinishReason) -> bool:
         """The turn is over; whether all of it is calls."""
@@ -83,7 +83,7 @@ class Draft(Generic[ReaderT]):
         return not any(map(_is_none, deltas))
 
     @property
-    def begun(self) -> bool:
+    def has_call(self) -> bool:
         """Whether a call began in it."""
         return any(isinstance(delta, CallStarted) for delta in self.deltas)
 
@@ -107,12 +107,12 @@ class Draft(Generic[ReaderT]):
     def _raw(self) -> str:
         """The text of its block, or of the first one where something stands behind that."""
         if not self._over:
-            return self.text[self._found.length :].rstrip().removesuffix(self._found.marker.end or "")
+            return self.text[self._match.length :].rstrip().removesuffix(self._match.marker.end or "")
         if self.reader.first_raw is not None:
             return self.reader.first_raw
         stops = [each.offset for each in self.deltas if isinstance(each, CallMalformed) and each.whole_block]
         stop = stops[0] if stops else self.reader.broken_at
-        return "" if stop is None else self.text[self._found.length : stop - self.start]
+        return "" if stop is None else self.text[self._match.length : stop - self.start]
 
 
 def _is_none(delta: Delta) -> bool:

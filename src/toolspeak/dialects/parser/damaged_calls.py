@@ -125,15 +125,16 @@ def _begins(line: str, head: str) -> bool:
     )
 
 
-def one_apart(left: str, right: str) -> bool:
-    """Whether two texts are the same but for one character at most: lost, one too many, another one, or two in each
-    other's place."""
-    if left == right:
+def one_apart(shorter: str, longer: str) -> bool:
+    """Whether two texts differ by at most one edit: a missing, extra or changed character, or two swapped ones."""
+    if shorter == longer:
         return True
-    if len(left) > len(right):
-        left, right = right, left
-    at = next((i for i, char in enumerate(left) if char != right[i]), len(left))
-    if len(left) < len(right):
-        return len(left) + 1 == len(right) and left[at:] == right[at + 1 :]
-    swapped = right[at + 1 : at + 2] + right[at : at + 1]
-    return left[at + 1 :] == right[at + 1 :] or (left[at : at + 2] == swapped and left[at + 2 :] == right[at + 2 :])
+    if len(shorter) > len(longer):
+        shorter, longer = longer, shorter
+    at = next((i for i, char in enumerate(shorter) if char != longer[i]), len(shorter))
+    if len(shorter) < len(longer):
+        return len(shorter) + 1 == len(longer) and shorter[at:] == longer[at + 1 :]
+    swapped = longer[at + 1 : at + 2] + longer[at : at + 1]
+    return shorter[at + 1 :] == longer[at + 1 :] or (
+        shorter[at : at + 2] == swapped and shorter[at + 2 :] == longer[at + 2 :]
+    )

@@ -10,23 +10,23 @@ from typing import Any
 
 from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.dialects.parser.block_state import BlockFormat, OpenBlock
-from toolspeak.dialects.parser.quotes import MOST_TOLD, QUOTATION, Kind, Quote, goes_on, lead_of
+from toolspeak.dialects.parser.quotes import MAX_REPORTS, QUOTATION, Kind, Quote, lead_of, sentence_continues
 from toolspeak.dialects.parser.stray_markers import StrayParser
 from toolspeak.dialects.text.markdown import Markdown, run_end
-from toolspeak.dialects.text.markers import Found
+from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 _SPACE = re.compile(r"\s*")
 
 
 class ExampleParser(StrayParser):
-    """The states behind a block that may be an example."""
+    """Parser states after a block that may be an example, until its status is known."""
 
     # As in `BlockState`: of the class until they are set.
     _block: OpenBlock | None = None
     _quote: Quote | None = None
-    _shown: Quote | None = None  # an example that may have been meant as a call
-    _spoken_calls: tuple[tuple[str, int], ...] = ()  # of sentences: the tool's name, and where it stood
+    _doubtful_example: Quote | None = None  # an example that may have been meant as a call
+    _mentioned_calls: tuple[tuple[str, int], ...] = ()  # of sentences: the tool's name, and where it stood
     _marked: bool = False  # whether the turn has a block of calls behind its marker
 
     @property
@@ -40,27 +40,27 @@ class ExampleParser(StrayParser):
     @abstractmethod
     def _close_candidate(self, out: list[Delta], normal: bool) -> None: ...
 
-    def _begin_quote(self, kind: Kind, found: Found, here: Markdown, text: str, at: int) -> int:
+    def _begin_quote(self, kind: Kind, match: MarkerMatch, here: Markdown, text: str, at: int) -> int:
         lead = lead_of(here, self._position + at - self._thought_chars)
-        fence = found.fence or (here.fence if kind == "code" else "")
+        fence = match.fence or (here.fence if kind == "code" else "")
         quote = Quote(kind, self._position + at, self._keep_place(), self._text_state, lead, fence, not fence)
-        quote.next_message, quote.quoted = here.goes_on, here.place == "quoted"
+        quote.next_message, quote.quoted = here.fence_continues, here.place == "quoted"
         self._quote = quote
-        return self._read_quoted(quote, found, text, at)
+        return self._read_quoted(quote, match, text, at)
 
-    def _read_quoted(self, quote: Quote, found: Found, text: str, at: int) -> int:
+    def _read_quoted(self, quote: Quote, match: MarkerMatch, text: str, at: int) -> int:
         """A block of calls begins at text[at]."""
-        stop = self._open(found, at)
+        stop = self._open(match, at)
         quote.raw.add(text[at:stop])
         quote.state, quote.over, self._state = self._state, False, self._quoted
         return stop
 
     def _keep_place(self) -> Any:
         """The parser's state that a block changes."""
-        return self._calls, self._batch.copy(), self._text_kind, self._read_up().copy(), self._cut_seen().copy()
+        return self._calls, self._batch.copy(), self._text_kind, self._read_up().copy(), self._compact_pieces().copy()
 
     def _take_back_to(self, place: Any) -> None:
-        self._calls, self._batch, self._text_kind, self._markdown, self._seen = place
+        self._calls, self._batch, self._text_kind, self._markdown, self._read_pieces = place
         self._unread.clear()
 
     def _quoted(self, text: str, position: int, out: list[Delta]) -> int:
@@ -74,7 +74,7 @@ class ExampleParser(StrayParser):
         stop = self._state(text, position, quote.deltas)
         self._run = None  # what a block's body takes is kept here too
         quote.join()
-        quote.raw.add(text[position : stop - len(self._held)])
+        quote.raw.add(text[position : stop - len(self._pending)])
         quote.state, self._state = self._state, self._quoted
         quote.over = self._block is None and quote.state == self._text
         if self._block is not None and self._block.problem is not None:
@@ -89,14 +89,14 @@ class ExampleParser(StrayParser):
         """Whether what a block without an end marker failed at, behind its calls, is the sentence that goes on."""
         if block.end is not None or block.problem is None or block.problem.code != "trailing_text":
             return False
-        return bool(goes_on(quote.gap + text[stop : stop + MAX_CANDIDATE], False))
+        return bool(sentence_continues(quote.gap + text[stop : stop + MAX_CANDIDATE], False))
 
     def _behind(self, quote: Quote, text: str, position: int, out: list[Delta]) -> int:
         """What stands behind the calls decides."""
         if quote.kind == "span":
             return self._resolve(quote, False, position, out)
         if quote.kind == "sentence":
-            goes = goes_on(quote.gap + text[position : position + MAX_CANDIDATE], False)
+            goes = sentence_continues(quote.gap + text[position : position + MAX_CANDIDATE], False)
             if goes is None:
                 return self._hold(text, position)
             if goes:
@@ -108,7 +108,7 @@ class ExampleParser(StrayParser):
             quote.raw.add(text[position:stop])
             quote.deltas.append(TextDelta(text[position:stop]))
             return stop
-        verdict = self._table.decide(text[position : position + MAX_CANDIDATE], False)
+        verdict = self._table.decide(text[position : position + MAX_CANDIDATE])
         if verdict in ("undecided", "opened"):
             return self._hold(text, position)
         if not quote.closed and text.startswith(quote.fence, position):
@@ -116,7 +116,7 @@ class ExampleParser(StrayParser):
             quote.raw.add(text[position:stop])
             quote.closed = True
             return stop
-        if not isinstance(verdict, Found):
+        if not isinstance(verdict, MarkerMatch):
             return self._resolve(quote, False, position, out)
         if verdict.marker.kind == "noise":
             quote.drops.append(quote.raw.length)
@@ -148,13 +148,18 @@ class ExampleParser(StrayParser):
     def _remember(self, quote: Quote, rest: str) -> None:
         """A sentence goes on with `rest` behind a call, which may be meant if something else in the turn is one."""
         alone = quote.kind == "sentence" and not quote.quoted and (quote.gap + rest)[:1] not in QUOTATION
-        if alone and not quote.broken and quote.known(self._block_format.tools) and len(self._spoken_calls) < MOST_TOLD:
-            self._spoken_calls = (*self._spoken_calls, (quote.name, quote.offset))
+        if (
+            alone
+            and not quote.broken
+            and quote.has_call_of(self._block_format.tools)
+            and len(self._mentioned_calls) < MAX_REPORTS
+        ):
+            self._mentioned_calls = (*self._mentioned_calls, (quote.name, quote.offset))
 
     def _doubt(self, quote: Quote) -> None:
         """An example that may have been meant: the model is told unless something else in the turn is a call."""
-        if quote.known(self._block_format.tools) or quote.broken:
-            self._shown = quote
+        if quote.has_call_of(self._block_format.tools) or quote.broken:
+            self._doubtful_example = quote
 
     def _show(self, quote: Quote, out: list[Delta]) -> None:
         """It is an example, which is text."""
@@ -174,16 +179,16 @@ class ExampleParser(StrayParser):
             self._state = quote.state
             if self._block is not None:
                 self._close_block(quote.deltas, normal)
-            elif self._held:
+            elif self._pending:
                 self._close_candidate(quote.deltas, normal)
-            quote.raw.add(self._held)
-        elif self._held:
-            quote.raw.add(self._held)
-            ticks = not quote.closed and self._held.startswith(quote.fence)
+            quote.raw.add(self._pending)
+        elif self._pending:
+            quote.raw.add(self._pending)
+            ticks = not quote.closed and self._pending.startswith(quote.fence)
             quote.closed = quote.closed or ticks
             if not ticks:
-                quote.deltas.append(self._text_kind(self._held))
-        self._held = ""
+                quote.deltas.append(self._text_kind(self._pending))
+        self._pending = ""
         if normal and quote.runs_at_end and self._runs_quoted(quote):
             self._quote, self._state = None, self._text_state
             out += quote.deltas

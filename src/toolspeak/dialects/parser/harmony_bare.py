@@ -50,17 +50,17 @@ def beginnings_in(text: str, position: int, stop: int) -> list[int]:
 
 def decide(names: Iterable[str], text: str, at: int) -> int | Literal["text", "undecided"]:
     """Where the arguments begin of a call of one of these tools whose recipient stands at text[at]."""
-    found = None
+    match = None
     if text.startswith(RECIPIENT, at):
-        found = _call_of(tuple(names)).match(text, at, at + MAX_CANDIDATE)
-    if found:
-        return found.end()
+        match = _call_of(tuple(names)).match(text, at, at + MAX_CANDIDATE)
+    if match:
+        return match.end()
     rest = text[at : at + MAX_CANDIDATE]
     return "undecided" if len(rest) < MAX_CANDIDATE and _COMING.fullmatch(rest) else "text"
 
 
 def is_filler(text: str, *, whole: bool) -> bool:
-    """Whether a header may begin so: words of the format, and a recipient. `whole`: nothing more belongs to it."""
+    """Whether `text` can start a header: only words of the format and a recipient. `whole`: `text` is complete."""
     words = text.split()
     last = "" if whole or not words or text[-1].isspace() else words.pop()
     if not all(word in WORDS or word.startswith("to=") for word in words):

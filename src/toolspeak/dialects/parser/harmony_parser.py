@@ -35,7 +35,6 @@ from toolspeak.dialects.parser.turn_parser import TurnParser
 from toolspeak.dialects.readers.body import CUT
 from toolspeak.dialects.readers.named_calls import NamedCalls
 from toolspeak.dialects.text.end_marker import begins
-from toolspeak.dialects.text.markers import in_code
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 from toolspeak.dialects.turn_rules import BatchRule, Section
 
@@ -81,7 +80,7 @@ class HarmonyParser(TurnParser):
         self._kind = TextDelta
 
     def _plain(self, chunk: str) -> list[Delta] | None:
-        if self._held or not chunk or self._state != self._content or _CANDIDATE.search(chunk) is not None:
+        if self._pending or not chunk or self._state != self._content or _CANDIDATE.search(chunk) is not None:
             return None
         if self._quoting:
             self._quoting = "\n" not in chunk  # a backtick would have been a candidate
@@ -93,12 +92,12 @@ class HarmonyParser(TurnParser):
         if self._body is not None:
             self._close_call(self._body, normal, out)
         elif self._forged is not None:
-            self._forged.add(self._held)
+            self._forged.add(self._pending)
             out.append(ForgedResults(self._forged.value()))
         elif self._state == self._header:
             self._close_header(normal, out)
-        elif self._held and not (self._state == self._between and self._position and _is_remnant(self._held)):
-            out.append(self._kind(self._held))
+        elif self._pending and not (self._state == self._between and self._position and _is_remnant(self._pending)):
+            out.append(self._kind(self._pending))
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         """Where a header may begin without a token: at the turn's start, and behind a message."""
@@ -116,15 +115,15 @@ class HarmonyParser(TurnParser):
                 verdict == "undecided" or at == len(text) or FILLER_COMING.fullmatch(text, position)
             ):
                 return self._hold(text, position)
-        found = _TOKEN.search(text, position, position + MAX_CANDIDATE)
-        stop = found.start() if found else len(text)
-        if stop == position or is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=found is not None):
-            if found is None and len(text) - position < MAX_CANDIDATE:
+        match = _TOKEN.search(text, position, position + MAX_CANDIDATE)
+        stop = match.start() if match else len(text)
+        if stop == position or is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=match is not None):
+            if match is None and len(text) - position < MAX_CANDIDATE:
                 return self._hold(text, position)
-            if found is not None and found[0] not in ENDS:
+            if match is not None and match[0] not in ENDS:
                 self._state = self._header
                 return position
-        elif found is None and _cut_token(text, position) < len(text):
+        elif match is None and _cut_token(text, position) < len(text):
             at = _cut_token(text, position)
             if is_filler(text[position:at], whole=True) and len(text) - position < MAX_CANDIDATE:
                 return self._hold(text, position)
@@ -140,27 +139,27 @@ class HarmonyParser(TurnParser):
             return whole.end()
         read = position  # the tokens so far end here
         while True:
-            found = _TOKEN.search(text, read, position + MAX_CANDIDATE + _LONGEST)
-            ended = found is not None and found[0] in ENDS
-            if found is not None and ended and _is_remnant(text[position : found.start()]):
+            match = _TOKEN.search(text, read, position + MAX_CANDIDATE + _LONGEST)
+            ended = match is not None and match[0] in ENDS
+            if match is not None and ended and _is_remnant(text[position : match.start()]):
                 self._state = self._content
-                return found.start()
-            if ended or (found.end() if found else len(text)) - position > MAX_CANDIDATE:
-                stop = found.start() if found and read == position else read
+                return match.start()
+            if ended or (match.end() if match else len(text)) - position > MAX_CANDIDATE:
+                stop = match.start() if match and read == position else read
                 self._say(text[position:stop], out)
                 self._state = self._content
                 return stop
-            if found is None:
+            if match is None:
                 return self._hold(text, position)
-            read = found.end()
-            if found[0] == "<|message|>":
+            read = match.end()
+            if match[0] == "<|message|>":
                 self._open(text[position:read], read, out)
                 return read
-            if found[0] == "<|start|>":
-                before = text[position : found.start()]
+            if match[0] == "<|start|>":
+                before = text[position : match.start()]
                 if not _is_remnant(before):
                     self._say(before, out)
-                position = found.start()
+                position = match.start()
 
     def _open(self, head: str, at: int, out: list[Delta]) -> None:
         self._quoting = False
@@ -194,13 +193,13 @@ class HarmonyParser(TurnParser):
         """In text: a call without tokens, if one may begin before any token does; the first may be text[token]."""
         quoting, seen = self._quoting, position
         while token >= 0:
-            quoting, seen = in_code(quoting, text, seen, token), token
+            quoting, seen = inline_code_at(quoting, text, seen, token), token
             if not quoting and (_OUTER.match(text, token) or _cut_token(text, token) == token):
                 break
             token = text.find("<|", token + 2)
         quoting, seen = self._quoting, position
         for at in beginnings_in(text, position, token if token >= 0 else len(text)):
-            quoting, seen = in_code(quoting, text, seen, at), at
+            quoting, seen = inline_code_at(quoting, text, seen, at), at
             verdict = "text" if quoting else decide(self._tools, text, at)
             if verdict != "text":
                 self._say(text[position:at], out)
@@ -216,26 +215,26 @@ class HarmonyParser(TurnParser):
         start = seen = position
         quoting = self._quoting
         while at >= 0:
-            quoting, seen = in_code(quoting, text, seen, at), at
+            quoting, seen = inline_code_at(quoting, text, seen, at), at
             # A stray backtick in a thought must not cost the call behind: two tokens in a row end it.
             open_thought = quoting and self._thinking
             quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
-            found = None if quoted else _TOKEN.match(text, at)
-            if found and found[0] in (*ENDS, *STARTS):
+            match = None if quoted else _TOKEN.match(text, at)
+            if match and match[0] in (*ENDS, *STARTS):
                 self._say(text[start:at], out)
-                if found[0] in ENDS:
-                    self._markup(found[0], out)
-                if found[0] == "<|call|>" and self._last == "}":
+                if match[0] in ENDS:
+                    self._markup(match[0], out)
+                if match[0] == "<|call|>" and self._last == "}":
                     # A message to nobody, with what may be arguments in it.
                     out.append(CallMalformed(self._calls, "", "no_name", NAMELESS, self._position + at, None, True))
                     self._add([self._calls], (), out, broken=True)
                     self._calls += 1
                 self._thinking, self._last = False, ""
-                if found[0] in STARTS:
+                if match[0] in STARTS:
                     self._state = self._header
                     return at
                 self._state, self._kind, self._quoting = self._between, TextDelta, False
-                return found.end()
+                return match.end()
             if not quoting and _cut_token(text, at) == at:
                 break
             if open_thought and begins(text, at, _NEXT_MESSAGE):
@@ -244,7 +243,7 @@ class HarmonyParser(TurnParser):
             at = text.find("<|", position)
         else:
             at = len(text) - 1 if text.endswith("<", position) else len(text)
-            if at < len(text) and not self._thinking and in_code(quoting, text, seen, at):
+            if at < len(text) and not self._thinking and inline_code_at(quoting, text, seen, at):
                 at = len(text)
         self._say(text[start:at], out)
         return self._hold(text, at)
@@ -272,10 +271,10 @@ class HarmonyParser(TurnParser):
             stop = stop if stop > position else stop + 3
             body.raw.add(text[position:stop])
             return stop
-        found = _OUTER.match(text, position)
-        if found:
+        match = _OUTER.match(text, position)
+        if match:
             self._finish(body, out)
-            return found.end() if found[0] in ENDS else position
+            return match.end() if match[0] in ENDS else position
         if _cut_token(text, position) == position or "```".startswith(text[position : position + 3]):
             return self._hold(text, position)
         self._fail(
@@ -287,11 +286,11 @@ class HarmonyParser(TurnParser):
         """After a problem: to the next end token."""
         body, at = self._expect_body(), position
         while (at := text.find("<|", at)) >= 0:
-            found = _TOKEN.match(text, at)
-            if found and found[0] in ENDS:
+            match = _TOKEN.match(text, at)
+            if match and match[0] in ENDS:
                 body.raw.add(text[position:at])
                 self._finish(body, out)
-                return found.end()
+                return match.end()
             if _cut_token(text, at) == at:
                 break
             at += 2
@@ -304,11 +303,11 @@ class HarmonyParser(TurnParser):
         """A result that the model wrote itself: to its end, or to the next message."""
         forged = self._forged
         assert forged is not None, "reading a forgery that did not begin is our bug"
-        if found := _OUTER.search(text, position):
-            forged.add(text[position : found.start()])
+        if match := _OUTER.search(text, position):
+            forged.add(text[position : match.start()])
             out.append(ForgedResults(forged.value()))
             self._forged, self._state, self._kind = None, self._between, TextDelta
-            return found.end() if found[0] in ENDS else found.start()
+            return match.end() if match[0] in ENDS else match.start()
         stop = _cut_token(text, position)
         forged.add(text[position:stop])
         return self._hold(text, stop)
@@ -317,7 +316,7 @@ class HarmonyParser(TurnParser):
         if text:
             out.append(self._kind(text))
             self._last = text.rstrip()[-1:] or self._last
-            self._quoting = in_code(self._quoting, text, 0, len(text))
+            self._quoting = inline_code_at(self._quoting, text, 0, len(text))
 
     def _markup(self, text: str, out: list[Delta]) -> None:
         """The tokens around reasoning, which are text where reasoning stays in the text."""
@@ -349,11 +348,11 @@ class HarmonyParser(TurnParser):
         self._state, self._kind = self._between, TextDelta
 
     def _add(self, indexes: Sequence[int], malformed: Collection[int], out: list[Delta], *, broken: bool) -> None:
-        self._batch.begun = True
+        self._batch.has_block = True
         self._batch.add(indexes, malformed, (), out, broken=broken)
 
     def _close_call(self, body: NamedCalls, normal: bool, out: list[Delta]) -> None:
-        body.raw.add(self._held)
+        body.raw.add(self._pending)
         if self._unmarked and normal and self._problem is None:
             body.end(out)
         if self._problem is None and not (normal and body.done):
@@ -362,7 +361,7 @@ class HarmonyParser(TurnParser):
         self._finish(body, out)
 
     def _close_header(self, normal: bool, out: list[Delta]) -> None:
-        head = self._held
+        head = self._pending
         if not normal and ADDRESSEE.search(head):
             out.append(CallMalformed(self._calls, head, "truncated", CUT, self._position, None, True))
             self._add([self._calls], (), out, broken=True)
@@ -379,11 +378,24 @@ def begins_turn(text: str) -> bool | None:
         return True
     if RECIPIENT.startswith(bare) or FILLER_COMING.fullmatch(text):
         return None
-    found = _TOKEN.search(text)
-    stop = found.start() if found else _cut_token(text, 0)
+    match = _TOKEN.search(text)
+    stop = match.start() if match else _cut_token(text, 0)
     if not is_filler(text[:stop], whole=stop < len(text)):
         return False
-    return True if found else None
+    return True if match else None
+
+
+def inline_code_at(quoting: bool, text: str, start: int, stop: int) -> bool:
+    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
+
+    `quoting` says the same of text[start].
+    """
+    if start == stop:
+        return quoting
+    line = text.rfind("\n", start, stop)
+    if line >= 0:
+        return text.count("`", line, stop) % 2 == 1
+    return quoting ^ (text.count("`", start, stop) % 2 == 1)
 
 
 def _cut_token(text: str, position: int) -> int:

@@ -28,8 +28,8 @@ MAX_LEAD = 256
 NOT_RUN = "quoted_call"
 """The code of a call that did not run because it stood where an example does."""
 
-MOST_TOLD = 8
-"""Calls in sentences of which the model is told."""
+MAX_REPORTS = 8
+"""Calls in sentences that one turn reports to the model at most."""
 
 _BLANK = re.compile(r"[ \t]*")
 QUOTATION = "\"'“”„‟‘’«»‹›」』》〉】〕＂＇"
@@ -41,11 +41,20 @@ _FENCE_LINE = re.compile(r"\n[ \t]*(?:```|~~~)")
 
 @quick(frozen=False)
 class Quote:
-    """What is held back, from the place `offset` of the turn on: its text in `raw`, and in `deltas` what it is as
-    calls. `before`: the parser as it was. `state`: what reads on. `fence` opened the code block around it, if there is
-    one; `closed`: that has ended; `over`: so has the last block of calls. `lead` says how much text leads to it: none,
-    little or much. Before each of the places `drops` in `raw` stood a special token, which is no text. `next_message`:
-    the code block began in a message before this one. `quoted`: it stands right behind a quotation mark."""
+    """Calls that may be an example, and what stands behind them, until it is known what they are.
+
+    `offset`: where they begin in the turn.
+    `before`: the parser's state in front of them.
+    `state`: the parser's state that reads on.
+    `lead`: how much text leads to them.
+    `fence`: what opened the code block around them; empty without one.
+    `closed`: that code block has ended.
+    `over`: the last block of calls has ended.
+    `next_message`: the code block began in an earlier message.
+    `quoted`: the calls stand right behind a quotation mark.
+    `raw`: their text. `deltas`: the same text read as calls.
+    `drops`: places in `raw` where a special token stood, which is not text.
+    """
 
     kind: Kind
     offset: int
@@ -67,12 +76,12 @@ class Quote:
         return self.raw.value()
 
     def join(self) -> None:
-        """Makes one piece of those that came since."""
+        """Joins the pieces of text and arguments that came since the last time."""
         self.joined = join_pieces(self.deltas, self.joined)
 
     @property
     def gap(self) -> str:
-        """The white space that the last block took behind itself, as one without an end marker does."""
+        """The trailing white space that the last block consumed; a block without an end marker does that."""
         text = self.text
         return text[len(text.rstrip()) :]
 
@@ -81,13 +90,13 @@ class Quote:
         """Whether one of its blocks could not be read."""
         return any(isinstance(delta, CallMalformed) and delta.whole_block for delta in self.deltas)
 
-    def known(self, names: Collection[str]) -> bool:
+    def has_call_of(self, names: Collection[str]) -> bool:
         """Whether a call of a known tool stands in it."""
         return any(isinstance(delta, CallStarted) and (not names or delta.name in names) for delta in self.deltas)
 
     @property
     def name(self) -> str:
-        """Of the tool that its first call is of; empty if none began."""
+        """The tool name of the first call; empty if no call began."""
         return next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), "")
 
     @property
@@ -103,14 +112,14 @@ class Quote:
 
 
 def lead_of(here: Markdown, length: int) -> Literal["none", "short", "long"]:
-    """How much text leads to a code block that stands here, `length` characters."""
+    """How much text leads to a code block here. The text has `length` characters."""
     if not here.last:
         return "none"
     return "long" if length > MAX_LEAD or here.last in ":：" else "short"
 
 
-def goes_on(rest: str, ending: bool) -> bool | None:
-    """Whether the sentence in which a call or a marker stands goes on behind it; None asks for more."""
+def sentence_continues(rest: str, ending: bool) -> bool | None:
+    """Whether a sentence continues behind the call or marker in it. None: more text is needed."""
     blank = _BLANK.match(rest)
     stop = blank.end() if blank else 0
     if stop == len(rest):
@@ -135,15 +144,15 @@ def is_mention(
     if place == "indented":
         return said and results != "made"
     if place == "sentence" or here.joined:
-        return goes_on(rest, ending)
+        return sentence_continues(rest, ending)
     if not said or results or (rest and rest[0] not in " \t"):
         return False
     word = rest.lstrip(" \t")
-    return word[0].islower() if word else goes_on(rest, ending)
+    return word[0].islower() if word else sentence_continues(rest, ending)
 
 
-def spoken(name: str, offset: int, example: str, index: int) -> CallMalformed:
-    """What the model is told of a call in the middle of a sentence, if something else in the turn is a call."""
+def mentioned_call(name: str, offset: int, example: str, index: int) -> CallMalformed:
+    """The report of a call in the middle of a sentence, for a turn with other calls."""
     reason = (
         f"the call of {name!r} stood in the middle of a sentence, as an example does, so it did not run, while the "
         f"others did. If you meant it, write it alone, on a line of its own:\n{example}"
@@ -151,8 +160,8 @@ def spoken(name: str, offset: int, example: str, index: int) -> CallMalformed:
     return CallMalformed(index, "", NOT_RUN, reason, offset, name, True)
 
 
-def not_run(quote: Quote, example: str, index: int) -> CallMalformed:
-    """What the model is told of a call that stood where an example does, if nothing else in the turn is a call."""
+def example_not_run(quote: Quote, example: str, index: int) -> CallMalformed:
+    """The report of a call that stood where examples stand, for a turn without other calls."""
     name = quote.name or None
     where = "in the middle of a sentence" if quote.kind == "sentence" else "in code"
     called = f"the call of {name!r}" if name else "what looks like a call"

@@ -16,9 +16,9 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.dialects.parser.block_state import MOST_UNREAD, BlockFormat, BlockState
 from toolspeak.dialects.parser.calls_in_reasoning import Draft
-from toolspeak.dialects.parser.quotes import goes_on, is_mention
+from toolspeak.dialects.parser.quotes import is_mention, sentence_continues
 from toolspeak.dialects.text.markdown import Markdown
-from toolspeak.dialects.text.markers import Found
+from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 
@@ -29,11 +29,11 @@ class ThinkingParser(BlockState):
 
     # As in `BlockState`: of the class until they are set.
     _draft: Draft[ThinkingParser] | None = None  # the calls in reasoning that are being read
-    _hidden: Draft[ThinkingParser] | None = None  # the last draft that stayed one
-    _spoken: int = 0  # of the start markers that reasoning spoke of, those whose end it has not named
+    _hidden_draft: Draft[ThinkingParser] | None = None  # the last draft that stayed one
+    _mentioned_starts: int = 0  # of the start markers that reasoning spoke of, those whose end it has not named
 
     @abstractmethod
-    def _open(self, found: Found, at: int) -> int: ...
+    def _open(self, match: MarkerMatch, at: int) -> int: ...
 
     @abstractmethod
     def _draft_parser(self) -> ThinkingParser:
@@ -54,13 +54,13 @@ class ThinkingParser(BlockState):
         ends, candidate = self._thought_ends, self._marks.inside
         here: Markdown | None = None
         while True:
-            found = candidate.search(text, position)
-            at = found.start() if found else len(text)
+            match = candidate.search(text, position)
+            at = match.start() if match else len(text)
             self._restated = self._restated and not text[looked:at].strip()
-            if found is None:
+            if match is None:
                 return self._think(text, start, len(text), out)
             looked, closed = at, max(end.match(text, at) for end in ends)
-            verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], False)
+            verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE])
             spoken: bool | None = False
             if closed > 0 or verdict != "text":
                 here, seen = self._read_on(here, text, seen, at), at
@@ -68,9 +68,9 @@ class ThinkingParser(BlockState):
                     spoken = self._is_end_mentioned(text, closed, here)
                 elif here.in_inline_code:
                     verdict = "text"
-                elif isinstance(verdict, Found) and verdict.marker is self._thought and not self._restated:
+                elif isinstance(verdict, MarkerMatch) and verdict.marker is self._thought and not self._restated:
                     spoken = self._is_start_mentioned(text, at + verdict.length, here)
-            opened = verdict.marker if isinstance(verdict, Found) else None
+            opened = verdict.marker if isinstance(verdict, MarkerMatch) else None
             if spoken is None:
                 self._think(text, start, at, out)
                 return self._hold(text, at)
@@ -83,13 +83,13 @@ class ThinkingParser(BlockState):
                     self._leave(out)
                     self._markup(text, at, closed, out)
                     self._begin_section()
-                    self._state, self._spoken = self._text_state, 0
-                    self._said, self._silent = self._has_text, True
+                    self._state, self._mentioned_starts = self._text_state, 0
+                    self._had_text, self._silent = self._has_text, True
                     if self._reasoning_kind is ReasoningDelta:
                         self._may_end = "nothing"
                     return closed
                 position = closed
-            elif isinstance(verdict, Found) and opened is self._thought:
+            elif isinstance(verdict, MarkerMatch) and opened is self._thought:
                 if self._restated:
                     self._restated = False
                     self._think(text, start, at, out)
@@ -98,14 +98,14 @@ class ThinkingParser(BlockState):
                     return at + verdict.length
                 self._depth += self._thought.nested
                 position = at + verdict.length
-            elif isinstance(verdict, Found) and (verdict.marker.ends_reasoning or verdict.marker.kind == "noise"):
+            elif isinstance(verdict, MarkerMatch) and (verdict.marker.ends_reasoning or verdict.marker.kind == "noise"):
                 start = self._think(text, start, at, out)
                 if verdict.marker.ends_reasoning:
                     self._leave(out)
                 if self._draft is None:
                     return self._open(verdict, at)
                 position = at + 1  # it may stand in an argument
-            elif isinstance(verdict, Found) and verdict.marker.kind == "calls":
+            elif isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls":
                 start = self._think(text, start, at, out)
                 self._begin_draft(verdict, self._position + at)
                 position = at + 1
@@ -121,7 +121,7 @@ class ThinkingParser(BlockState):
         if not mentioned:
             mentioned = is_mention(here, text[stop : stop + MAX_CANDIDATE], True, "", False)
         if mentioned and self._thought.nested:
-            self._spoken = 1 + (self._spoken if here.in_block else 0)
+            self._mentioned_starts = 1 + (self._mentioned_starts if here.in_block else 0)
         return mentioned
 
     def _is_end_mentioned(self, text: str, stop: int, here: Markdown) -> bool | None:
@@ -131,13 +131,13 @@ class ThinkingParser(BlockState):
             if here.tail[-1:] != "`":
                 return False
             return None if stop == len(text) else text[stop] == "`"
-        if not self._spoken:
+        if not self._mentioned_starts:
             return False
         mentioned: bool | None = here.in_block
         if not mentioned and self._thought.text in here.line and (here.place != "line" or here.joined):
-            mentioned = goes_on(text[stop : stop + MAX_CANDIDATE], False)
+            mentioned = sentence_continues(text[stop : stop + MAX_CANDIDATE], False)
         if mentioned is not None:
-            self._spoken = max(self._spoken - 1, 0) if mentioned else 0
+            self._mentioned_starts = max(self._mentioned_starts - 1, 0) if mentioned else 0
         return mentioned
 
     def _label(self, text: str, position: int, out: list[Delta]) -> int:
@@ -170,18 +170,18 @@ class ThinkingParser(BlockState):
             self._go_on_drafting(self._draft, text[start:stop], out)
         return stop
 
-    def _format_of(self, found: Found) -> BlockFormat:
+    def _format_of(self, match: MarkerMatch) -> BlockFormat:
         """Of who reads what a marker opens."""
         return self._format
 
-    def _begin_draft(self, found: Found, at: int) -> None:
+    def _begin_draft(self, match: MarkerMatch, at: int) -> None:
         """Calls may begin here, at this place in the turn."""
         if self._draft is not None:
-            self._draft.mark(found)
+            self._draft.mark(match)
             return
         reader = self._draft_parser()
         reader._batch, reader._calls, reader._position, reader._raws = self._batch.copy(), self._calls, at, []
-        self._draft = Draft(reader, self._format_of(found), at, found)
+        self._draft = Draft(reader, self._format_of(match), at, match)
 
     def _go_on_drafting(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
         if draft.feed(text):
@@ -200,10 +200,10 @@ class ThinkingParser(BlockState):
 
     def _hide(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
         """A draft stays one: its text is reasoning."""
-        self._draft, self._hidden = None, draft
-        self._forget_seen()
+        self._draft, self._hidden_draft = None, draft
+        self._forget_pieces()
         if self._reasoning_kind is TextDelta:
-            self._said, self.shown_chars = True, self.shown_chars + len(text)
+            self._had_text, self.shown_chars = True, self.shown_chars + len(text)
             out.append(self._text_kind(text))
         else:
             out.append(ReasoningDelta(text))
@@ -213,12 +213,12 @@ class ThinkingParser(BlockState):
         if self._draft is not None:
             self._hide(self._draft, self._draft.text, out)
         if self._reasoning_kind is ReasoningDelta:
-            self._forget_seen()
+            self._forget_pieces()
 
     def _end_thoughts(self, out: list[Delta], normal: bool) -> None:
         """The turn is over, wherever it was."""
-        if self._draft is not None and self._held:
-            held, self._held = self._held, ""
+        if self._draft is not None and self._pending:
+            held, self._pending = self._pending, ""
             self._go_on_drafting(self._draft, held, out)
         draft = self._draft
         if draft is not None:
@@ -226,11 +226,11 @@ class ThinkingParser(BlockState):
             whole = draft.close("stop" if normal else "length")
             if whole and normal and not draft.format.thoughts_hide and self._may_run(draft):
                 out += [delta for delta in draft.deltas if not isinstance(delta, TextDelta | TextAside)]
-                self._forget_seen()
+                self._forget_pieces()
                 self._adopt(draft.reader)
             else:
                 self._hide(draft, draft.text, out)
-                if draft.begun:
+                if draft.has_call:
                     self._tell(draft, out, cut=not normal)
 
     def _may_run(self, draft: Draft[ThinkingParser]) -> bool:
@@ -243,15 +243,15 @@ class ThinkingParser(BlockState):
 
     def _tell_hidden(self, out: list[Delta]) -> None:
         """The turn is over: if the calls in its thoughts are all that it holds, the model takes them for made."""
-        if self._hidden is None or self._batch.begun or self._has_text:
+        if self._hidden_draft is None or self._batch.has_block or self._has_text:
             return
         if not any(isinstance(delta, TextDelta) and not delta.text.isspace() for delta in out):
-            self._tell(self._hidden, out)
+            self._tell(self._hidden_draft, out)
 
     def _tell(self, draft: Draft[ThinkingParser], out: list[Delta], *, cut: bool = False) -> None:
-        self._hidden = None
+        self._hidden_draft = None
         malformed = draft.malformed(self._calls, cut=cut)
         self._calls += 1
         out.append(malformed)
-        self._batch.begun = True
+        self._batch.has_block = True
         self._batch.add([malformed.index], {malformed.index}, (), out, broken=True)

@@ -7,40 +7,40 @@ import re
 
 from toolspeak.data.deltas import CallMalformed, Delta, TextDelta
 from toolspeak.dialects.parser.attempts import (
-    as_attempt,
-    attempted,
     end_of,
+    is_attempt,
     lone_end,
     lone_end_problem,
     may_attempt,
     may_end_in_call,
     unmarked,
     unmarked_problem,
+    unreadable_block,
 )
 from toolspeak.dialects.parser.block_state import LONGEST_UNREAD, MOST_UNREAD
 from toolspeak.dialects.parser.damaged_calls import nearly_called
 from toolspeak.dialects.parser.examples import ExampleParser
-from toolspeak.dialects.parser.quotes import Kind, is_mention, not_run, spoken
+from toolspeak.dialects.parser.quotes import Kind, example_not_run, is_mention, mentioned_call
 from toolspeak.dialects.text.candidates import WITHIN
 from toolspeak.dialects.text.markdown import Markdown, run_end
-from toolspeak.dialects.text.markers import Found, Verdict, without_frames
+from toolspeak.dialects.text.markers import MarkerMatch, Verdict, without_frames
 from toolspeak.dialects.text.openings import Alone
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 
 class TextParser(ExampleParser):
-    """The states inside text."""
+    """Parser states for text outside reasoning and blocks."""
 
-    _found: re.Match[str] | None = None  # by `_plain`, in the chunk that `_text` reads next
+    _first_candidate: re.Match[str] | None = None  # by `_plain`, in the chunk that `_text` reads next
 
     def _plain(self, chunk: str) -> list[Delta] | None:
         """A chunk of text in which nothing can begin, or None: the same as by way of `_text`, which takes thrice as
         long."""
-        if self._held or self._echo or not chunk or self._state is not self._text_state:
+        if self._pending or self._echo or not chunk or self._state is not self._text_state:
             return None
-        found = self._candidate.search(chunk)
-        if found is not None:
-            self._found = found
+        match = self._candidate.search(chunk)
+        if match is not None:
+            self._first_candidate = match
             return None
         if self._silent and not chunk.isspace():
             self._speak()
@@ -57,13 +57,13 @@ class TextParser(ExampleParser):
         start = seen = position
         here: Markdown | None = None
         candidate = self._candidate
-        found, self._found = self._found or candidate.search(text, position), None
-        while found is not None:
-            at = found.start()
+        match, self._first_candidate = self._first_candidate or candidate.search(text, position), None
+        while match is not None:
+            at = match.start()
             if at > start and self._silent and text[start:at].strip():
                 candidate = self._speak()
-            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
-            if type(verdict) is Found and at == start and self._begins_with(verdict, text, at):
+            verdict = self._table.decide(text[at : at + MAX_CANDIDATE])
+            if type(verdict) is MarkerMatch and at == start and self._begins_with(verdict, text, at):
                 return self._open(verdict, at)
             if verdict == "undecided" and at + 1 == len(text) and not self._ending:  # one character tells nothing
                 self._emit(TextDelta, text, start, at, out)
@@ -82,14 +82,14 @@ class TextParser(ExampleParser):
                     return closed
             runs = text[at] in "`~"
             if runs and at == start and self._ends_in_run(text[at]):
-                found = candidate.search(text, run_end(text, at))  # of which the beginning was text
+                match = candidate.search(text, run_end(text, at))  # of which the beginning was text
                 continue
             if verdict in ("undecided", "opened") and at == start and not runs and self._is_unsaid():
                 return self._hold(text, at)  # there is nothing to weigh it against
-            if isinstance(verdict, Found) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
+            if isinstance(verdict, MarkerMatch) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
                 here, seen = self._read_on(here, text, seen, at), at
                 verdict = self._weigh(verdict, here, text, start, at)
-            if type(verdict) is Found:
+            if type(verdict) is MarkerMatch:
                 assert here is not None, "leaving text from nowhere is our bug"
                 return self._leave_text(verdict, here, text, start, at, out)
             if verdict != "text":
@@ -102,18 +102,18 @@ class TextParser(ExampleParser):
                     self._emit(TextDelta, text, start, at, out)
                     return self._drop_end(text, at, stop, out)
             candidate = self._speak() if self._silent else candidate
-            found = candidate.search(text, run_end(text, at) if runs else at + 1)
+            match = candidate.search(text, run_end(text, at) if runs else at + 1)
         return self._emit(TextDelta, text, start, len(text), out)
 
-    def _begins_with(self, found: Found, text: str, at: int) -> bool:
+    def _begins_with(self, match: MarkerMatch, text: str, at: int) -> bool:
         """Whether the calls at text[at] are nothing else, as nothing stands before them and they begin once: there is
         nothing to weigh, and so do most turns begin."""
-        marker, stop = found.marker, at + found.length
+        marker, stop = match.marker, at + match.length
         return (
             self._markdown is None
             and not self._unread
             and marker.kind == "calls"
-            and not (found.fence or self._ending)
+            and not (match.fence or self._ending)
             and (marker.place == "anywhere" or not (stop > at or self._marked or self._has_text))
             and (stop == at or not marker.text.startswith(text[stop : stop + len(marker.text)]))
         )
@@ -128,114 +128,114 @@ class TextParser(ExampleParser):
 
     def _weigh(self, verdict: Verdict, here: Markdown, text: str, start: int, at: int) -> Verdict:
         """What a candidate at text[at] is, in view of where it stands; what stands before text[start] has left."""
-        opens = isinstance(verdict, Found) and verdict.marker.kind in ("reasoning", "results")
-        if text[at] in "`~" and (here.in_block or (opens and not self._batch.begun)):
+        opens = isinstance(verdict, MarkerMatch) and verdict.marker.kind in ("reasoning", "results")
+        if text[at] in "`~" and (here.in_block or (opens and not self._batch.has_block)):
             return "text"  # what opens in a code block is an example, but for what the model says its calls gave
-        if isinstance(verdict, Found) and verdict.fence:
+        if isinstance(verdict, MarkerMatch) and verdict.fence:
             stands = verdict.marker.place == "anywhere" or self._may_stand(verdict, here, text, start, at)
             return verdict if stands else "text"
         quoting = here.in_inline_code
         if quoting:
             verdict = "text"
-        elif isinstance(verdict, Found) and opens:
+        elif isinstance(verdict, MarkerMatch) and opens:
             mentioned = self._is_mentioned(verdict, here, text, start, at)
             return "undecided" if mentioned is None else "text" if mentioned else verdict
-        elif isinstance(verdict, Found) and verdict.marker.place != "anywhere":
+        elif isinstance(verdict, MarkerMatch) and verdict.marker.place != "anywhere":
             verdict = verdict if self._may_stand(verdict, here, text, start, at) else "text"
-        if verdict == "text" if not self._ending else not isinstance(verdict, Found):
-            return self._look_again(text, at, here, verdict)
-        if isinstance(verdict, Found) and verdict.marker.spare and verdict.marker.kind == "noise":
-            meant = self._look_again(text, at, here, "text")  # dropped only where it is no attempt
+        if verdict == "text" if not self._ending else not isinstance(verdict, MarkerMatch):
+            return self._find_attempt(text, at, here, verdict)
+        if isinstance(verdict, MarkerMatch) and verdict.marker.spare and verdict.marker.kind == "noise":
+            meant = self._find_attempt(text, at, here, "text")  # dropped only where it is no attempt
             return verdict if meant == "text" else meant
-        if isinstance(verdict, Found) and text.startswith(verdict.marker.text[:1], at + verdict.length):
+        if isinstance(verdict, MarkerMatch) and text.startswith(verdict.marker.text[:1], at + verdict.length):
             told = isinstance(verdict.marker.opening, Alone) or verdict.length == 0  # whatever stands behind it
-            again = "text" if told else self._begun_again(verdict, text, at)
+            again = "text" if told else self._repeated_marker(verdict, text, at)
             return verdict if again == "text" else again
         return verdict
 
-    def _is_mentioned(self, found: Found, here: Markdown, text: str, start: int, at: int) -> bool | None:
+    def _is_mentioned(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int) -> bool | None:
         """Whether the marker of reasoning or results at text[at] is only mentioned; None asks for more."""
         if here.in_block:
             return True
         said = self._has_text or text[start:at].strip() != ""
-        window = text[at + found.length : at + found.length + MAX_CANDIDATE]
-        results = "" if found.marker.kind == "reasoning" else "made" if self._batch.begun else "none"
+        window = text[at + match.length : at + match.length + MAX_CANDIDATE]
+        results = "" if match.marker.kind == "reasoning" else "made" if self._batch.has_block else "none"
         return is_mention(here, window, said, results, self._ending != "")
 
-    def _may_stand(self, found: Found, here: Markdown, text: str, start: int, at: int) -> bool:
+    def _may_stand(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int) -> bool:
         """Whether the marker at text[at], which may not stand anywhere, has its place there; what stands before
         text[start] has left."""
-        if self._marked or found.fence:
+        if self._marked or match.fence:
             return False  # a model that writes the markers writes them: what has none is an example, or said again
-        if found.marker.place == "start":
+        if match.marker.place == "start":
             return not (self._has_text or text[start:at].strip())
         before = here.tail[-1:]
         return not (before.isalnum() or before in WITHIN)
 
-    def _leave_text(self, found: Found, here: Markdown, text: str, start: int, at: int, out: list[Delta]) -> int:
+    def _leave_text(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int, out: list[Delta]) -> int:
         """A block or reasoning begins at text[at]."""
-        marker = found.marker
+        marker = match.marker
         calls = marker.kind == "calls"
-        kind = self._suspicion(found, here) if calls else None
+        kind = self._suspicion(match, here) if calls else None
         if at > start:
             self._emit(TextDelta, text, start, at, out)
         if calls and (kind in (None, "sentence") or self._marks.fenced):  # a fence may be the damaged call's end
             self._report_unmarked(self._position + at, out)
         if kind is not None:
-            return self._begin_quote(kind, found, here, text, at)
+            return self._begin_quote(kind, match, here, text, at)
         if marker.kind == "reasoning":
-            self._markup(text, at, at + found.length, out)
+            self._markup(text, at, at + match.length, out)
         elif marker.kind == "results":
             self._batch.close(out)  # what follows is built on results that the model made up
         elif marker.kind == "noise" and marker.text in self._marks.call_ends:
             self._unread.append(marker.text)
-        return self._open(found, at)
+        return self._open(match, at)
 
     # Attempts at a call.
 
     def _may_be_attempt(self, text: str, at: int) -> bool:
         """Whether a candidate that opens nothing is worth another look."""
-        return self._table.tried(text, at) is not None
+        return self._table.marker_at(text, at) is not None
 
-    def _look_again(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
+    def _find_attempt(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
         """What a candidate at text[at] is that opens nothing, as it seems: an attempt at a call, calls in inline code
         of several lines, or text."""
         if verdict != "text" and self._ending == "cut":
             return verdict
         if here.in_inline_code:
             return self._span(text, at) if verdict == "text" else verdict
-        tried = None if here.in_block else self._table.tried(text, at)
-        if tried is None or not may_attempt(here):
+        match = None if here.in_block else self._table.marker_at(text, at)
+        if match is None or not may_attempt(here):
             return verdict
-        if (again := self._begun_again(tried, text, at)) != "text":
+        if (again := self._repeated_marker(match, text, at)) != "text":
             return again
-        format, end = self._format_of(tried), self._marks.ends.get(tried.marker)  # noqa: A001
+        format, end = self._format_of(match), self._marks.ends.get(match.marker)  # noqa: A001
         window = text[at : at + MAX_CANDIDATE]
         if self._ending:
             window = without_frames(window, format.table.markup.frames)
-        meant = attempted(tried, end, window, format.tools, self._ending != "")
-        if meant is None:
+        is_meant = is_attempt(match, end, window, format.tools, self._ending != "")
+        if is_meant is None:
             return "undecided"
-        if not meant and self._ending == "cut" and end is not None:
+        if not is_meant and self._ending == "cut" and end is not None:
             # What was cut off may have held its end marker, and with that no call in here would run.
-            undecided = attempted(tried, end, window, format.tools, False) is None
-            meant = undecided and self._calls_stand_in(window, tried.length)
-        return as_attempt(tried, format.example, self._ending == "cut") if meant else verdict
+            undecided = is_attempt(match, end, window, format.tools, False) is None
+            is_meant = undecided and self._calls_stand_in(window, match.length)
+        return unreadable_block(match, format.example, self._ending == "cut") if is_meant else verdict
 
     def _calls_stand_in(self, window: str, position: int) -> bool:
         """Whether calls begin somewhere in window[position:]."""
-        while (found := self._candidate.search(window, position)) is not None:
-            verdict = self._table.decide(window[found.start() :], False)
-            if isinstance(verdict, Found) and verdict.marker.kind == "calls":
+        while (match := self._candidate.search(window, position)) is not None:
+            verdict = self._table.decide(window[match.start() :])
+            if isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls":
                 return True
-            position = found.start() + 1
+            position = match.start() + 1
         return False
 
     def _report_end(self, out: list[Delta]) -> None:
         """The turn is over, and nothing in it was a call: what may have been meant as one is told to the model."""
         format, index = self._block_format, self._calls  # noqa: A001
-        if self._shown is not None:
-            self._report(not_run(self._shown, format.example, index), out)
+        if self._doubtful_example is not None:
+            self._report(example_not_run(self._doubtful_example, format.example, index), out)
         elif not may_end_in_call(self._tail, self._marks.call_ends):
             return
         elif end := lone_end(self._read_up(), self._marks.call_ends):
@@ -248,34 +248,34 @@ class TextParser(ExampleParser):
         """The text ends here, with the turn or in front of a call: the model is told of a call in it whose marker lost
         a part of itself. Not in the published protocols, which say what runs beside what cannot be read."""
         format = self._block_format  # noqa: A001
-        if self._raws is not None or self._batch.rule.counts != "all_calls" or not (self._seen or self._unread):
+        if self._raws is not None or self._batch.rule.counts != "all_calls" or not (self._read_pieces or self._unread):
             return
         if not may_end_in_call(self._tail, self._marks.call_ends):
             return
         here, fenced = self._read_up(), self._marks.fenced
         if not fenced and (here.in_block or here.in_inline_code):
             return
-        said = end_of(self._seen).rstrip()
+        said = end_of(self._read_pieces).rstrip()
         said = said.rstrip("`\n") if fenced else said
         ends = self._marks.call_ends
         lost = here.place != "cited" and unmarked(said, format.tools, ends)
         if lost or nearly_called(said, tuple(format.tools.values()), format.writes, ends):
             problem = unmarked_problem(format.example)
             self._report(CallMalformed(self._calls, "", problem.code, problem.reason, at, None, True), out)
-            self._seen.clear()
+            self._read_pieces.clear()
 
-    def _report_spoken(self, out: list[Delta]) -> None:
+    def _report_mentioned(self, out: list[Delta]) -> None:
         """The turn is over, and something in it was a call: the model is told of those that stood in sentences."""
         format = self._block_format  # noqa: A001
         if self._raws is None and self._batch.rule.counts == "all_calls":
-            for name, offset in self._spoken_calls:
-                self._report(spoken(name, offset, format.example, self._calls), out)
+            for name, offset in self._mentioned_calls:
+                self._report(mentioned_call(name, offset, format.example, self._calls), out)
 
     def _report(self, malformed: CallMalformed, out: list[Delta]) -> None:
         """A call that stays text."""
         out.append(malformed)
         self._calls += 1
-        self._batch.begun = True
+        self._batch.has_block = True
         self._batch.add([malformed.index], {malformed.index}, (), out, broken=True)
 
     # Examples.
@@ -284,17 +284,17 @@ class TextParser(ExampleParser):
         """Calls that begin in inline code which does not end on its line."""
         window = text[at : at + MAX_CANDIDATE]
         line = window.partition("\n")[0]
-        if "`" in line or (verdict := self._table.decide(window, False)) == "text":
+        if "`" in line or (verdict := self._table.decide(window)) == "text":
             return "text"
-        if len(line) == len(window) or not isinstance(verdict, Found):
+        if len(line) == len(window) or not isinstance(verdict, MarkerMatch):
             return "undecided" if len(window) < MAX_CANDIDATE and not self._ending else "text"
         return verdict if verdict.marker.kind == "calls" else "text"
 
-    def _suspicion(self, found: Found, here: Markdown) -> Kind | None:
+    def _suspicion(self, match: MarkerMatch, here: Markdown) -> Kind | None:
         """Why calls that begin here may be an example."""
-        if found.problem is not None or (here.is_new and not found.fence):
+        if match.problem is not None or (here.is_new and not match.fence):
             return None
-        if found.fence:
+        if match.fence:
             return "fence"
         if here.in_inline_code:
             return "span"

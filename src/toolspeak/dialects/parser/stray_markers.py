@@ -8,10 +8,10 @@ from toolspeak.data.deltas import Delta, TextAside, TextWasReasoning
 from toolspeak.data.values import changed
 from toolspeak.dialects.parser.attempts import ends_line, is_open
 from toolspeak.dialects.parser.block_state import Echo
-from toolspeak.dialects.parser.quotes import goes_on
+from toolspeak.dialects.parser.quotes import sentence_continues
 from toolspeak.dialects.parser.reasoning import ThinkingParser
 from toolspeak.dialects.text.markdown import Markdown
-from toolspeak.dialects.text.markers import Found, Verdict
+from toolspeak.dialects.text.markers import MarkerMatch, Verdict
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 
@@ -22,8 +22,10 @@ class StrayParser(ThinkingParser):
     def _report_unmarked(self, at: int, out: list[Delta]) -> None: ...
 
     def _opens_calls(self, held: str) -> bool:
-        verdict = self._table.decide(held, False)
-        return isinstance(verdict, Found) and verdict.marker.kind == "calls" and verdict.marker.place == "anywhere"
+        verdict = self._table.decide(held)
+        return (
+            isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls" and verdict.marker.place == "anywhere"
+        )
 
     def _skip_echo(self, echo: Echo, text: str, position: int, out: list[Delta]) -> int:
         found, stop = echo.read(text, position)
@@ -56,15 +58,15 @@ class StrayParser(ThinkingParser):
         if any(marker.kind == "reasoning" and marker.text in line for marker in self._marks.ends):
             return -1  # both were spoken of
         if here.place == "sentence" or here.joined:
-            mentioned = goes_on(text[closed : closed + MAX_CANDIDATE], self._ending != "")
+            mentioned = sentence_continues(text[closed : closed + MAX_CANDIDATE], self._ending != "")
             return 0 if mentioned is None else -1 if mentioned else closed
         return closed
 
-    def _begun_again(self, found: Found, text: str, at: int) -> Verdict:
+    def _repeated_marker(self, match: MarkerMatch, text: str, at: int) -> Verdict:
         """The calls that begin at text[at] with a start marker, `found`, that stands there several times; text: they do
         not."""
-        marker, stop, last = found.marker.text, at + found.length, at
-        while marker and found.marker.kind == "calls":
+        marker, stop, last = match.marker.text, at + match.length, at
+        while marker and match.marker.kind == "calls":
             stop += len(text[stop : at + MAX_CANDIDATE]) - len(text[stop : at + MAX_CANDIDATE].lstrip())
             if not text.startswith(marker, stop, at + MAX_CANDIDATE):
                 break
@@ -72,10 +74,10 @@ class StrayParser(ThinkingParser):
         held, full = text[stop : at + MAX_CANDIDATE], len(text) - at >= MAX_CANDIDATE
         if marker.startswith(held) and not (self._ending or full):
             return "undecided"
-        again = self._table.decide(text[last : at + MAX_CANDIDATE], False) if last > at else "text"
-        if isinstance(again, Found) and again.marker.kind == "calls":
+        again = self._table.decide(text[last : at + MAX_CANDIDATE]) if last > at else "text"
+        if isinstance(again, MarkerMatch) and again.marker.kind == "calls":
             return changed(again, length=last - at + again.length, notes=(*again.notes, "marker_twice"))
-        return "text" if isinstance(again, Found) or self._ending or full else again
+        return "text" if isinstance(again, MarkerMatch) or self._ending or full else again
 
     def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:
         """Where the end marker of calls at text[at] ends, if nothing opened it: behind a line or a sentence, nothing
@@ -90,7 +92,7 @@ class StrayParser(ThinkingParser):
         alone = ends_line(text[closed : closed + MAX_CANDIDATE], ending)
         if alone is None:
             return 0
-        return -1 if not alone or is_open(name, "".join(self._cut_seen()) + text[start:at]) else closed
+        return -1 if not alone or is_open(name, "".join(self._compact_pieces()) + text[start:at]) else closed
 
     def _drop_end(self, text: str, at: int, stop: int, out: list[Delta]) -> int:
         """The end marker up to text[stop], which `_lone_end` found, is no text; what stands before it may be a call."""
@@ -98,14 +100,14 @@ class StrayParser(ThinkingParser):
             return self._hold(text, at)
         self._unread.append(text[at:stop])
         self._report_unmarked(self._position + stop, out)
-        self._forget_seen()
+        self._forget_pieces()
         return stop
 
     def _end_unseen(self, out: list[Delta]) -> None:
         """What the turn says so far was reasoning, if it may have been."""
         if self._may_end == "turn" and self._has_text:
             out.append(TextWasReasoning())
-            self._said = False
+            self._had_text = False
         self._silent, self._may_end = True, "nothing"
         self._table = self._format.table.behind(text=False)
         self._candidate = self._table.candidate

@@ -20,10 +20,10 @@ NOT_LAST = "only the last call of a turn counts"
 
 @quick(frozen=False)
 class TurnBatch:
-    """The batch of one turn. `begun`: a block was seen, so that the batch has an end; `open`: it is still to come."""
+    """The batch of one turn. `has_block`: a block began, so the batch has an end. `open`: that end is still to come."""
 
     rule: BatchRule
-    begun: bool = False
+    has_block: bool = False
     open: bool = True
     _candidates: list[int] = field(default_factory=list[int])  # what counts so far
     _ok: bool = True
@@ -66,11 +66,11 @@ class TurnBatch:
         self._candidates += selected
         self._ok = self._ok and later.ok
         self._notes = (*self._notes, *later.notes)
-        self.begun = True
+        self.has_block = True
 
     def close(self, out: list[Delta]) -> None:
         """No call from here on counts: the turn is over, or the model writes results itself."""
-        if self.begun and self.open:
+        if self.has_block and self.open:
             self.open = False
             selected = tuple(self._candidates) if self._ok or self.rule.counts != "last_call" else ()
             out.append(BatchEnded(selected, self._ok, self._notes))
@@ -87,7 +87,7 @@ def _over(text: str, _position: int, _out: list[Delta]) -> int:
 
 class TurnParser(ABC):
     """Implements `Parser` for states: each takes what it can from text[position:] and returns where the next begins;
-    one that needs more characters puts the rest into `_held`."""
+    one that needs more characters puts the rest into `_pending`."""
 
     _state: State
     _text_state: State  # what `_plain` reads in place of
@@ -100,7 +100,7 @@ class TurnParser(ABC):
         # Asked for again and again, and an attribute of the class takes five times as long.
         self._calls: int = 0
         self._run: Run | None = None
-        self._held: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
+        self._pending: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
         self._position: int = 0  # of the turn, at the start of held + chunk
 
     def feed(self, chunk: str) -> list[Delta]:
@@ -113,12 +113,12 @@ class TurnParser(ABC):
         if plain is not None:
             return plain
         out: list[Delta] = []
-        text = self._held + chunk if self._held else chunk
+        text = self._pending + chunk if self._pending else chunk
         position, end = 0, len(text)
-        self._held = ""
-        while position < end and not self._held:
+        self._pending = ""
+        while position < end and not self._pending:
             position = self._state(text, position, out)
-        self._position += end - len(self._held)
+        self._position += end - len(self._pending)
         return out
 
     def close(self, reason: FinishReason) -> list[Delta]:
@@ -127,7 +127,7 @@ class TurnParser(ABC):
             self._end_run(self._run)
             out += self.feed("")
         self._end(out, reason in NORMAL_END)
-        self._held = ""
+        self._pending = ""
         self._batch.close(out)
         # A method of its own holds the parser: all it knows would stay until the garbage collector comes.
         self._state = self._text_state = _over
@@ -146,10 +146,10 @@ class TurnParser(ABC):
 
     def _end_run(self, run: Run) -> None:
         self._position += run.end()
-        self._held, self._run = run.rest, None
+        self._pending, self._run = run.rest, None
 
     def _hold(self, text: str, position: int) -> int:
-        self._held = text[position:]
+        self._pending = text[position:]
         return len(text)
 
     def _go_on(self, body: Body, text: str, stop: int) -> int:

@@ -87,19 +87,19 @@ class ElementSyntax:
         """The start tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none."""
         if not text.startswith(opener, position):
             return "undecided" if begins(text, position, opener) else None
-        found = self._patterns[opener].match(text, position, position + MAX_CANDIDATE)
-        if found is None:
+        match = self._patterns[opener].match(text, position, position + MAX_CANDIDATE)
+        if match is None:
             rest = text[position : position + MAX_CANDIDATE]
             if opener == self.call and self.named_inside:
                 begun = _INSIDE_START.fullmatch(rest, len(opener)) and len(rest) < MAX_CANDIDATE
                 return "undecided" if begun else None
             return None if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:] else "undecided"
         if opener == self.call and self.named_inside:
-            return Tag(_name(found[1]), "", False, len(found[0]))
+            return Tag(_name(match[1]), "", False, len(match[0]))
         if opener.endswith("="):
-            return Tag(_name(_unquoted(found[1].strip())), "json" if found[2] else "", False, len(found[0]))
-        name = next(group for group in found.group(1, 2, 3, 5) if group is not None)
-        return Tag(_name(name), explicit_type(found[4] or ""), bool(found[6]), len(found[0]))
+            return Tag(_name(_unquoted(match[1].strip())), "json" if match[2] else "", False, len(match[0]))
+        name = next(group for group in match.group(1, 2, 3, 5) if group is not None)
+        return Tag(_name(name), explicit_type(match[4] or ""), bool(match[6]), len(match[0]))
 
     def open(self, opener: str, name: str, attribute: str = "") -> str:
         name = escape_name(name)

@@ -64,11 +64,11 @@ class FunctionCalls(Steps):
 
     def _take_whole(self, whole: WholeCall, text: str, position: int, out: list[Delta]) -> int:
         """Reads a call that is there to its end in one step; returns `position` where the states have to read it."""
-        found = whole.call.match(text, position)
-        if found is None or found.end() - position > self.caps.characters // 6:  # \u0000 is six characters in JSON
+        match = whole.call.match(text, position)
+        if match is None or match.end() - position > self.caps.characters // 6:  # \u0000 is six characters in JSON
             return position
         items: list[str] = []
-        for key, content in whole.argument.findall(found[2]):
+        for key, content in whole.argument.findall(match[2]):
             if (shown := self._whole_value(content)) is None:
                 return position
             items.append(f'"{key}": {shown}')
@@ -76,11 +76,11 @@ class FunctionCalls(Steps):
         value = decode_json(written)
         if isinstance(value, Problem):
             return position
-        name = self._tool_name(found[1])
+        name = self._tool_name(match[1])
         out.append(CallStarted(self._index, name))
         out.append(ArgumentsDelta(self._index, written))
         self._add_call(CallCompleted(self._index, name, value), out)
-        return found.end()
+        return match.end()
 
     def _tool_name(self, written: str) -> str:
         """The tool that is meant by a name as it was written."""
@@ -130,8 +130,8 @@ class FunctionCalls(Steps):
 
     def _take_word(self, run: re.Pattern[str], text: str, position: int, what: str) -> int:
         """Takes what `run` matches of a name; returns where it stops, which is its end unless the text ends there."""
-        found = run.match(text, position)
-        stop = found.end() if found else position
+        match = run.match(text, position)
+        stop = match.end() if match else position
         room = MAX_NAME - len(self._word)
         self._word += text[position:stop]
         if stop - position > room:

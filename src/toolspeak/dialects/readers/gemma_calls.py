@@ -86,13 +86,13 @@ class GemmaCalls(FunctionCalls):
         if (stop := self._take_whole(_whole(self._quote), text, position, out)) > position:
             self.done = True
             return stop
-        found = _HEAD.match(text, position)
-        if found is None:
+        match = _HEAD.match(text, position)
+        if match is None:
             self._wait = _HEAD_START.fullmatch(text, position) is not None
             return position if self._wait else self._unexpected("call:name{…}", text, position)
         self._begin_raw(position)
         self._state = self._name_start
-        return found.end()
+        return match.end()
 
     def _whole_value(self, text: str) -> str:
         return json_string(text[len(self._quote) : -len(self._quote)])
@@ -312,13 +312,13 @@ class GemmaCalls(FunctionCalls):
     def _apostrophes(self, text: str, position: int, out: list[Delta]) -> int:
         """A string as Python writes it. What an escape means in it nobody can tell, nor whose another quote is that
         stands in no word."""
-        found = _APOSTROPHE.search(text, position)
-        stop = found.start() if found else len(text)
+        match = _APOSTROPHE.search(text, position)
+        stop = match.start() if match else len(text)
         self._text.add(text[position:stop])
         self._last = text[stop - 1] if stop > position else self._last
         if self._text.overflown:
             return self._fail("too_large", f"a value is over {self.caps.characters} characters", position)
-        if found is None:
+        if match is None:
             return stop
         mark = stands(text, stop, self._marks) if text[stop] == "<" else ""
         ends = self._ends_string(text, stop, 1) if text[stop] == "'" else "content"
@@ -346,8 +346,8 @@ class GemmaCalls(FunctionCalls):
 
     def _bare(self, text: str, position: int, out: list[Delta]) -> int:
         """A value without delimiters, up to what ends a value."""
-        found = _BARE_RUN.match(text, position)
-        stop = found.end() if found else position
+        match = _BARE_RUN.match(text, position)
+        stop = match.end() if match else position
         self._text.add(text[position:stop])
         if self._text.overflown:
             return self._fail("too_large", f"a value is over {self.caps.characters} characters", position)

@@ -54,8 +54,8 @@ def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
 
 def _number(text: str, caps: Caps) -> JSON:
     """The number behind a plus sign or zeros, which JSON has none of; None for none."""
-    found = _NUMBER.fullmatch(text)
-    value = decode_json(f"{found[1]}{found[2]}", caps) if found else None
+    match = _NUMBER.fullmatch(text)
+    value = decode_json(f"{match[1]}{match[2]}", caps) if match else None
     return None if isinstance(value, Problem) else value
 
 

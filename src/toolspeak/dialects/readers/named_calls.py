@@ -192,8 +192,8 @@ class NamedCalls(Steps):
         """Taken as it comes, so that what is left at the turn's end may be a call without arguments (`bare`)."""
         call = self._call
         longest = len(self._shape.header_ends[0])
-        found = self._shape.header_end.search(text, position, position + MAX_CANDIDATE + longest)
-        stop = found.start() if found else self._possible_end(text, position)
+        match = self._shape.header_end.search(text, position, position + MAX_CANDIDATE + longest)
+        stop = match.start() if match else self._possible_end(text, position)
         room = MAX_CANDIDATE - len(call.header)
         if stop - position > room:
             read = (call.header + text[position : position + room]).strip()
@@ -201,10 +201,10 @@ class NamedCalls(Steps):
             self._fail("no_name", reason, position - len(call.header))
             return position + room
         call.header += text[position:stop]
-        if found is None:
+        if match is None:
             self._wait = stop < len(text)
             return stop
-        return self._end_header(text, stop, found[0], out)
+        return self._end_header(text, stop, match[0], out)
 
     def _possible_end(self, text: str, position: int) -> int:
         """Where a marker begins that the text's end cuts short; else the text's end."""
@@ -373,13 +373,13 @@ class NamedCalls(Steps):
 
     def _lost(self, text: str, position: int, out: list[Delta]) -> int:
         """In a call that cannot be read: to its end marker, or to what else may follow a call."""
-        found = self._shape.call_end.search(text, position)
-        if found is None:
+        match = self._shape.call_end.search(text, position)
+        if match is None:
             at = max(position, len(text) - self._shape.longest_end)
             stop = next((at for at in range(at, len(text)) if begins(text, at, *self._shape.follows)), len(text))
             self._wait = stop < len(text)
             return stop
-        stop = found.end() if found[0] == self._shape.end else found.start()
+        stop = match.end() if match[0] == self._shape.end else match.start()
         self._end_call(text, stop, out)
         return stop
 

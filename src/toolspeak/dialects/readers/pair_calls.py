@@ -40,8 +40,8 @@ def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
 
 def _skip_gap(text: str, position: int) -> int:
     """White space between tags; a backslash at the end of the text is left, and `stands` waits for what follows."""
-    found = _GAP.match(text, position)
-    return found.end() if found else position
+    match = _GAP.match(text, position)
+    return match.end() if match else position
 
 
 class PairCalls(TaggedCalls):
@@ -132,13 +132,13 @@ class PairCalls(TaggedCalls):
         if (stop := self._take_whole(self._tags.whole, text, position, out)) > position:
             self._gap, self._breaks, self._state, self.done = skip_space, (), self._between, not self._wrapped
             return stop
-        found = NAME.match(text, position, position + MAX_CANDIDATE)
-        stop = found.end() if found else position
+        match = NAME.match(text, position, position + MAX_CANDIDATE)
+        stop = match.end() if match else position
         if stop == len(text) or begins(text, stop, BREAK):
             self._wait = True
             return position
-        name = found[1] if found else ""
-        escaped = found is not None and BREAK in text[found.end(1) : stop]
+        name = match[1] if match else ""
+        escaped = match is not None and BREAK in text[match.end(1) : stop]
         self._gap, self._breaks = (_skip_gap, (BREAK,)) if escaped else (skip_space, ())
         if self._json_calls and not name and text[stop] == "{":
             self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)

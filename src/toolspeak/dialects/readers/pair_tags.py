@@ -83,10 +83,10 @@ class PairTags:
 
     def call_follows(self, rest: str) -> bool | None:
         """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
-        found = NAME.match(rest)
-        if found is None or found.end() == len(rest):
+        match = NAME.match(rest)
+        if match is None or match.end() == len(rest):
             return None
-        stop, named = found.end(), found[1] != ""
+        stop, named = match.end(), match[1] != ""
         if self.json and not named and rest[stop] == "{":
             return True
         # The last two where the tags in front of a key, or of the end, were lost: of known tools that can be made out.
@@ -103,7 +103,7 @@ class PairTags:
         if named and self.name_end:
             tags.append(self.start(self.name_end))
         # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
-        if named and rest[0] not in " \t" and rest[found.end(1)] not in " \t":
+        if named and rest[0] not in " \t" and rest[match.end(1)] not in " \t":
             tags.append(self.end("tool_call"))
         tag = stands(rest, stop, (*tags, BREAK))
         return None if tag is None else tag != ""

@@ -269,8 +269,8 @@ class PythonArguments(FunctionCalls):
     # Literals
 
     def _atom(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _ATOM_RUN.match(text, position)
-        stop = found.end() if found else position
+        match = _ATOM_RUN.match(text, position)
+        stop = match.end() if match else position
         stop = min(stop, position + self.caps.digits + 1 - len(self._word))
         self._word += text[position:stop]
         if len(self._word) > self.caps.digits:
@@ -312,8 +312,8 @@ class PythonArguments(FunctionCalls):
     def _string(self, text: str, position: int, out: list[Delta]) -> int:
         quote = self._quote
         run = RAW_RUNS[quote] if self._raw_string else RUNS[quote]
-        found = run.match(text, position)
-        stop = found.end() if found else position
+        match = run.match(text, position)
+        stop = match.end() if match else position
         self._content(text[position:stop])
         if stop == len(text):
             return stop
@@ -396,10 +396,10 @@ class PythonArguments(FunctionCalls):
         if ESCAPE_START.fullmatch(text, at):
             self._wait = True
             return at
-        found = ESCAPE.match(text, at)
-        value = unescape(found[0]) if found else None
-        if found is None or value is None:
+        match = ESCAPE.match(text, at)
+        value = unescape(match[0]) if match else None
+        if match is None or value is None:
             reason = f"'\\{text[at + 1]}' begins no escape here; write a backslash in a string as '\\\\'"
             return self._fail("invalid_escape", reason, at)
         self._put(json_content(value))
-        return found.end()
+        return match.end()

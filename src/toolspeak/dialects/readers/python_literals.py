@@ -60,8 +60,8 @@ FLOWS: Mapping[str, Flow] = {quote: (_WHOLE[quote].fullmatch, partial(quoted_con
 RAW_FLOWS: Mapping[str, Flow] = {quote: (re.compile(rf"[^{quote}\\]++").fullmatch, string_text) for quote in "'\""}
 
 
-def _care(found: re.Match[str]) -> str:
-    text = found[0]
+def _care(match: re.Match[str]) -> str:
+    text = match[0]
     return text if text[0] == "\\" else json.dumps(text)[1:-1]
 
 

@@ -170,14 +170,14 @@ class CallSteps(Steps):
 
     def _take_whole(self, whole: WholeCall, text: str, position: int, out: list[Delta]) -> int:
         """Reads a call that is there to its end in one step; returns `position` where the states have to read it."""
-        found = whole.call.match(text, position)
-        if found is None or found.end() - position > self.caps.characters:
+        match = whole.call.match(text, position)
+        if match is None or match.end() - position > self.caps.characters:
             return position
-        name = self._tool_name(found[1])
+        name = self._tool_name(match[1])
         spec = self._tools.get(name)
         arguments: dict[str, JSON] = {}
         written: list[str] = []
-        for key, said, content in whole.argument.findall(found[2]):
+        for key, said, content in whole.argument.findall(match[2]):
             value = self._whole_value(spec, key, said, content)
             if isinstance(value, Problem) or key in arguments:
                 return position
@@ -187,7 +187,7 @@ class CallSteps(Steps):
         out.append(CallStarted(self._index, name))
         out.append(ArgumentsDelta(self._index, f"{{{', '.join(written)}}}"))
         self._add_call(CallCompleted(self._index, name, arguments), out)
-        return found.end()
+        return match.end()
 
     def _tool_name(self, written: str) -> str:
         """The tool that is meant by a name as it was written."""
@@ -314,12 +314,12 @@ def string_text(text: str) -> str:
 def skip_space(text: str, position: int) -> int:
     if text[position : position + 1] > " ":
         return position
-    found = _SPACE.match(text, position)
-    return found.end() if found else position
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
 
 
 def ends_line(text: str, position: int) -> bool:
-    """Whether nothing more stands on the line there, or a tag."""
+    """Whether the rest of the line is empty or starts with a tag."""
     stop = skip_space(text, position)
     return "\n" in text[position:stop] or text.startswith("<", stop)
 

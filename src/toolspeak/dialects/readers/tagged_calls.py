@@ -290,8 +290,8 @@ class TaggedCalls(CallSteps):
         if answer == "no":
             self._stray = True
             value.rejected = value.rejected or self._rejected(rest, position)
-            goes_on = self.rules.tears == "word" and _GOES_ON.match(rest, stop) is not None
-            value.torn = value.torn or goes_on or ends_line(rest, stop)
+            continues = self.rules.tears == "word" and _GOES_ON.match(rest, stop) is not None
+            value.torn = value.torn or continues or ends_line(rest, stop)
             return "content"
         return "closed" if answer == "yes" else "undecided"
 

@@ -106,7 +106,7 @@ def as_cdata(value: str) -> str:
 def write_json(value: JSON) -> str:
     r"""JSON without `<`, so that no marker stands in it (`\u003c`)."""
     text = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def needs_mark(value: JSON, types: Types) -> bool:
@@ -116,10 +116,10 @@ def needs_mark(value: JSON, types: Types) -> bool:
 
 
 def escape_name(name: str) -> str:
-    return _UNSAFE.sub(lambda found: f"&#{ord(found[0])};", name)
+    return _UNSAFE.sub(lambda match: f"&#{ord(match[0])};", name)
 
 
 def unescape_name(text: str) -> str:
     if "&#" not in text:
         return text
-    return _CHARACTER.sub(lambda found: chr(int(found[1])) if int(found[1]) < 0x110000 else found[0], text)
+    return _CHARACTER.sub(lambda match: chr(int(match[1])) if int(match[1]) < 0x110000 else match[0], text)

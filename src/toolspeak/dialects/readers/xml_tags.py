@@ -61,8 +61,8 @@ def open_tag(name: str, named: str, kind: str = "") -> tuple[str, str]:
 
 
 def _escape(text: str) -> str:
-    return _UNSAFE.sub(lambda found: f"&#{ord(found[0])};", text)
+    return _UNSAFE.sub(lambda match: f"&#{ord(match[0])};", text)
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r"&#(\d{1,7});", lambda found: chr(int(found[1])) if int(found[1]) < 0x110000 else found[0], text)
+    return re.sub(r"&#(\d{1,7});", lambda match: chr(int(match[1])) if int(match[1]) < 0x110000 else match[0], text)

@@ -49,8 +49,8 @@ class EndMarker:
         """Where the marker that begins at `at` ends; -1 if there is none (yet)."""
         if text.startswith(self.text, at):
             return at + len(self.text)
-        found = self._pattern.match(text, at, at + MAX_END) if self._pattern else None
-        stop = found.end() if found else -1
+        match = self._pattern.match(text, at, at + MAX_END) if self._pattern else None
+        stop = match.end() if match else -1
         return stop if stop > 0 or not self._others else max(other.match(text, at) for other in self._others)
 
     def viable(self, text: str, at: int) -> bool:

@@ -33,13 +33,13 @@ def json_values(text: str) -> Iterator[JSON]:
 
 
 def _within(text: str) -> Iterator[JSON]:
-    for found in _FENCED.finditer(text):
-        yield from _read(found[1])
+    for match in _FENCED.finditer(text):
+        yield from _read(match[1])
     decoder, tried, at = json.JSONDecoder(), 0, 0
-    while tried < _MAX_PLACES and (found := _BRACKET.search(text, at)) is not None:
-        tried, at = tried + 1, found.start() + 1
+    while tried < _MAX_PLACES and (match := _BRACKET.search(text, at)) is not None:
+        tried, at = tried + 1, match.start() + 1
         try:
-            value, at = decoder.raw_decode(text, found.start())
+            value, at = decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
             continue
         yield value

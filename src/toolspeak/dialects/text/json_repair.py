@@ -95,10 +95,10 @@ def _read(text: str, start: int, caps: Caps) -> tuple[list[_Token], int]:
     tokens: list[_Token] = []
     open_brackets: list[str] = []
     position = start
-    while found := _TOKEN.match(text, position):
-        kind = cast("str", found.lastgroup)
+    while match := _TOKEN.match(text, position):
+        kind = cast("str", match.lastgroup)
         if kind != "gap":
-            token = _token(kind, found[kind])
+            token = _token(kind, match[kind])
             if token is None:
                 return [], start
             if kind == "mark" and token[1] in ("}", "]"):
@@ -108,7 +108,7 @@ def _read(text: str, start: int, caps: Caps) -> tuple[list[_Token], int]:
             elif kind == "mark" and token[1] in _CLOSERS:
                 open_brackets.append(_CLOSERS[token[1]])
             tokens.append(token)
-        position = found.end()
+        position = match.end()
         if not open_brackets or len(open_brackets) > caps.depth:
             break
     if open_brackets and (not _END.match(text, position) or len(open_brackets) > caps.depth):
@@ -141,5 +141,5 @@ def _token(kind: str, text: str) -> _Token | None:
     return "value", (type(value).__name__, value)
 
 
-def _requote(found: re.Match[str]) -> str:
-    return "'" if found[0] == "\\'" else '\\"' if found[0] == '"' else found[0]
+def _requote(match: re.Match[str]) -> str:
+    return "'" if match[0] == "\\'" else '\\"' if match[0] == '"' else match[0]

@@ -47,7 +47,7 @@ class Markdown:
     """Reads a text in pieces, cut anywhere, and says where it has got to. `tail` is the end of the text."""
 
     __slots__ = (
-        *("_at", "_begins", "_cited", "_closing", "_column", "_fence", "_goes_on", "_head", "_html", "_opener"),
+        *("_at", "_begins", "_cited", "_closing", "_column", "_fence", "_continues", "_head", "_html", "_opener"),
         *("_since", "_spaced", "_ticks", "_token", "last", "tail"),
     )
 
@@ -57,7 +57,7 @@ class Markdown:
         self._fence = ""  # that opened the code block
         self._cited = False  # the fence stands in a block quote
         self._html = ""  # the element that opened code
-        self._goes_on = False  # the fence stands in a message before this one
+        self._continues = False  # the fence stands in a message before this one
         self._begin_line()
 
     def _begin_line(self) -> None:
@@ -111,7 +111,7 @@ class Markdown:
     def end_message(self) -> None:
         """What follows is another message of the turn."""
         self._end_line()
-        self._goes_on = self._fence != ""
+        self._continues = self._fence != ""
 
     @property
     def in_block(self) -> bool:
@@ -128,9 +128,9 @@ class Markdown:
         return self._fence if self.in_block else ""
 
     @property
-    def goes_on(self) -> bool:
+    def fence_continues(self) -> bool:
         """Whether the block of code began in a message before this one."""
-        return self._goes_on and self.in_block
+        return self._continues and self.in_block
 
     @property
     def in_inline_code(self) -> bool:
@@ -140,7 +140,7 @@ class Markdown:
     @property
     def is_new(self) -> bool:
         """Whether it has read nothing."""
-        return self.tail == "" and not self._goes_on
+        return self.tail == "" and not self._continues
 
     @property
     def is_cut(self) -> bool:
@@ -190,14 +190,14 @@ class Markdown:
         known = len(self._token)
         text = self._token + piece
         position, self._token = 0, ""
-        for found in _TOKEN.finditer(text):
-            self._since = (self._since + text[position : found.start()])[:_SINCE]
-            position = found.end()
-            column = self._at if found.start() < known else self._column + found.start() - known
+        for match in _TOKEN.finditer(text):
+            self._since = (self._since + text[position : match.start()])[:_SINCE]
+            position = match.end()
+            column = self._at if match.start() < known else self._column + match.start() - known
             if position == len(text) and text[-1] != ">":
-                self._token, self._at = found[0][:_LONGEST], column
+                self._token, self._at = match[0][:_LONGEST], column
                 return
-            self._take(found[0][:_LONGEST], column)
+            self._take(match[0][:_LONGEST], column)
         self._since = (self._since + text[position:])[:_SINCE]
 
     def _settle(self) -> None:
@@ -252,7 +252,7 @@ class Markdown:
             if ended or self._has_left_quote() or (self._cited and blank):
                 self._fence, self._cited = "", False
         elif self._opener and (self._begins or _INFO.fullmatch(self._since)):
-            self._goes_on = False
+            self._continues = False
             self._fence, self._cited = self._opener, self._head.lstrip(_BLANKS).startswith(">")
         if blank and not self._html.startswith("line"):
             self._html = ""  # an element in a line ends with its paragraph

@@ -1,4 +1,7 @@
-"""Recognising a block's start in running text, and telling it from prose that merely mentions it."""
+"""Markers, and the table that decides by what follows a marker whether it opens a block.
+
+Whether the place allows a block there: parser/running_text.py.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,20 @@ MarkerKind = Literal["calls", "reasoning", "results", "noise"]
 class Marker:
     """One start marker and what it opens, up to `end` (None: the body knows its own end).
 
-    `opening` is how that must begin, which tells a marker from its mention in prose. An element (`<name>`) is also
-    known in another case and with attributes; any other marker is taken literally.
-    `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
-    `also_ends` are other texts that end reasoning. `tails`: texts that are dropped right behind the block, such as the
-    end marker of a wrapper that was never opened. `label` is dropped where reasoning begins. Reasoning that is not
-    `nested` holds its own marker as text. `forms` are the same marker where a model fills the block in another way than
-    its dialect's; `form` names it on them. `place`: a marker that is no token of
-    its own, such as a tool's name, is one where a word begins, or where the turn's text does. Behind a marker that
-    `ends_turn` nothing is part of the answer; behind one that `ends_message` no code block goes on that has no end. One
-    that is `spare` is a special token, which is dropped where it opens nothing.
+    An element (`<name>`) is also recognised in another case and with attributes; any other marker literally.
+
+    `opening`: how the body must begin, which separates a marker from its mention in prose.
+    `plain`: the body is text without structure, up to `end`.
+    `ends_reasoning`: the marker also opens its block inside reasoning.
+    `also_ends`: other texts that end reasoning.
+    `tails`: texts that are dropped right behind the block, such as the end marker of a wrapper that never began.
+    `label`: a text that is dropped where reasoning begins.
+    `nested`: reasoning may hold its own marker; without it the marker inside is text.
+    `forms`: the same marker with a body that another dialect would write; `form` names the other way.
+    `place`: where a marker that is not a token may stand, such as a tool's name: where a word or the turn begins.
+    `ends_turn`: nothing behind the marker is part of the answer.
+    `ends_message`: a code block without an end does not continue behind the marker.
+    `spare`: a special token, which is dropped where it opens nothing.
     """
 
     kind: MarkerKind
@@ -65,15 +72,18 @@ class Marker:
     @property
     def element(self) -> str:
         """The name of an element marker, else empty."""
-        found = None if isinstance(self.opening, Signature) or self.kind == "noise" else _ELEMENT.fullmatch(self.text)
-        return found[1] if found else ""
+        match = None if isinstance(self.opening, Signature) or self.kind == "noise" else _ELEMENT.fullmatch(self.text)
+        return match[1] if match else ""
 
 
 @quick()
-class Found:
-    """A start marker of `length` characters; for a block the body's first character follows it. `fence` stands before
-    it and opens a code block. `reader` is who reads what it opens, where there are several. With a `problem` that is a
-    call which nobody can read."""
+class MarkerMatch:
+    """A start marker at the beginning of a text. A block's body begins behind its `length` characters.
+
+    `fence`: the code fence in front of the marker.
+    `reader`: the dialect's reader of the block, where there are several.
+    `problem`: why nobody can read the call that begins here.
+    """
 
     marker: Marker
     length: int
@@ -83,7 +93,7 @@ class Found:
     problem: Problem | None = None
 
 
-Verdict = Found | Answer
+Verdict = MarkerMatch | Answer
 
 _ELEMENT = re.compile(r"<([A-Za-z_][\w:.-]*)>")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
@@ -92,11 +102,15 @@ NO_REASONING = Marker("reasoning", "", None)
 
 @quick()
 class Markup:
-    """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
-    any reasoning ends, `thought_end_starts` matches where that may begin, `inside` finds what may be a marker in it.
-    `call_ends` are how calls end, `call_end_starts` matches where that may begin. `frames` are the special tokens
-    around turns. `severed` is how all markers begin where they are several tokens each: half of one at a turn's end is
-    no text. `fenced`: a code fence is how calls end."""
+    """What a parser needs to know about its markers, besides where they start.
+
+    `thought`: the first marker of reasoning. `thought_ends`: how any reasoning ends.
+    `thought_end_starts` matches where one of these may begin. `inside` finds what may be a marker in reasoning.
+    `call_ends`: how calls end. `call_end_starts` matches where one of these may begin.
+    `frames`: the special tokens around turns.
+    `severed`: how all markers begin that are several tokens each. Half of one at a turn's end is not text.
+    `fenced`: a code fence ends calls.
+    """
 
     ends: Mapping[Marker, EndMarker]
     thought: Marker
@@ -136,7 +150,7 @@ def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: 
 
 
 class Table(Protocol):
-    """What tells where blocks start."""
+    """Decides where blocks start."""
 
     @property
     def markers(self) -> Sequence[Marker]: ...
@@ -148,13 +162,13 @@ class Table(Protocol):
     def candidate(self) -> re.Pattern[str]: ...
 
     def behind(self, text: bool) -> Table:
-        """What tells it where the turn has text already, or where it begins: there more markers may stand."""
+        """The table for a turn that has `text` already, or for the beginning of one, where more markers may stand."""
         ...
 
-    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict: ...
+    def decide(self, held: str, final: bool = False, forms: bool = True) -> Verdict: ...
 
-    def tried(self, text: str, at: int) -> Found | None:
-        """The marker of calls that stands at text[at], whatever follows it."""
+    def marker_at(self, text: str, at: int) -> MarkerMatch | None:
+        """The marker of calls at text[at], whatever follows it; None if there is no marker."""
         ...
 
 
@@ -238,7 +252,7 @@ class MarkerTable:
         return re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
 
     @cached_property
-    def _tried(self) -> re.Pattern[str]:
+    def _any_start(self) -> re.Pattern[str]:
         marked = [each for each in self.markers if each.kind == "calls" and not isinstance(each.opening, Signature)]
         elements = [rf"<(?ai:{re.escape(each.element)})(?:\s[^<>]*)?>" for each in marked if each.element]
         literal = [
@@ -296,31 +310,29 @@ class MarkerTable:
             return f"(){marker.opening.usual}"
         return f"({re.escape(marker.text)}){marker.opening.usual}"
 
-    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict:
-        """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows.
+    def decide(self, held: str, final: bool = False, forms: bool = True) -> Verdict:
+        """`final`: nothing follows.
         `forms`: also where a block begins as another dialect's."""
         if held[:2].lower() not in self._twos and held[0] not in self._ones and len(held) > 1:
             return "text"  # most candidates
-        usual = None if in_code else self._usual.match(held)
+        usual = self._usual.match(held)
         if usual is not None and usual.lastindex is not None:
-            return Found(self._usual_markers[usual.lastindex - 1], usual.end())
+            return MarkerMatch(self._usual_markers[usual.lastindex - 1], usual.end())
         whole = len(held) >= MAX_CANDIDATE
-        verdict = self._decide(held, in_code, final or whole, forms)
+        verdict = self._decide(held, final or whole, forms)
         return "text" if whole and verdict in ("undecided", "opened") else verdict
 
-    def _decide(self, held: str, in_code: bool, final: bool, forms: bool) -> Verdict:
+    def _decide(self, held: str, final: bool, forms: bool) -> Verdict:
         start, run = 0, ""
         if held[0] in "`~":
             fence = FENCE.match(held)
             if fence is None or fence.end() == len(held):
                 return "undecided" if FENCE_START.fullmatch(held) else "text"
             start, run = fence.end(), held[: run_end(held, 0)]
-        elif in_code:
-            return "text"
         for marker, signature in self._signed if self._signed and self._signature.match(held, start) else ():
             body = signature.decide(held, start, start)
             if isinstance(body, int):
-                return Found(marker, body, run, ("code_fence",) if start else ())
+                return MarkerMatch(marker, body, run, ("code_fence",) if start else ())
             if body == "undecided" and not final:
                 return "undecided"
         marker, stop, notes = self._match(held, start)
@@ -332,14 +344,14 @@ class MarkerTable:
             if body != "text":
                 break
         if marker.spare and not start and (body == "text" or (final and body == "opened")):
-            return Found(changed(marker, kind="noise"), stop)
+            return MarkerMatch(changed(marker, kind="noise"), stop)
         if not isinstance(body, int):
             return "undecided" if body == "opened" and marker.kind != "calls" else body
         fenced = start > 0 or "`" in held[stop:body]
-        return Found(marker, body, run, (*notes, *(("code_fence",) if fenced else ())))
+        return MarkerMatch(marker, body, run, (*notes, *(("code_fence",) if fenced else ())))
 
-    def tried(self, text: str, at: int) -> Found | None:
-        if self._tried.match(text, at, at + MAX_CANDIDATE) is None:
+    def marker_at(self, text: str, at: int) -> MarkerMatch | None:
+        if self._any_start.match(text, at, at + MAX_CANDIDATE) is None:
             return None
         window = text[at : at + MAX_CANDIDATE]
         marker, stop, notes = self._match(window, 0)
@@ -349,7 +361,7 @@ class MarkerTable:
                 return None
             stop = closed
         calls = marker is not None and marker.kind == "calls" and stop > 0
-        return Found(marker, stop, "", tuple(notes)) if marker is not None and calls else None
+        return MarkerMatch(marker, stop, "", tuple(notes)) if marker is not None and calls else None
 
     def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
         """The whole marker at `start`, where it ends, and what was accepted leniently."""
@@ -357,14 +369,14 @@ class MarkerTable:
         for marker in beginning.get(held[start : start + 2]) or beginning.get(held[start : start + 1], ()):
             if held.startswith(marker.text, start) and not _in_longer_name(marker, held, start + len(marker.text)):
                 return marker, start + len(marker.text), []
-        found = self._marker.match(held, start) if self._marker else None
-        if found is None:
+        match = self._marker.match(held, start) if self._marker else None
+        if match is None:
             return None, start, []
-        marker = self._elements[found[1].lower()]
-        notes = ["marker_attributes"] if found[2] and found[2].strip() else []
-        if not marker.text.startswith(found[1], 1):
+        marker = self._elements[match[1].lower()]
+        notes = ["marker_attributes"] if match[2] and match[2].strip() else []
+        if not marker.text.startswith(match[1], 1):
             notes.append("marker_case")
-        return marker, found.end(), notes
+        return marker, match.end(), notes
 
     def _may_become_marker(self, text: str) -> bool:
         for marker in self._beginning.get(text[:2], ()):
@@ -383,19 +395,6 @@ class MarkerTable:
 def _in_longer_name(marker: Marker, held: str, stop: int) -> bool:
     """Whether the beginning of a tag stands in one of a longer name: `<function` in `<function_calls>`."""
     return isinstance(marker.opening, Tag) and marker.text[-1].isalnum() and held.startswith("_", stop)
-
-
-def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
-    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
-
-    `quoting` says the same of text[start].
-    """
-    if start == stop:
-        return quoting
-    line = text.rfind("\n", start, stop)
-    if line >= 0:
-        return text.count("`", line, stop) % 2 == 1
-    return quoting ^ (text.count("`", start, stop) % 2 == 1)
 
 
 def without_frames(text: str, frames: Sequence[str]) -> str:

@@ -270,10 +270,10 @@ class Signature:
                     return "undecided" if part.startswith(held[position:]) else "text"
                 position += len(part)
             else:
-                found = part.match(held, position)
-                if found is None:
+                match = part.match(held, position)
+                if match is None:
                     return "undecided" if position == len(held) else "text"
-                position = found.end()
+                position = match.end()
                 if position == len(held):
                     return "undecided"
             if i + 1 == self.before:

@@ -155,20 +155,20 @@ class JsonScanner:
     def _whole(self, text: str, position: int) -> int:
         """Past white space, and past keys and values that are there to their end."""
         if self._state in (_FIRST_KEY, _KEY):
-            found = _MEMBERS.match(text, position)
-            if found:
-                position, self._state = found.end(), _AFTER
-            elif found := _KEY_WHOLE.match(text, position):
-                position, self._state = found.end(), _VALUE
+            match = _MEMBERS.match(text, position)
+            if match:
+                position, self._state = match.end(), _AFTER
+            elif match := _KEY_WHOLE.match(text, position):
+                position, self._state = match.end(), _VALUE
         if self._state == _VALUE:
-            found = _STRING_WHOLE.match(text, position)
-            if found:
-                position = found.end()
+            match = _STRING_WHOLE.match(text, position)
+            if match:
+                position = match.end()
                 self._complete()
                 if self.done:
                     return position
-        found = _SPACE.match(text, position)
-        return found.end() if found else position
+        match = _SPACE.match(text, position)
+        return match.end() if match else position
 
     def pass_over(self, char: str) -> int | None:
         """Takes back a problem behind which the value goes on for certain: a character that a string may not hold, an
@@ -244,8 +244,8 @@ class JsonScanner:
     def _string(self, text: str, position: int) -> int:
         if self._escape >= 0:
             return self._escaped(text[position], position)
-        found = _STRING_RUN.match(text, position)
-        position = found.end() if found else position
+        match = _STRING_RUN.match(text, position)
+        position = match.end() if match else position
         if position == len(text):
             return position
         char = text[position]
@@ -282,8 +282,8 @@ class JsonScanner:
         return position + 1
 
     def _atom_text(self, text: str, position: int) -> int:
-        found = _ATOM_RUN.match(text, position)
-        stop = found.end() if found else position
+        match = _ATOM_RUN.match(text, position)
+        stop = match.end() if match else position
         stop = min(stop, position + self._digits + 1 - len(self._atom))
         self._atom += text[position:stop]
         if len(self._atom) > self._digits:
