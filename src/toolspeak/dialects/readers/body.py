@@ -111,39 +111,40 @@ class Body(ABC):
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
 
     def choose(self, text: str, start: int) -> Body | None:
-        """Where it is `undecided`: the reader of a body that begins at text[start]; None asks for more of it."""
+        """The reader of a body that begins at text[start], for a body that is `undecided`. None: more text is needed."""
         return self
 
     def resume(self) -> bool:
-        """Takes back a problem at the first character that was not taken, which is left out; whether that can be."""
+        """Withdraws a problem at the first character that was not taken, and drops that character. Returns whether the
+        body can continue."""
         return False
 
     def recover(self) -> bool:
-        """Takes back a problem, as that of one call alone, and reads on where it stands; whether that can be."""
+        """Withdraws a problem that concerns one call alone. Returns whether the body can continue."""
         return False
 
     def run(self) -> Run | None:
-        """How the next chunks may be taken without `feed`, if the body stands inside a string; then `book` follows."""
+        """The fast path for the next chunks, if the body stands inside a string. `book` follows it."""
         return None
 
     def book(self, taken: str) -> None:
-        """Takes note of the text that a `Run` took."""
+        """Records the text that a `Run` took."""
         self.raw.add(taken)
 
     def end(self, out: list[Delta]) -> None:  # noqa: B027 - a body that knows its own end has nothing to add
         """No more text at a normal end of the turn: `done` if nothing but the block's end marker is missing."""
 
     def may_end(self, rest: str) -> bool:
-        """Whether `rest`, which the body did not take, may be part of an end tag of its own: then `end` is asked."""
+        """Whether `rest`, which the body did not take, may be part of its own end tag. Then `end` is called."""
         return False
 
     def hint(self) -> str:
-        """What the model should know about an unclosed body; may be empty."""
+        """A message to the model about an unclosed body; may be empty."""
         return ""
 
     def release(self) -> None:
-        """Nothing is asked of it any more. A reader whose state is a method of its own holds itself: without this the
-        text of its block would stay until the garbage collector comes, which counts objects and not their sizes."""
+        """Call when the body is done. Breaks the reference cycle between a reader and its bound state method, so that
+        the block's text is freed at once: the garbage collector counts objects and not their sizes."""
         vars(self).clear()
 
 
