@@ -111,7 +111,7 @@ class Body(ABC):
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
 
     def choose(self, text: str, start: int) -> Body | None:
-        """The reader of a body that begins at text[start], for a body that is `undecided`. None: more text is needed."""
+        """The reader of a body that begins at text[start], where it is `undecided`. None: more text is needed."""
         return self
 
     def resume(self) -> bool:
