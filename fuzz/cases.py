@@ -135,7 +135,7 @@ def _written(dialect: Dialect, *calls: ToolCall) -> str:
 def fragments(dialect: Dialect) -> tuple[str, ...]:
     """What the dialect's parser reacts to: markers and their halves, calls and results as written, and their tokens."""
     if isinstance(dialect, StrictDialect):
-        return fragments(dialect.written)
+        return fragments(dialect.renderer)
     if isinstance(dialect, AutoDialect):
         each = [fragments(known) for known in DIALECTS]
         found = [text for rank in itertools.zip_longest(*each) for text in rank if text]
