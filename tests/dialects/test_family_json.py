@@ -442,10 +442,10 @@ def test_prose_reasoning_and_unmarked_json_stay_what_they_are(dialect: Dialect):
 
 def test_a_signature_is_decided_at_its_first_wrong_character():
     decide = table(get_dialect("xlam")).decide
-    assert decide('{"name": "f", "', False) == "undecided"
-    assert decide('{"name": "f", "x', False) == "undecided"
-    assert decide('{"name": "f", "x"', False) == "text"
-    assert decide('{"nam', False, final=True) == "text"
+    assert decide('{"name": "f", "') == "undecided"
+    assert decide('{"name": "f", "x') == "undecided"
+    assert decide('{"name": "f", "x"') == "text"
+    assert decide('{"nam', final=True) == "text"
 
 
 def test_a_code_block_that_ends_within_a_line_is_the_same_however_the_text_is_cut():

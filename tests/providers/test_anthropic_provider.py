@@ -423,7 +423,7 @@ def test_a_server_that_falls_silent():
         (whole("200 OK", b'{"choices": []}'), "the response has no content"),
         (stream(b"data: {nonsense\n\n"), "an event that is not JSON: '{nonsense'"),
         (stream(b"data: []\n\n"), "an event of the stream should be an object"),
-        (stream(block(0, type="text", text=5)), "'text' of a content block should be text"),
+        (stream(block(0, type="text", text=5)), "'text' of a content block should be a string"),
     ],
 )
 def test_answers_that_make_no_sense(answer: Answer, problem: str):
