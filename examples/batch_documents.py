@@ -29,7 +29,7 @@ class Letter(BaseModel):
     needs_answer: bool
 
 
-async def classify(agent: Agent, journal: SqliteJournal, name: str, text: str) -> Letter:
+async def classify(agent: Agent[None, Letter], journal: SqliteJournal, name: str, text: str) -> Letter:
     session = Session(agent, name)
     try:
         last = (await session.info()).last_run

@@ -34,12 +34,12 @@ class Score:
     steps: int = 0
     tokens: int = 0
     malformed: int = 0
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list[str])
 
     def add(self, task: str, expected: str, result: RunResult) -> None:
         self.right += expected in result.answer
         self.steps += len(result.steps)
-        self.tokens += result.usage.output
+        self.tokens += result.usage.output or 0
         self.malformed += sum(isinstance(part, MalformedCall) for step in result.steps for part in step.message.parts)
         if expected not in result.answer:
             self.problems.append(f"{task} {result}")

@@ -77,6 +77,7 @@ async def main(task: str) -> None:
     agent = Agent(
         MODEL,
         [query, change],
+        deps_type=sqlite3.Connection,
         instructions=f"You answer questions with SQL (SQLite). {tables(connection)}",
         approve=ask,
     )

@@ -51,7 +51,7 @@ async def main() -> None:
     manager = Agent(model("manager"), [ask_clerk, ask_buyer], name="manager")
     result = await manager.run("Make sure that we have ten pears.")
     while result.requests:  # the buyer's question is the manager's too
-        decisions = {}
+        decisions: dict[str, bool] = {}
         for request in result.requests:
             print(f"{request.reason}: {request.call.name}({dict(request.call.arguments)})")
             decisions[request.call_id] = (await asyncio.to_thread(input, "Allow? [y/N] ")).strip().lower() == "y"

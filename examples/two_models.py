@@ -11,7 +11,7 @@ import os
 from datetime import date, timedelta
 from pathlib import Path
 
-from toolspeak import Agent, MemoryJournal, Session, tool
+from toolspeak import Agent, MemoryJournal, Session, ToolCall, tool
 
 SCRIPTS = Path(__file__).parent / "scripts"
 MODEL = os.environ.get("MODEL", f"scripted:{SCRIPTS}/two_models_first.json")
@@ -35,7 +35,7 @@ async def main() -> None:
     print(result)
     print("\nThe conversation behind it, in no dialect:")
     for message in result.steps[0].input:
-        calls = [f"{call.name}({dict(call.arguments)})" for call in message.calls]
+        calls = [f"{call.name}({dict(call.arguments)})" for call in message.calls if isinstance(call, ToolCall)]
         print(f"  {message.role}:", *calls, *(result.text for result in message.results), message.text)
 
 

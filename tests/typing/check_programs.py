@@ -50,6 +50,11 @@ def marked() -> set[tuple[str, int]]:
     }
 
 
+def test_the_examples_are_typed():
+    assert pyright(EXAMPLES) == {}
+    assert mypy(EXAMPLES) == {}
+
+
 @pytest.mark.parametrize("check", [pyright, mypy])
 def test_a_checker_finds_what_is_wrong_and_nothing_else(check: Callable[[Path], Errors]):
     errors = check(PROGRAMS)

@@ -39,6 +39,7 @@ from toolspeak.data.events import (
     UnknownEvent,
 )
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, TextPart, ToolCall, ToolResult, failure
+from toolspeak.data.tools import UNDECLARED
 from toolspeak.execute import ApprovalRequest, Decision
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, summary, watch
@@ -153,7 +154,7 @@ def test_failures_are_told_with_their_code():
 
 
 def test_a_diff_that_was_previewed_is_not_shown_twice():
-    asked = record(ApprovalRequested("call_1_0", "writes a", DIFF))
+    asked = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED, DIFF))
     assert shown(answered(CALL), asked, finished(TextPart(DIFF))) == "  ✓ read\n    done as shown above\n"
     assert "+y" in shown(answered(CALL), finished(TextPart(DIFF)))
     assert "+y" in shown(answered(CALL), asked, answered(CALL), finished(TextPart(DIFF)))
@@ -161,7 +162,8 @@ def test_a_diff_that_was_previewed_is_not_shown_twice():
 
 def test_a_pause_shows_what_waits():
     asked = [
-        record(ApprovalRequested(f"call_1_{i}", "writes a", preview)) for i, preview in enumerate((DIFF, "ls\n-l"))
+        record(ApprovalRequested(f"call_1_{i}", "writes a", CALL, UNDECLARED, preview))
+        for i, preview in enumerate((DIFF, "ls\n-l"))
     ]
     text = shown(
         answered(CALL, ToolCall("call_1_1", "shell", {})),
@@ -204,7 +206,7 @@ COLOURED = (
 
 
 def test_diffs_are_coloured_and_their_repetition_is_not(monkeypatch: pytest.MonkeyPatch):
-    asked = record(ApprovalRequested("call_1_0", "writes a", DIFF))
+    asked = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED, DIFF))
     assert "\x1b[32m    +y\x1b[0m" in on_terminal(monkeypatch, answered(CALL), finished(TextPart(DIFF)))
     again = on_terminal(monkeypatch, answered(CALL), asked, finished(TextPart(DIFF)))
     assert "\x1b[2m    done as shown above\x1b[0m" in again
@@ -241,7 +243,7 @@ def test_escape_sequences_of_others_never_reach_the_terminal(monkeypatch: pytest
         BatchEnded((0,), False, (evil,)),
         answered(call),
         ToolProgress("call_1_0", evil),
-        record(ApprovalRequested("call_1_0", evil, evil)),
+        record(ApprovalRequested("call_1_0", evil, CALL, UNDECLARED, evil)),
         record(ApprovalDecided("call_1_0", False, evil, evil)),
         record(RunPaused("awaiting_approval", ("call_1_0", evil))),
         finished(TextPart(evil), JsonPart({evil: evil}), name=evil),

@@ -148,20 +148,19 @@ class ModelFailed:
 
 @value()
 class ApprovalRequested:
-    """A call waits for approval.
-
-    - `call`: the call as it would run.
-    - `preview`: what it would change (a unified diff, a command).
-    - `call_id`: for a call of a sub-run it begins with that run's id (its first 8 characters and a slash).
-    - `digest`: SHA-256 (hex) of the tool's definition, the arguments and the effects. A decision holds only for it.
-    """
+    """A call waits for an approval."""
 
     call_id: str
+    """The call's id. For a call of a sub-run it begins with the first 8 characters of the sub-run's id and a slash."""
     reason: str
+    """Why the call needs an approval."""
+    call: ToolCall
+    """The call as it would run."""
+    effects: Effects
     preview: str = ""
-    call: ToolCall | None = None
-    effects: Effects | None = None
+    """What the call would change: a unified diff, a command."""
     digest: str = ""
+    """SHA-256 (hex) of the tool's definition, the arguments and the effects. A decision holds for this digest alone."""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

@@ -67,10 +67,9 @@ class Timeline:
             case ModelFailed(error):
                 yield from self._cut_off()
                 yield f"✗ the model's API failed: {_short(error)}"
-            case ApprovalRequested(call_id, reason, _, call):
+            case ApprovalRequested(call_id, reason, call):
                 own = call_id in self._calls
-                if call is not None and not own:  # a sub-run's call
-                    self._calls[call_id] = call
+                self._calls.setdefault(call_id, call)  # a sub-run's call is not known yet
                 yield f"? {self._name(call_id)} needs approval: {'it ' if own else ''}{one_line(reason)}"
             case ApprovalDecided(call_id, approved, reason, by):
                 suffix = f": {one_line(reason)}" if reason else ""

@@ -190,8 +190,8 @@ class CassetteRecorder(Recording, ResultRecorder):
         waiting = state.approvals.undecided
         for fact in decided:
             question = waiting[fact.call_id]
-            call = question.call or ToolCall(fact.call_id, "", {})
-            self._answer(call, fact, later=True, in_doubt=question.reason == IN_DOUBT_REASON, preview=question.preview)
+            in_doubt = question.reason == IN_DOUBT_REASON
+            self._answer(question.call, fact, later=True, in_doubt=in_doubt, preview=question.preview)
 
     def answered(self, request: ApprovalRequest, answer: Answer | AgentStop) -> None:
         call, in_doubt, preview = request.call, request.reason == IN_DOUBT_REASON, request.preview

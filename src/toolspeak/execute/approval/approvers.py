@@ -266,7 +266,7 @@ def _digest(value: Any) -> str:
 def question_fact(request: ApprovalRequest) -> ApprovalRequested:
     """The fact that somebody is asked about a call."""
     call = request.call
-    return ApprovalRequested(call.id, request.reason, request.preview, call, request.effects, request.digest)
+    return ApprovalRequested(call.id, request.reason, call, request.effects, request.preview, request.digest)
 
 
 def decision_fact(call_id: str, decision: Decision, digest: str, secrets: Secrets) -> ApprovalDecided:
