@@ -32,7 +32,7 @@ WriteResult = Callable[[MarkerEscaper, ToolResult], str]
 THINK = Marker("reasoning", "<think>", "</think>")
 
 _SPACE = re.compile(r"\s*")
-_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # empty: a call too, of which the model is told
+_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # an empty name is a malformed call
 _MAX_NAME = 160
 _KEY = re.compile(r"(?:parameters|arguments|args)(?=\")|[a-z]{0,10}\Z")
 

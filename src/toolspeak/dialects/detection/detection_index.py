@@ -99,8 +99,11 @@ def _begins_muse(text: str) -> bool | None:
 
 
 def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, other_prompt: bool) -> list[Reader]:
-    """`told`: the model was told to write another dialect than its own, so that any message may hold a block of that,
-    and only one that is a call is read as its own."""
+    """The readers of one dialect.
+
+    `other_prompt`: the prompt teaches another dialect than the model's own. So any message may hold a block of that
+    one, and only messages that are calls are read as the model's own.
+    """
     if own and not other_prompt and (turns := next((turns for turns in TURNS if turns.dialect is dialect), None)):
         return [turns.reader()]
     if dialect is HARMONY:
@@ -154,7 +157,7 @@ class Union:
         self.current: Reader | None = None
         self.closing = False
         self.markers = [marker for reader in readers for marker in reader.format.table.markers]
-        self.markup = changed(markup_of(self.markers), fenced=False)  # of most dialects a fence is no part
+        self.markup = changed(markup_of(self.markers), fenced=False)  # most dialects do not use fences
         end = self.markup.lone_beginning
         self._indexes = _TableIndex(readers, end, False), _TableIndex(readers, end, True)
         self._index = self._indexes[False]

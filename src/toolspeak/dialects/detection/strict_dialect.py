@@ -203,7 +203,7 @@ class StrictParser(BlockParser):
         return trial.has_call
 
     def _begins_call(self, deltas: Sequence[Delta]) -> bool:
-        """Whether a call of a known tool has begun: then what looks like a call behind it may be an argument of it."""
+        """Whether a call of a known tool has begun: then text behind it that looks like a call may be its argument."""
         return any(
             isinstance(delta, CallStarted) and delta.name in (self._tool_names or (delta.name,)) for delta in deltas
         )

@@ -13,7 +13,7 @@ OTHER = ""
 
 @quick()
 class Item:
-    """One character of a set (or, `negated`, outside of it); `loop`: any number of them."""
+    """One character of a set. `negated`: one outside the set. `loop`: any number of such characters."""
 
     chars: frozenset[str]
     negated: bool = False
@@ -32,7 +32,7 @@ SPACE = Item(frozenset(" \t\r\n"), loop=True)
 
 @quick()
 class Pattern:
-    """A run of characters; `anchored`: only at the beginning of the text."""
+    """A sequence of characters. `anchored`: only at the beginning of the text."""
 
     items: tuple[Item, ...]
     anchored: bool = False

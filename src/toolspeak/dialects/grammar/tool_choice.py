@@ -66,7 +66,7 @@ class Frame:
     reasoning: tuple[tuple[str, str, str], ...] = ()
     """The same of each kind of reasoning; empty: as the markers say."""
     json_schema: Callable[[Sequence[ToolSpec], int | None], JSON] | None = None
-    """The JSON Schema of these tools' calls, at most so many; None if a turn's calls are no JSON value.
+    """The JSON Schema of these tools' calls, at most so many; None if they are not one JSON value.
 
     Raises ConfigurationError for a number of calls that no JSON value can hold.
     """

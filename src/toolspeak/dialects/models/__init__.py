@@ -1,1 +1,1 @@
-"""The models' own dialects, close relatives in one file."""
+"""The dialects that models were trained on; close relatives share a file."""

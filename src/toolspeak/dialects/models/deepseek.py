@@ -1,7 +1,7 @@
 """DeepSeek V3, R1 and V3.1: the name outside, the arguments as JSON, between special tokens with full-width bars.
 
-V3 and R1 name the type of the call first and put the arguments in a code fence; V3.1 leaves both out. A model of either
-kind now and then writes the other's form, and what it means is plain, so both are read by one reader.
+V3 and R1 name the type of the call first and put the arguments in a code fence. V3.1 leaves both out. Models of either
+kind sometimes write the other's form, so one reader reads both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SEP = "<｜tool▁sep｜>"
 _OUTPUTS, _OUTPUTS_END = "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"
 _OUTPUT, _OUTPUT_END = "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"
 _SPELLINGS = [(bar, joint) for bar in "｜|" for joint in "▁ _"]
-"""Bars and joints: a model that spells the tokens letter by letter, or a server that shows them, writes others."""
+"""Bars and joints. Models that spell the tokens letter by letter, and servers that print them, write other ones."""
 _LIVE = re.compile(r"<(?=[｜|]tool[▁ _]|\s*+(?:/\s*+)?(?ai:think))")
 _SPACE = re.compile(r"\s*")
 
@@ -60,7 +60,10 @@ class _Tokens:
         return rf"(?=\s*+{re.escape(self.call)}{self.start.pattern})"
 
     def call_behind(self, rest: str) -> bool | None:
-        """Whether a call follows its own token. Step3 has one of these spellings, with elements behind it."""
+        """Whether a call follows its token; None asks for more text.
+
+        Step3 shares a spelling, with elements behind it.
+        """
         if self.start.match(rest):
             return True
         match = self.started.fullmatch(rest)
@@ -92,7 +95,7 @@ _ALL_TOKENS = [_tokens(bar, joint) for bar, joint in _SPELLINGS]
 
 def _shape(example: str, tokens: _Tokens, *, fenced: bool, single: bool = False, named: bool = False) -> NamedShape:
     read, ends = tokens.read_header, (tokens.call_end, tokens.call, tokens.calls_end)
-    if single or named:  # what opened the block is the call's own, and the frame reads its end, if it has one
+    if single or named:  # the block's marker is the call's own, and the frame reads its end, if it has one
         return NamedShape(read, example, others=ends, fenced=fenced, unended=named)
     return NamedShape(read, example, tokens.call, "", tokens.call_end, (tokens.calls_end,), fenced=fenced)
 
@@ -111,7 +114,7 @@ def _new_body(example: str, fenced: bool):  # noqa: ANN202 - what `DeclaredDiale
 
 
 def _bare(names: tuple[str, ...]) -> list[Marker]:
-    """A call whose first tokens a server left out: it begins with the word `function`, or with a tool's name."""
+    """The markers of a call whose first tokens a server left out: the word `function`, or a tool's name."""
     markers: list[Marker] = []
     for tokens in _ALL_TOKENS:
         behind = (tokens.sep, _SPACE, re.compile(r"[^\s<]"))
@@ -177,7 +180,7 @@ def _results_v31(results: Sequence[ToolResult]) -> str:
 
 
 def _avoid(_tools: Sequence[ToolSpec]) -> Sequence[Pattern]:
-    """Behind a tool's name each of these begins a call."""
+    """The separators, each of which begins a call behind a tool's name."""
     return texts(*(each.sep for each in _ALL_TOKENS))
 
 

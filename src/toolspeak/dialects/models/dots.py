@@ -22,7 +22,7 @@ _ELEMENTS = ElementSyntax("<invoke", "<parameter")
 
 
 class _EitherForm(ChosenBody):
-    """Implements `Body`: the first character tells the form, and that form's reader does the work."""
+    """Implements `Body`: chooses the reader by the first character."""
 
     def __init__(self, first_index: int, caps: Caps, tools: Tools) -> None:
         super().__init__(caps)

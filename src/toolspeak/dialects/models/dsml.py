@@ -22,8 +22,11 @@ _SPACED = ElementSyntax(f"<{_DSML} invoke", f"<{_DSML} parameter", typed=True, w
 
 
 def _spellings(*blocks: str, bars: Sequence[str] = _BARS) -> list[Spelling]:
-    """How DSML comes out where its token is not one: with other bars, with blanks, without the end of the first tag,
-    and without the token; `blocks` are the names of the block's element."""
+    """How models write DSML if their vocabulary has no token for it.
+
+    The spellings have other bars, blanks, no end of the first tag, or no token at all. `blocks` are the names of the
+    block's element.
+    """
     spellings = [
         Spelling(
             ElementSyntax(f"<{bar}{gap}invoke", f"<{bar}{gap}parameter", typed=True, wrappers=("arguments",)),

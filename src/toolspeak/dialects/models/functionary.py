@@ -122,15 +122,15 @@ def _write_v32(calls: Calls, _tools: Tools) -> str:
 
 def _write_results_v32(results: Sequence[ToolResult]) -> str:
     text = _write_results(results, _LIVE_V32)
-    # A line break in front, for otherwise the text could be a turn that begins behind the prompt's `>>>`.
+    # A line break in front, else the text could be a turn that begins behind the prompt's `>>>`.
     return f"\n{text}" if _BEHIND_V32.match(text) or text.startswith("all\n") else text
 
 
 class _FunctionaryV32(DeclaredDialect):
-    """The prompt ends with the first `>>>`, so that a turn may begin behind it.
+    """A dialect whose prompt ends with the first `>>>`, so that a turn may begin behind it.
 
-    If the tools are known the first line is a recipient only if it is one of them: a reply of a model that was not
-    opened so may begin with any word and JSON below it.
+    If the tools are known, the first line is a recipient only if it names one of them. Behind another prompt a reply
+    may begin with any word and JSON below it.
     """
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:

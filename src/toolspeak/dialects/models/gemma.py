@@ -33,12 +33,16 @@ _CALL_STARTED = re.compile(r"(?:c|ca|cal|(?:call)?(?::\s*)?)")
 
 @quick()
 class GemmaFormat:
-    """Markers of a call and of a result, the delimiter of strings, and what must not stand in a result."""
+    """One version of Gemma's format."""
 
     call: tuple[str, str]
+    """Start and end of a call."""
     result: tuple[str, str]
+    """Start and end of a result."""
     quote: str
+    """The delimiter of strings."""
     live: re.Pattern[str]
+    """Matches the first character of each marker that must not stand in a result."""
 
     def write_calls(self, calls: Calls, _tools: Tools) -> str:
         start, end = self.call

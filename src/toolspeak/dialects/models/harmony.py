@@ -39,7 +39,7 @@ def _write_calls(calls: Calls, _tools: Tools) -> str:
 
 
 def _header(name: str) -> Node:
-    """A call's header: as the chat template writes it, and as the model does."""
+    """A call's header in the chat template's form and in the model's."""
     to = f" to=functions.{name}"
     return choice(
         f"{to}<|channel|>commentary json<|message|>",
@@ -61,7 +61,7 @@ def _no_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Bo
 
 
 class _Harmony(DeclaredDialect):
-    """Its turns are messages with headers, not blocks in text: a parser of its own."""
+    """A dialect with a parser of its own: turns are messages with headers, not blocks in text."""
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         return HarmonyParser(tools, starts_in)

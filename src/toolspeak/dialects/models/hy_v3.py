@@ -1,5 +1,8 @@
-"""Hunyuan 3: GLM's pairs in one `<tool_calls>`, with `<tool_sep>` behind the name; its later checkpoints add a suffix
-to every tag. A value of which the schema says nothing is text, as vLLM's and SGLang's parsers of it read it."""
+"""Hunyuan 3: GLM's pairs in one `<tool_calls>`, with `<tool_sep>` behind the name.
+
+Its later checkpoints add a suffix to every tag. A value without a type in the schema is text, as in the parsers of vLLM
+and SGLang.
+"""
 
 from __future__ import annotations
 

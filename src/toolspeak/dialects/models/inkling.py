@@ -1,4 +1,4 @@
-"""Inkling: messages of one kind of content each; a call is JSON behind a header that names its tool once more."""
+"""Inkling: each message has one kind of content. A call is JSON behind a header that repeats the tool's name."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from toolspeak.dialects.turn_rules import Section
 
 _INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"
 _TEXTS = ("<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>")
-"""What opens text; the last two name no tool, so that what stands behind them is said, not done."""
+"""The tokens that open text. The last two name no tool, so nothing behind them is a call."""
 
 _SPECIAL = (
     *("<|message_user|>", "<|message_system|>", "<|message_tool|>", "<|content_image|>", "<|content_audio_input|>"),
     *("<|audio_end|>", "<|content_xml|>", "<|content_model_end_sampling|>", "<|model_trigger_generation|>"),
     "<|endoftext|>",
 )
-"""The rest of the vocabulary's framing tokens: engines drop them wherever they stand."""
+"""The other framing tokens of the vocabulary: engines drop them everywhere."""
 
 _NAME = r"[\w.:/-]"
 _HEADER = re.compile(_NAME + r"{1,160}(?P<marker><[^<>]*+>?)?")
 
 
 class _Inkling(DeclaredDialect):
-    """The prompt ends with the first `<|message_model|>`, so that a turn may begin with the header of a call."""
+    """A dialect whose prompt ends with the first `<|message_model|>`, so a turn may begin with the header of a call."""
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         inner = super().parser(tools, starts_in)

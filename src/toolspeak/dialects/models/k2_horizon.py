@@ -1,8 +1,9 @@
-"""K2-Horizon: GLM's pairs in `<ifm|…>` tags. The template can ask for three forms (pairs, pairs with a type, JSON
-objects) and only the prompt says which, so all three are read; pairs are written. What stands in JSON is what it says,
-as in every dialect of JSON: only text is typed by the schema. vLLM's parser types
-JSON too, and makes the text "5" of the number 5 where the schema asks for a text; a value that says its type is none of
-ours to change."""
+"""K2-Horizon: GLM's pairs in `<ifm|…>` tags.
+
+The template can ask for three forms: pairs, pairs with a type, and JSON objects. Only the prompt says which, so all
+three are read, and pairs are written. A JSON value keeps its type, as in every dialect of JSON; only text is typed by
+the schema. (vLLM's parser makes the text "5" of the number 5 if the schema asks for a text.)
+"""
 
 from __future__ import annotations
 

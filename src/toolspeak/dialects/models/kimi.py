@@ -27,7 +27,7 @@ _OTHER_SECTION, _OTHER_END = "<|tool_call_section_begin|>", "<|tool_call_section
 _CALL, _ARGUMENT, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 _LIVE = re.compile(r"<(?=\|tool_call|\s*+(?:/\s*+)?(?ai:think))")
 _RETURN = re.compile(r"#(?=# Return of )")
-_STRIPPED = re.compile(rf"f(?=unctions\.{NAME}:[0-9]++[ \t]*+\{{)")  # what is left of a call without its tokens
+_STRIPPED = re.compile(rf"f(?=unctions\.{NAME}:[0-9]++[ \t]*+\{{)")  # the rest of a call without its tokens
 _SAME_LINE = re.compile(r"[ \t]*")  # a result's heading names its call too
 _COUNTER = re.compile(r"[0-9]+")
 _ID = re.compile(rf"(?:functions\.)?(?P<name>{NAME}):\d+")
@@ -38,7 +38,7 @@ _SHAPE = NamedShape(lambda text: _read_id(text), _EXAMPLE, _CALL, _ARGUMENT, _CA
 _FOLLOWS = (_CALL_END, _CALL, _SECTION_END, _OTHER_END)
 _ONE = NamedShape(lambda text: _read_id(text), _EXAMPLE, separator=_ARGUMENT, others=_FOLLOWS)
 _NO_TOKENS, _NAMELESS = "functions.name:0 {…}", f"{_ARGUMENT}{{…}}"
-# What a server leaves of a call: without the tokens before the id, without any, without the id.
+# Calls of which a server dropped the tokens before the id, all tokens, or the id.
 _SHAPES = {
     _CALL: _ONE,
     _ARGUMENT: replace(_ONE, unended=True),
@@ -48,8 +48,11 @@ _SHAPES = {
 
 
 def _read_id(text: str, tools: Collection[str] = ()) -> Header | None:
-    """The name is in the id, and one of known tools may have spaces. A bare counter names no tool, and guessing one by
-    its arguments is not ours to do; but with one tool, a counter, which Kimi writes at times, can only be this tool."""
+    """The header in an id, which holds the tool's name; None if it names no tool. Names of known tools may have spaces.
+
+    Kimi sometimes writes a bare counter. With one tool this is that tool; with several it names none, and nothing is
+    guessed from the arguments.
+    """
     text = text.strip()
     if match := _ID.fullmatch(text):
         return Header(match["name"], text)
@@ -83,7 +86,7 @@ def _call_behind(rest: str) -> bool | None:
 
 
 def _bare(names: tuple[str, ...]) -> list[Marker]:
-    """Calls of which a server left out tokens: those before the id, all of them, or the id too, which is no call."""
+    """The markers of calls without the tokens before the id, without all tokens, or without the id (malformed)."""
     live = ("<", re.escape(_ARGUMENT[1:]))
     gap, count = re.compile(r"\s*"), re.compile("[0-9]+")
     bare_or_prefixed, prefixed = one_of(names, "functions."), one_of(tuple(f"functions.{name}" for name in names))
@@ -112,10 +115,7 @@ def _bare(names: tuple[str, ...]) -> list[Marker]:
 
 
 def _id(own: str, name: str, position: int) -> str:
-    """The id as the model knows it, if it is one of Kimi's; else one of its kind.
-
-    The counter of such an id is the position in the batch: what was called in other dialects has no counter.
-    """
+    """The model's own id if it has Kimi's form, else one in that form, whose counter is the position in the batch."""
     match = _ID.fullmatch(own)
     return own if match and match["name"] == name else f"functions.{name}:{position}"
 

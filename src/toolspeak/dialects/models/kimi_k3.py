@@ -51,7 +51,7 @@ _SIGNS: Mapping[str, Event] = {
 
 
 class KimiCalls(TaggedCalls):
-    """Implements `Body`; text leaves as it comes."""
+    """Implements `Body`. Texts are streamed."""
 
     signs = _SIGNS
 
@@ -152,7 +152,7 @@ class KimiCalls(TaggedCalls):
         return self._fail("invalid_call", f"expected {_JSON_END} behind the JSON object", stop)
 
     def _head(self, text: str, position: int, name: str) -> tuple[dict[str, str], int] | None:
-        """A tag's attributes and length; None after asking for more or failing."""
+        """A tag's attributes and length; None if more text is needed, or after a failure."""
         head = _HEAD.match(text, position, position + _MAX_HEAD)
         if head is not None and head[1] == name and _ATTRIBUTES.fullmatch(head[2]):
             pairs = {match[1]: _unescape(match[2]) for match in _ATTRIBUTE.finditer(head[2])}
@@ -192,7 +192,7 @@ def _write_argument(name: str, value: JSON) -> str:
 
 
 def _call_node(spec: ToolSpec, rules: Rules) -> Node:
-    """What `_write_call` may write for a tool, for grammars."""
+    """The layout of `_write_call` for grammars."""
 
     def typed(name: str, schema: JSON) -> Node:
         kinds = KINDS.keys() & schema_types(schema, spec.parameters)

@@ -60,7 +60,7 @@ def _open(name: str) -> str:
 
 
 def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
-    """As elements if the schema names and reads them as this value; else the text as CDATA, or the value as JSON."""
+    """An argument as elements if these read back as the same value; else a text as CDATA, another value as JSON."""
     named = spec is None or _is_named(value, argument_schemas(spec).get(name), spec)
     tries = [_elements(name, value)] if named else []
     if isinstance(value, str):
@@ -72,7 +72,7 @@ def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
 
 
 def _is_named(value: JSON, schema: JSON, spec: ToolSpec) -> bool:
-    """Whether the schema names every key in a value, at any depth: grammars have free keys as JSON alone."""
+    """Whether the schema names every key in a value, at any depth. Grammars write other keys in JSON only."""
     if not value or json_type(value) not in _NESTED:
         return True
     branches = [merged(as_mapping(each), spec.parameters) for each in split(schema, spec.parameters).others]
@@ -118,7 +118,7 @@ def _element(name: str, text: str, attribute: str = "") -> str:
 
 
 def _call_node(spec: ToolSpec, rules: Rules) -> Node:
-    """What `_call` may write for a tool, for grammars; objects with free keys as JSON alone."""
+    """The layout of `_call` for grammars. Objects with free keys are JSON."""
 
     def argument(name: str, schema: JSON) -> Node:
         return _element_node(name, schema, spec, rules)
@@ -142,12 +142,12 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
             options.append(series(marked, nodes.value(other), end))
         inner = [*_in_elements(other, spec, rules), *([] if sorted_.text else _plain(other, spec, nodes))]
         contents += [series(each, end) for each in inner]
-    # The start tag by itself: a lexer that has begun a text would not go back to an element behind the tag.
+    # The start tag stands alone: a lexer that has begun a text would not go back to an element behind the tag.
     return choice(*options, series(start, choice(*contents)))
 
 
 def _plain(schema: JSON, spec: ToolSpec, nodes: SchemaNodes) -> list[Node]:
-    """What stands in the element of a value that is no text and has no elements, one way for each type."""
+    """The contents of the element of a value that is neither text nor has elements: one for each type."""
     mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
     options: list[Node] = [nodes.value(only(schema, kind, spec.parameters)) for kind in sorted(kinds - _NESTED)]
     if "object" in kinds and not mapping.get("required", ()):
@@ -158,7 +158,7 @@ def _plain(schema: JSON, spec: ToolSpec, nodes: SchemaNodes) -> list[Node]:
 
 
 def _in_elements(schema: JSON, spec: ToolSpec, rules: Rules) -> list[Node]:
-    """What stands in the element of an object or array that is not empty."""
+    """The contents of the element of an object or array that is not empty."""
     mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
     options: list[Node] = []
     properties, items = as_mapping(mapping.get("properties")), mapping.get("items")
@@ -179,7 +179,7 @@ def _in_elements(schema: JSON, spec: ToolSpec, rules: Rules) -> list[Node]:
 def _entries(
     key: object, properties: Mapping[str, JSON], required: AbstractSet[str], spec: ToolSpec, rules: Rules
 ) -> Node:
-    """One element or more: the empty object is written {}, for an empty element may be a text."""
+    """One element or more. The empty object is {}, because an empty element may be a text."""
     each = {name: _element_node(name, sub, spec, rules, False) for name, sub in properties.items()}
     nodes = [node if name in required else optional(node) for name, node in each.items()]
     if required:

@@ -1,4 +1,4 @@
-"""Mistral's newer form: `[TOOL_CALLS]`, the name, and the arguments as JSON; repeated, with nothing to end a call."""
+"""Mistral's newer form: `[TOOL_CALLS]`, the name and the arguments as JSON for each call, without an end marker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHAPE = NamedShape(
     unended=True,
 )
 _JSON_SHAPE = CallShape("arguments", array=True, arguments_required=False, arguments_text=True, alone=True)
-_NAME_FIRST = re.compile(rf"{NAME}|{{|\s*+\[\s*+\{{")  # a name is missing before a '{': the model is told
+_NAME_FIRST = re.compile(rf"{NAME}|{{|\s*+\[\s*+\{{")  # a '{' without a name is a malformed call
 _NAME_LATER = re.compile(rf"\s+{NAME}\s*[{{\[]")
 _NAME_COMING = re.compile(rf"\s*(?:{NAME}\s*|\[\s*)?")
 
@@ -48,8 +48,11 @@ def _read_header(text: str) -> Header | None:
 
 
 def _behind(rest: str) -> bool | None:
-    """A name stands right behind the marker; behind white space only one that more than prose follows. Or an array, as
-    older models of the family write it."""
+    """Whether a call follows the marker; None asks for more text.
+
+    A name stands right behind the marker. Behind white space a bracket has to follow it, else it may be prose. Older
+    models of the family write an array.
+    """
     if not rest:
         return None
     if _NAME_FIRST.match(rest) or _NAME_LATER.match(rest):
@@ -58,7 +61,7 @@ def _behind(rest: str) -> bool | None:
 
 
 class NamedOrJson(ChosenBody):
-    """Implements `Body`: the name before its arguments, or the JSON of the family's older models."""
+    """Implements `Body`: reads a name and its arguments, or the JSON of the family's older models."""
 
     def __init__(self, first_index: int, caps: Caps, tools: Tools) -> None:
         super().__init__(caps)
@@ -98,7 +101,7 @@ def _write_results_with_ids(results: Sequence[ToolResult]) -> str:
 
 
 def _nine(own: str) -> str:
-    """An id as Mistral's template demands it: nine letters and digits. Another id becomes one, always the same."""
+    """An id as Mistral's template requires it: nine letters and digits. Another id always becomes the same one."""
     if re.fullmatch(r"[A-Za-z0-9]{9}", own):
         return own
     return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:9]
@@ -112,7 +115,7 @@ CALLS = Marker("calls", _CALL, None, Follows(_behind))
 
 
 def _bare(names: tuple[str, ...]) -> list[Marker]:
-    """A call whose marker a server left out: a tool's name, and the other marker behind it."""
+    """The markers of a call whose own marker a server left out: a tool's name with `[ARGS]` behind it."""
     gap = re.compile(r"\s*")
     live = ("[", re.escape(_ARGS[1:]))
     name_first = Signature((one_of(names), gap, _ARGS, gap, "{"), 0, first_of(names), live, names)

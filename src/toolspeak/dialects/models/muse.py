@@ -1,7 +1,7 @@
-"""Muse: a turn of several messages, each with its addressee (` to=user<|message|>…<|eom|>`).
+"""Muse: a turn is several messages, each with an addressee (` to=user<|message|>…<|eom|>`).
 
-To itself the model thinks, to the user it speaks, to a tool it writes `<atem:function_calls>`; the same elements in
-any other message are text.
+Messages to the model itself are reasoning, those to the user are text, and those to a tool hold
+`<atem:function_calls>`. In any other message these elements are text.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _FRAME = re.compile(rf"{_SYNTAX.ends.pattern}|{_LIVE.pattern}")
 
 
 def begins_turn(text: str) -> bool | None:
-    """Whether a turn that begins so begins with a header; None asks for more of it."""
+    """Whether a turn begins with a header; None asks for more text."""
     return True if _HEADER.match(text) else None if _may_become_header(text) else False
 
 
 class MuseParser(BlockParser):
-    """A parser of blocks whose text has addressees."""
+    """Implements `Parser`: reads blocks in messages with addressees."""
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         super().__init__(format)
@@ -76,7 +76,7 @@ class MuseParser(BlockParser):
         return position + header.end() if header else position
 
     def _plain(self, chunk: str) -> list[Delta] | None:
-        return None  # its text is in messages to somebody, see `_text`
+        return None  # all text is in messages, see `_text`
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         if self._to == "self":
@@ -135,7 +135,7 @@ class MuseParser(BlockParser):
         return self._hold(text, position) if begins(text, position, _EOM) else super()._closing(text, position, out)
 
     def _to_tool(self, text: str, position: int, out: list[Delta]) -> int:
-        """A message to a tool: blocks, and white space between them; from anything else on it is text."""
+        """Inside a message to a tool: blocks with white space between them. Anything else makes the rest text."""
         while position < len(text) and text[position].isspace():
             position += 1
         if position == len(text):
@@ -169,7 +169,7 @@ def _may_become_header(rest: str) -> bool:
 
 
 class MuseDialect(DeclaredDialect):
-    """A declaration with a parser and a history of its own."""
+    """A declared dialect with its own parser and history."""
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
         return MuseParser(self.format(tools), starts_in)

@@ -163,14 +163,14 @@ _PYTHON_TAG = "<|python_tag|>"
 
 
 def _python_calls(names: tuple[str, ...]) -> list[Marker]:
-    """Behind the tag any Python may stand, to be run; only a tool's name makes it a call."""
+    """The markers of calls behind the tag. Only a tool's name makes one: the tag may hold any Python to be run."""
     name = one_of((*names, *(f"{name}.call" for name in names)))
     opening = Signature((_PYTHON_TAG, _SPACE, name, _SPACE, "("), 2, "<", ("<", re.escape(_PYTHON_TAG[1:])))
     return [Marker("calls", _PYTHON_TAG, None, opening, tails=(";",))]
 
 
 def _llama3_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    if marker.text == BARE and isinstance(marker.opening, Signature):  # it need not choose
+    if marker.text == BARE and isinstance(marker.opening, Signature):  # the marker says whether it is an array
         shape = call_shape("parameters", marker.opening.first == "[")
         return JsonCalls(shape, first_index, caps, tools)
     return PythonOrJson(first_index, caps, tools, several=False, arguments_key="parameters")

@@ -36,7 +36,7 @@ _NAME_TEXT = re.compile(r"[^<]*")
 
 
 class PlamoCalls(CallSteps):
-    """Implements `Body`; argument text leaves as it comes."""
+    """Implements `Body`. Arguments are streamed."""
 
     def __init__(self, tools: Tools, first_index: int, caps: Caps) -> None:
         super().__init__(tools, first_index, caps)
@@ -54,7 +54,7 @@ class PlamoCalls(CallSteps):
             self._end_call(missing, len(missing), out)
 
     def recover(self) -> bool:
-        """A request that cannot be read fails alone, up to its end tag or what may follow one."""
+        """Makes an unreadable request one malformed call, which ends at its end tag or at a tag that may follow one."""
         if self._expected is self._after_call and self._call is None:
             return False
         call = self._call or OpenCall("", None, self._start)
@@ -80,7 +80,7 @@ class PlamoCalls(CallSteps):
     # States, as in `blocks`; `_wait` asks for the same text again with more behind it.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        """Between tags: one of those expected comes next."""
+        """Between tags: an expected tag comes next."""
         stop = skip_space(text, position)
         if stop == len(text):
             return stop

@@ -46,8 +46,10 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def write_literal(value: JSON, quote: str, live: re.Pattern[str], in_objects: str = "") -> str:
-    """A value as a Python literal, on one line, in which no live marker stands. `in_objects` is the quote of texts
-    inside of objects, where that is another one."""
+    """A value as a Python literal, on one line, without live markers.
+
+    `in_objects` is the quote of texts inside objects, if that differs.
+    """
     match value:
         case str():
             text = _TO_ESCAPE.sub(_escape, value).replace(quote, f"\\{quote}")
@@ -72,7 +74,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def write_call(call: ToolCall | MalformedCall, quote: str, live: re.Pattern[str], in_objects: str = "") -> str:
-    """One call; arguments whose names are no Python names stand in `**{…}`."""
+    """One call. Arguments whose names Python does not admit stand in `**{…}`."""
     if isinstance(call, MalformedCall):
         return call.raw
     named = [(key, value) for key, value in call.arguments.items() if _PLAIN_KEY.fullmatch(key)]
@@ -85,7 +87,7 @@ def write_call(call: ToolCall | MalformedCall, quote: str, live: re.Pattern[str]
 def _write_list(
     calls: Calls, quote: str, live: re.Pattern[str], start: str = "", end: str = "", in_objects: str = ""
 ) -> str:
-    """The calls in one list; a malformed block, which is more than a call, as the model wrote it."""
+    """The calls in one list, and malformed blocks as the model wrote them."""
     blocks: list[str] = []
     listed: list[str] = []
     for call in calls:
@@ -108,8 +110,10 @@ def _quoted(result: ToolResult) -> str:
 
 
 def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Frame:
-    """The same layout as `_write_list` has, for grammars; strings in either quotes. Without markers a tool's name
-    behind the bracket is what begins the calls."""
+    """The layout of `_write_list` for grammars, with strings in either quotes.
+
+    Without markers a tool's name behind the bracket begins the calls.
+    """
     notation = python_notation([lambda value, quote=quote: write_literal(value, quote, live) for quote in "'\""])
 
     def call(spec: ToolSpec, rules: Rules) -> Node:
@@ -137,7 +141,7 @@ _CALLS_START = re.compile(rf"(?:{NAME}\s*)?")
 
 
 def _between(start: str, end: str) -> Marker:
-    """Calls in brackets, one without, or JSON; or nothing, which the model is told."""
+    """The marker of calls in brackets, a call without brackets, JSON, or nothing, which is malformed."""
     return Marker("calls", start, end, Matches(_CALLS, _CALLS_START, end))
 
 
@@ -149,7 +153,7 @@ _HEADS = (LLAMA_HEAD, "<|header_start|>assistant<|header_end|>")
 
 @lru_cache(64)
 def _llama_table(names: tuple[str, ...] = ()) -> MarkerTable:
-    """Without a marker only the name of a tool tells a call from a list in prose or in an example."""
+    """The table for tools of these names: only a name tells a bare call from a list in prose or in an example."""
     markers = [_PYTHON_START, _bare_list(names), *bare_markers(";")]
     return MarkerTable(markers, specials=dict.fromkeys((*_STOP_3, *_STOP_4, *_HEADS)))
 
@@ -163,7 +167,7 @@ def _bare_list(names: Sequence[str]) -> Marker:
 
 
 def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    if marker.end is None:  # a bare one says of what it is
+    if marker.end is None:  # the marker of a bare call says its form
         if marker.text == BARE and isinstance(marker.opening, Signature):
             return JsonCalls(call_shape("arguments", marker.opening.first == "["), first_index, caps, tools)
         return PythonCalls(True, first_index, caps, tools)
@@ -172,7 +176,7 @@ def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Bod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareDialect(DeclaredDialect):
-    """A dialect whose calls may stand without a marker: its tools' names tell them from prose."""
+    """A dialect whose calls may stand without a marker. Only tools' names tell them from prose."""
 
 
 _RULES = """\
@@ -236,8 +240,7 @@ def call_shape(arguments_key: str, array: bool) -> CallShape:
 
 
 class PythonOrJson(ChosenBody):
-    """Implements `Body`: Python calls, or JSON, which LFM2 writes where the system prompt asked for it, and Llama 4 as
-    its template says."""
+    """Implements `Body`: reads Python calls, or JSON, which LFM2 writes on request and Llama 4 at any time."""
 
     def __init__(
         self, first_index: int, caps: Caps, tools: Tools, *, several: bool, arguments_key: str = "arguments"
@@ -262,7 +265,7 @@ class PythonOrJson(ChosenBody):
 
 @lru_cache(64)
 def _lfm2_table(names: tuple[str, ...] = ()) -> MarkerTable:
-    """Without its markers, which are special tokens, only a tool's name tells a call."""
+    """The table for tools of these names: without markers, which are special tokens, only a name tells a call."""
     return MarkerTable(
         [
             _between("<|tool_call_start|>", "<|tool_call_end|>"),

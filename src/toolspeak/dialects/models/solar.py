@@ -60,7 +60,7 @@ def _call_behind(rest: str) -> bool | None:
 
 
 def _id(own: str) -> str:
-    """An id as the template demands it: ten lowercase letters and digits. Another becomes one, always the same."""
+    """An id as the template requires it: ten lowercase letters and digits. Another id always becomes the same one."""
     if _OWN_ID.fullmatch(own):
         return own
     return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:10]

@@ -32,7 +32,7 @@ _APRIEL15_FORMAT = (
 
 
 def _apriel15(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    # The template tells the format of calls only where there is no system text.
+    # The template describes the format of calls only without a system text.
     listing = _apriel15_list(tools)
     return Prompt((f"{system}\n{listing}" if system else f"{listing}\n{_APRIEL15_FORMAT}",))
 

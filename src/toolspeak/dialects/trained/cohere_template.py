@@ -86,7 +86,7 @@ def _python_type(schema: Mapping[str, Any]) -> str:
     if kind == "array":
         return "List[Union[]]"  # the template looks for the items' type in the wrong place
     if kind == "object":
-        # Where it is not said what else an object holds, the template raises.
+        # The template raises for an object without `additionalProperties`.
         others = schema.get("additionalProperties")
         return f"Dict[str, {'Any' if others is None else _python_type(as_mapping(others))}]"
     if isinstance(kind, str):

@@ -134,7 +134,7 @@ def _properties(properties: Mapping[str, Any], required: Sequence[JSON], depth: 
         else:
             value = "[]" if kind == "array" else _values(as_list(schema["enum"])) if "enum" in schema else kind
             value += " | null" if kind != "array" and schema.get("nullable") else ""
-            # The template shows examples only behind a comment, where a value is no array or object.
+            # The template shows the examples of a simple value only behind a comment.
             text += f"{comment_line}{example_lines if comment is not None else ''}\n{offset}{label}: {value},"
     return text
 
