@@ -205,5 +205,5 @@ def test_what_the_provider_counts_goes_before_the_estimate():
 
 @pytest.mark.parametrize("wrong", [{"tokens": 0}, {"tokens": 9, "keep": 0.6}, {"tokens": 9, "compact_at": 1.5}])
 def test_a_window_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(ConfigurationError, match="window"):
+    with pytest.raises(ConfigurationError, match="Window needs"):
         Window(**wrong)

@@ -41,9 +41,10 @@ def test_a_file_that_was_cut_or_added_to_is_refused_and_nothing_is_added():
     async def main():
         journal = MemoryJournal()
         for count in range(1, len(LINES)):
-            with pytest.raises(FormatError, match=f"{count - 1} records where the first line says {len(LINES) - 1}"):
+            message = f"the first line says {len(LINES) - 1} records, and there are {count - 1}"
+            with pytest.raises(FormatError, match=message):
                 await import_session(journal, LINES[:count])
-        with pytest.raises(FormatError, match="or was added"):
+        with pytest.raises(FormatError, match="or were added"):
             await import_session(journal, [*LINES, LINES[-1]])
         assert await journal.sessions() == await journal.runs() == ()
         await import_session(journal, [*LINES, "", " "])  # an editor's last line ends

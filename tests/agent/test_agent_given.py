@@ -35,16 +35,16 @@ TURNS = [adding(1, 2), "3"]
 RUN_OPTIONS = [
     ({"banana": 2}, "no option 'banana'.*Known: deps, history, limits"),
     ({"limit": Limits()}, "Did you mean 'limits'"),
-    ({"history": "hello"}, "history is a list of Messages"),
-    ({"history": [{"role": "user", "content": "hello"}]}, "history is a list of Messages.*'role'"),
+    ({"history": "hello"}, "history must be a list of Messages"),
+    ({"history": [{"role": "user", "content": "hello"}]}, "history must be a list of Messages.*'role'"),
     ({"limits": 3}, r"Limits\(steps=20\)"),
-    ({"limits": {"steps": 3}}, "limits is a Limits"),
+    ({"limits": {"steps": 3}}, "limits must be a Limits"),
     ({"limits": Limits(steps="3")}, "steps='3'.*a number"),
     ({"limits": Limits(cost=-1)}, "a number from 0 up"),
-    ({"setup": ["a"]}, "setup is a dict of JSON"),
-    ({"setup": {"a": object()}}, "setup is a dict of JSON"),
-    ({"principal": 7}, "principal is a text"),
-    ({"tool_choice": 3}, "tool_choice is 'auto'"),
+    ({"setup": ["a"]}, "setup must be a dict of JSON"),
+    ({"setup": {"a": object()}}, "setup must be a dict of JSON"),
+    ({"principal": 7}, "principal must be a string"),
+    ({"tool_choice": 3}, "tool_choice must be 'auto'"),
 ]
 
 
@@ -62,7 +62,7 @@ def test_an_option_of_a_run_that_cannot_be_meant(options, told):
 
 @pytest.mark.parametrize("task", [None, ["x"], {"role": "user", "content": "x"}])
 def test_a_task_that_is_no_message(task):
-    with pytest.raises(ConfigurationError, match=r"the task is a text or a Message \(Message.user"):
+    with pytest.raises(ConfigurationError, match=r"the task must be a string or a Message \(Message.user"):
         an_agent(TURNS).run_sync(task)
 
 
@@ -89,26 +89,26 @@ class Unawaited:
 SETTINGS = [
     ({"approve": lambda request: True}, "approve is an async function.*<lambda> is not async.*async def"),
     ({"approve": refuse}, "refuse is not async"),
-    ({"approve": Approval(policy=look)}, "a plain function, and .*look.* is async"),
-    ({"observers": [look]}, "a plain function, and .*look.* is async"),
+    ({"approve": Approval(policy=look)}, "must be a plain function, and .*look.* is async"),
+    ({"observers": [look]}, "must not be async, but .*look.* is"),
     ({"interceptors": [Unasync()]}, "Unasync.before is not async; write `async def before`"),
     ({"interceptors": [Unawaited()]}, "Unawaited.after is not async"),
-    ({"tools": {"add": add}}, "tools is a list of functions"),
+    ({"tools": {"add": add}}, "tools must be a list of functions"),
     ({"tools": add}, r"tools=\[it\]"),
-    ({"tools": "add"}, "tools is a list of functions"),
+    ({"tools": "add"}, "tools must be a list of functions"),
     ({"tools": [{"type": "function", "function": {"name": "add"}}]}, "is a dict.*a tool is a typed function"),
-    ({"limits": 3}, "limits is a Limits"),
+    ({"limits": 3}, "limits must be a Limits"),
     ({"execution": Execution(concurrency=4)}, r"Concurrency\(batch=4\)"),
     ({"interceptors": [Interceptor]}, "the class Interceptor; give an instance"),
     ({"observers": print}, r"observers=\[it\]"),
-    ({"observers": [1]}, "an observer is a function"),
+    ({"observers": [1]}, "an observer must be a function"),
     ({"journal": "x.db"}, r"SqliteJournal\(path\)"),
     ({"approve": Approval(policy=Rule("add", "approve"))}, "a function of a request, or a list of Rules"),
     ({"approve": Approval(policy=["add"])}, "a function of a request, or a list of Rules"),
     ({"approve": Approval(rules=[])}, "StandingRules"),
     ({"window": "8k"}, "a number of tokens"),
-    ({"instructions": None}, "instructions is a text"),
-    ({"name": None}, "name is a text"),
+    ({"instructions": None}, "instructions must be a string"),
+    ({"name": None}, "name must be a string"),
     ({"execution": Execution(tool_timeout=-1)}, "seconds above 0"),
     ({"execution": Execution(tool_timeout="5")}, "seconds above 0"),
     ({"prices": {"m": 3}}, "a Price"),
@@ -117,12 +117,12 @@ SETTINGS = [
     ({"dialect": DialectSettings(starts_in="thinking")}, "'text' or 'reasoning'"),
     ({"secrets": {"KEY": 12345}}, "'KEY' must be a string, not int"),
     ({"tools": [add, None]}, "None is no function"),
-    ({"execution": Execution(early_start="no")}, "early_start is True or False"),
-    ({"execution": Execution(throw_on_failure="false")}, "throw_on_failure is True or False"),
-    ({"execution": Execution(stop_on_block=None)}, "stop_on_block is True or False"),
+    ({"execution": Execution(early_start="no")}, "early_start must be True or False"),
+    ({"execution": Execution(throw_on_failure="false")}, "throw_on_failure must be True or False"),
+    ({"execution": Execution(stop_on_block=None)}, "stop_on_block must be True or False"),
     ({"execution": Execution(max_result_bytes="16k")}, "a number of bytes"),
     ({"output": Output(int, retries=-1)}, "a number from 0 up"),
-    ({"clock": 0}, "a function that gives the Unix time"),
+    ({"clock": 0}, "a function that returns the Unix time"),
 ]
 
 

@@ -307,7 +307,7 @@ def test_the_runs_of_a_session_share_their_history_in_any_process_and_dialect():
         assert (info.title, info.runs, info.version, info.principal) == ("What is", 2, 2, "ann")
         ids = [c.id for m in two.messages for c in m.calls]
         assert len(ids) == len(set(ids)) == 2
-        with pytest.raises(RunError, match="another user's"):
+        with pytest.raises(RunError, match="belongs to another user"):
             await Session(other, first.session_id, principal="bob").run("Tell me.")
         started = (await journal.read(two.run_id))[0].event
         assert (started.follows, len(started.messages)) == (one.run_id, 1)

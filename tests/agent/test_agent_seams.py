@@ -207,10 +207,10 @@ def test_an_executor_of_ones_own_keeps_calls_waiting_for_a_yes():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"approve": Approval(policy=[Rule("approve")])}, "policy: the executor's to say"),
-        ({"approve": Approval(rules=StandingRules())}, "rules: the executor's to say"),
-        ({"execution": object()}, "or an executor with its `run`"),
-        ({"execution": Executor}, "or an executor with its `run`"),
+        ({"approve": Approval(policy=[Rule("approve")])}, "policy: pass it to the executor"),
+        ({"approve": Approval(rules=StandingRules())}, "rules: pass it to the executor"),
+        ({"execution": object()}, "or an executor with a method `run`"),
+        ({"execution": Executor}, "or an executor with a method `run`"),
         ({"output": Output(int, mode="tool")}, "mode='prompted'"),
     ],
 )

@@ -164,7 +164,7 @@ def test_what_is_neither_to_refuse_nor_to_close_closes_nothing(when_open):
 
 @pytest.mark.parametrize("session_id", ["", 7])
 def test_a_session_id_that_is_none_begins_no_session(session_id):
-    with pytest.raises(ConfigurationError, match="session_id is a text that is not empty"):
+    with pytest.raises(ConfigurationError, match="session_id must be a string that is not empty"):
         Shop().session(session_id=session_id)
 
 

@@ -48,7 +48,7 @@ class Session(Generic[DepsT, OutputT]):
             raise ConfigurationError("Session needs an agent with a journal: Agent(journal=SqliteJournal(…))")
         for name, value in (("session_id", session_id), ("principal", principal)):
             if value is not None and not (isinstance(cast("object", value), str) and value):
-                raise ConfigurationError(f"{name} is a text that is not empty, or None, not {value!r}")
+                raise ConfigurationError(f"{name} must be a string that is not empty, or None, not {value!r}")
         self._agent = agent
         self._journal = agent.journal
         self._principal = principal

@@ -1,4 +1,4 @@
-"""Checks of what a caller chooses for an agent and its runs, where it is chosen: a later failure would not name it."""
+"""Checks of an agent's settings and a run's options, when they are given: a later failure would not name them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from toolspeak.tools.returned_values import Unserialisable, jsonable
 
 _NO_SECRETS = Secrets()
 _USUAL_LIMITS = Limits()
-_HISTORY = "a list of Messages, say the `messages` of an earlier RunResult"
+_HISTORY = "a list of Messages, for example the `messages` of an earlier RunResult"
 _LISTS = (list, tuple)
 _IN_DOUBT: tuple[InDoubtPolicy, ...] = get_args(InDoubtPolicy)
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
 
 
 def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
-    """The tools as a set. Raises ConfigurationError for one tool alone, a mapping or a text."""
+    """The tools as a Toolset. Raises ConfigurationError for one tool alone, a mapping or a string."""
     if isinstance(tools, Toolset):
         return tools
     if type(tools) not in _LISTS and (
@@ -34,13 +34,13 @@ def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
     ):
         remedy = "write tools=[it]" if callable(tools) else "write tools=[function, …]"
         raise ConfigurationError(
-            f"tools is a list of functions and tools, or a Toolset, not {_quoted(tools)}; {remedy}"
+            f"tools must be a list of functions and tools, or a Toolset, not {_quoted(tools)}; {remedy}"
         )
     return Toolset(tools)
 
 
 def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
-    """The secrets of an agent. Raises ConfigurationError for what names none."""
+    """The secrets of an agent. Raises ConfigurationError for a value that is not a mapping."""
     if isinstance(secrets, Secrets) or not secrets:
         return secrets if isinstance(secrets, Secrets) else _NO_SECRETS
     _is(secrets, Mapping, "secrets", "a dict of names and values")
@@ -48,7 +48,7 @@ def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
 
 
 def check_options(options: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raises ConfigurationError for an option of a run that there is none of, or whose value cannot be meant."""
+    """Raises ConfigurationError for an unknown option of a run, or a value of the wrong type."""
     for name, value in options.items():
         if name not in known:
             raise ConfigurationError(f"a run has no option {suggest(name, known)}")
@@ -57,7 +57,7 @@ def check_options(options: Mapping[str, Any], known: Collection[str]) -> None:
         elif name == "setup":
             _check_setup(value)
         elif name in ("principal", "traceparent", "parent_run_id"):
-            _is(value, str, name, "a text", optional=True)
+            _is(value, str, name, "a string", optional=True)
 
 
 def _check_setup(setup: object) -> None:
@@ -65,58 +65,63 @@ def _check_setup(setup: object) -> None:
     try:
         jsonable(setup)
     except Unserialisable:
-        raise ConfigurationError(f"setup is a dict of JSON, for it is recorded, not {_quoted(setup)}") from None
+        raise ConfigurationError(
+            f"setup must be a dict of JSON, because it is recorded, not {_quoted(setup)}"
+        ) from None
 
 
 def check_messages(task: object, history: object) -> None:
-    """Raises ConfigurationError for a task or a history that is not made of messages."""
+    """Raises ConfigurationError for a task that is neither a string nor a Message, and a history that is not a list of
+    Messages."""
     if type(task) is not str:
-        _is(task, str | Message, "the task", "a text or a Message (Message.user(…))")
+        _is(task, str | Message, "the task", "a string or a Message (Message.user(…))")
     if history == ():
         return
     if isinstance(history, str) or not isinstance(history, Sequence):
-        raise ConfigurationError(f"history is {_HISTORY}, not {_quoted(history)}")
+        raise ConfigurationError(f"history must be {_HISTORY}, not {_quoted(history)}")
     for each in cast("Sequence[object]", history):
         if not isinstance(each, Message):
-            raise ConfigurationError(f"history is {_HISTORY}; it holds {_quoted(each)}")
+            raise ConfigurationError(f"history must be {_HISTORY}; it holds {_quoted(each)}")
 
 
 def check_limits(limits: object) -> None:
-    """Raises ConfigurationError for what is no Limits, or has one that is no number."""
+    """Raises ConfigurationError for a value that is not a Limits, or has a limit that is not a number."""
     if limits is None:
         return
     if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits is a Limits, not {_quoted(limits)}; write Limits(steps=20), say")
+        raise ConfigurationError(f"limits must be a Limits, not {_quoted(limits)}; for example Limits(steps=20)")
     values = (limits.steps, limits.calls, limits.seconds, limits.tokens, limits.repeats, limits.failures, limits.cost)
     for place, value in enumerate(cast("tuple[object, ...]", values)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
             name = _EACH_LIMIT[place]
-            raise ConfigurationError(f"Limits({name}={value!r}): a number from 0 up, or None for no limit")
+            raise ConfigurationError(f"Limits({name}={value!r}): expected a number from 0 up, or None for no limit")
 
 
 def check_execution(execution: Execution) -> None:
-    """Raises ConfigurationError for an `Execution` that cannot be meant. The executor checks the rest."""
-    _is(execution.concurrency, Concurrency, "concurrency", "a Concurrency, say Concurrency(batch=4)")
+    """Raises ConfigurationError for a value of the wrong type in an `Execution`. The executor checks the rest."""
+    _is(execution.concurrency, Concurrency, "concurrency", "a Concurrency, for example Concurrency(batch=4)")
     timeout = cast("object", execution.tool_timeout)
     if timeout is not None:
         is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
         if not is_number or not cast("float", timeout) > 0:
             expected = "a number of seconds above 0, or None for no limit"
-            raise ConfigurationError(f"tool_timeout is {expected}, not {_quoted(timeout)}")
+            raise ConfigurationError(f"tool_timeout must be {expected}, not {_quoted(timeout)}")
     for name in ("early_start", "throw_on_failure", "stop_on_block"):
         flag = getattr(execution, name)
         if flag is not True and flag is not False:
-            raise ConfigurationError(f"{name} is True or False, not {_quoted(flag)}")
+            raise ConfigurationError(f"{name} must be True or False, not {_quoted(flag)}")
 
 
 def check_approval(approval: Approval) -> None:
-    """Raises ConfigurationError for an `Approval` that cannot be meant. The approver and the policy are checked where
-    they are resolved."""
+    """Raises ConfigurationError for a value of the wrong type in an `Approval`. The approver and the policy are checked
+    where they are resolved."""
     if approval.rules is not None:
         remedy = "a StandingRules; rules that decide first are policy=[Rule(…), …]"
         _is(approval.rules, StandingRules, "rules", remedy)
     if approval.in_doubt not in _IN_DOUBT:
-        raise ConfigurationError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {approval.in_doubt!r}")
+        raise ConfigurationError(
+            f"in_doubt must be one of {', '.join(map(repr, _IN_DOUBT))}, not {approval.in_doubt!r}"
+        )
 
 
 def check_settings(
@@ -132,8 +137,9 @@ def check_settings(
     cassette: object,
     clock: object,
 ) -> None:
-    """Raises ConfigurationError for a setting of an agent that cannot be meant, with what belongs there."""
-    # An agent is made in 10 µs: what is as usual is passed over by its type.
+    """Raises ConfigurationError for a setting of an agent that has the wrong type. The message says what is
+    expected."""
+    # An agent is made in 10 µs: the usual types are not checked further.
     if type(limits) is not Limits or limits != _USUAL_LIMITS:
         check_limits(limits)
     if interceptors != ():
@@ -145,23 +151,25 @@ def check_settings(
     if observers != ():
         for each in _listed(observers, "observers"):
             if not callable(each):
-                raise ConfigurationError(f"an observer is a function of one event, not {_quoted(each)}")
+                raise ConfigurationError(f"an observer must be a function of one event, not {_quoted(each)}")
             if iscoroutinefunction(each):
-                remedy = "nobody would wait for it; read `Run.events()`, or put the event in a queue"
-                raise ConfigurationError(f"an observer is a plain function, and {_quoted(each)} is async: {remedy}")
+                remedy = "nothing would await it; read `Run.events()`, or put the event in a queue"
+                raise ConfigurationError(f"an observer must not be async, but {_quoted(each)} is: {remedy}")
     if journal is not None and not hasattr(journal, "append"):
         remedy = "open one with SqliteJournal(path) or open_journal(url)"
-        raise ConfigurationError(f"journal is a Journal, not {_quoted(journal)}; {remedy}")
+        raise ConfigurationError(f"journal must be a Journal, not {_quoted(journal)}; {remedy}")
     if cassette is not None and not hasattr(cassette, "recording"):
-        raise ConfigurationError(f"cassette is a Cassette, not {_quoted(cassette)}; write Cassette(path)")
+        raise ConfigurationError(
+            f"cassette must be a Cassette, not {_quoted(cassette)}; use Cassette.record(path) or Cassette.replay(path)"
+        )
     if window is not None:
         _is(window, int | Window, "window", "a number of tokens or a Window")
     if type(instructions) is not str:
-        _is(instructions, str, "instructions", "a text")
+        _is(instructions, str, "instructions", "a string")
     if type(name) is not str:
-        _is(name, str, "name", "a text")
+        _is(name, str, "name", "a string")
     if not callable(clock):
-        raise ConfigurationError(f"clock is a function that gives the Unix time, not {_quoted(clock)}")
+        raise ConfigurationError(f"clock must be a function that returns the Unix time, not {_quoted(clock)}")
     if type(prices) is not MappingProxyType or prices:
         _is(cast("object", prices), Mapping, "prices", "a dict of Prices by 'provider:model'")
         for model, price in cast("Mapping[object, object]", prices).items():
@@ -170,16 +178,16 @@ def check_settings(
 
 def _listed(value: object, name: str) -> Sequence[object]:
     if not isinstance(value, Sequence):
-        raise ConfigurationError(f"{name} is a list, not {_quoted(value)}; write {name}=[it]")
+        raise ConfigurationError(f"{name} must be a list, not {_quoted(value)}; write {name}=[it]")
     return cast("Sequence[object]", value)
 
 
 def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
-    """The tool choice that is meant. Raises UnknownTool for a name that no tool has, ConfigurationError without any
-    tool."""
+    """The choice as a ToolChoice. Raises UnknownTool for a name that no tool has, ConfigurationError for "required"
+    without tools and for a value of the wrong type."""
     if type(choice) is not str and not isinstance(cast("object", choice), ToolChoice):
         raise ConfigurationError(
-            f"tool_choice is 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}"
+            f"tool_choice must be 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}"
         )
     tool_choice = ToolChoice.of(choice) if isinstance(choice, str) else choice
     if tool_choice.mode in ("auto", "none"):
@@ -193,24 +201,26 @@ def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
 
 
 def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, answers: bool) -> None:
-    """Raises ConfigurationError for what is no executor, for `choices` that are its own to make, and where the answer
-    is asked for as a tool (`answers`), which it does not have."""
+    """Raises ConfigurationError for a value that is not an executor, for `choices` (settings by name) that a custom
+    executor has itself, and if the answer is a tool's argument (`answers`), because the executor lacks that tool."""
     if not hasattr(executor, "run") or isinstance(executor, type):
-        raise ConfigurationError(f"execution is an Execution, or an executor with its `run`, not {_quoted(executor)}")
+        raise ConfigurationError(
+            f"execution must be an Execution, or an executor with a method `run`, not {_quoted(executor)}"
+        )
     twice = [name for name, choice in choices.items() if choice]
     if twice:
         raise ConfigurationError(
-            f"{', '.join(twice)}: the executor's to say, as in Executor(Toolset(tools), {twice[0]}=…)"
+            f"{', '.join(twice)}: pass it to the executor, as in Executor(Toolset(tools), {twice[0]}=…)"
         )
     if answers:
         raise ConfigurationError(
-            "the answer is asked for as a tool, which the executor does not have: say Output(…, mode='prompted')"
+            "the answer is the argument of a tool that the executor does not have: use Output(…, mode='prompted')"
         )
 
 
 def check_deps(tools: Toolset, deps: object, expected: object = None) -> None:
-    """Raises ConfigurationError where tools want the run's `deps` and there are none, and where they are of another
-    class than `expected` (None: of any)."""
+    """Raises ConfigurationError if tools need the run's `deps` and there are none, or if `deps` is not an instance of
+    the class `expected` (None: any class)."""
     # A protocol that is not made for it, and a type with parameters, cannot be asked about.
     if deps is not None and type(expected) is type and not isinstance(deps, expected):
         raise ConfigurationError(f"deps is a {type(deps).__name__}, and the agent's deps_type is {expected.__name__}")
@@ -218,14 +228,14 @@ def check_deps(tools: Toolset, deps: object, expected: object = None) -> None:
     if wanting:
         named = ", ".join(f"{each.name} ({each.deps})" for each in wanting)
         raise ConfigurationError(
-            f"no deps were given, and tools want them: {named}. Give them to the run, as in "
-            "agent.run(task, deps=…) and agent.resume(run, deps=…); a tool that can do without has RunContext[X | None]"
+            f"no deps were given, and these tools need them: {named}. Pass them to the run: agent.run(task, deps=…), "
+            "agent.resume(run, deps=…). A tool that can do without them declares RunContext[X | None]"
         )
 
 
 def _is(value: object, kinds: Any, name: str, expected: str, *, optional: bool = False) -> None:
     if not isinstance(value, kinds) and not (optional and value is None):
-        raise ConfigurationError(f"{name} is {expected}, not {_quoted(value)}")
+        raise ConfigurationError(f"{name} must be {expected}, not {_quoted(value)}")
 
 
 def _quoted(value: object) -> str:
@@ -234,10 +244,10 @@ def _quoted(value: object) -> str:
 
 
 def check_priced(limits: Limits, model: str, prices: Mapping[str, Price]) -> None:
-    """Raises ConfigurationError for a limit that cannot be held, because nobody knows what the model costs."""
+    """Raises ConfigurationError for a limit in USD on a model whose price is not known."""
     if limits.cost is not None and price_of(model, prices) is None:
         raise ConfigurationError(
-            f"a limit of {limits.cost:g} US dollars cannot be held: the price of {model!r} is not known. Give it, in "
-            f"USD per million tokens, with Agent(prices={{{model!r}: Price(input=…, output=…)}}) or --prices FILE, or "
-            "limit the tokens"
+            f"a limit of {limits.cost:g} US dollars cannot be enforced: the price of {model!r} is not known. Give it, "
+            f"in USD per million tokens, with Agent(prices={{{model!r}: Price(input=…, output=…)}}) or --prices FILE, "
+            "or limit the tokens"
         )

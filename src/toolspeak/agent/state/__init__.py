@@ -1,1 +1,1 @@
-"""What a run has come to: its state, the fold of its records, and the pure decisions about it."""
+"""A run's state: the fold of its records, and the pure decisions about what comes next."""

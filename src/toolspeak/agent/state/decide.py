@@ -1,4 +1,4 @@
-"""What a run does next: a pure function of its state."""
+"""What a run does next, as a pure function of its state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_EMPTY_TURNS = 2  # a model that says nothing twice in a row will not start 
 
 @value()
 class AskModel:
-    """Ask for a turn. `reached` is set when it is the wrap-up answer, whose calls are ignored."""
+    """Ask for a turn. `reached` is set for the wrap-up answer, whose calls are ignored."""
 
     choice: ToolChoice = ToolChoice()
     reached: LimitReached | None = None
@@ -23,7 +23,7 @@ class AskModel:
 
 @value()
 class RunTools:
-    """Run the batch; of `calls` at most `max_calls` (None: all) are within the limit."""
+    """Run the batch: at most `max_calls` of its calls, which is the run's limit. None: all."""
 
     calls: tuple[ToolCall | MalformedCall, ...]
     max_calls: int | None = None
@@ -38,13 +38,15 @@ class Compact:
 
 @quick()
 class AwaitApproval:
-    """Nothing can go on before these calls are decided."""
+    """Wait: the run cannot go on before these calls are decided."""
 
     call_ids: tuple[str, ...]
 
 
 @quick()
 class Finish:
+    """End the run."""
+
     status: RunStatus
     answer: str
     reason: str
@@ -54,7 +56,7 @@ Action: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | Finish
 
 
 def decide(state: RunState, window: Window | None = None) -> Action:
-    """The next action. Reads no clock: the state's time is that of its last record."""
+    """The next action. Reads no clock: the time is that of the last record."""
     if state.error:
         return Finish("failed", "", "model_error")
     pending = state.pending

@@ -1,4 +1,4 @@
-"""From records to a run's state: what each event changes. Pure, and O(1) an event."""
+"""From records to a run's state: what each event changes. Pure, O(1) for an event."""
 
 from __future__ import annotations
 
@@ -77,9 +77,8 @@ _FORGED_TURN = (
 
 
 def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()) -> RunState:
-    """The state after one more record. Raises RunError for a record that cannot come here.
-
-    `before` are the messages of the runs this one follows, needed where it starts.
+    """The state after one more record. `before`: the messages of the runs that this one follows, read at its first
+    record. Raises RunError for a record that cannot follow this state.
     """
     event = record.event
     if type(event) is RunStarted:
@@ -94,7 +93,7 @@ def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()
 
 
 def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
-    """The state after these records, behind the messages `before` them. Raises RunError when there are none."""
+    """The state after these records. `before` as in `apply`. Raises RunError without records."""
     state: RunState | None = None
     for record in records:
         state = apply(state, record, before)
@@ -125,16 +124,16 @@ def _message_queued(state: RunState, _: Record, event: UserMessageQueued) -> Run
 def _approval_requested(state: RunState, record: Record, requested: ApprovalRequested) -> RunState:
     approvals = state.approvals
     decisions, requested_at = approvals.decisions, approvals.requested_at
-    if any(one.call_id == requested.call_id for one in decisions):  # asked anew: the old answer is void
+    if any(one.call_id == requested.call_id for one in decisions):  # asked again: the old answer is void
         decisions = Log(one for one in decisions if one.call_id != requested.call_id)
-    # The question may change before its answer: its time is that of the first.
+    # A question may be asked again before its answer: the first one counts.
     requested_at = record.time if requested_at is None else requested_at
     return changed(state, approvals=Approvals(approvals.requests.append(requested), decisions, requested_at))
 
 
 def _approval_decided(state: RunState, record: Record, decided: ApprovalDecided) -> RunState:
     approvals, pending = state.approvals, state.pending
-    # A person's time is nobody's: what a question took moves the start on. (A paused run does that itself.)
+    # The time of a question does not count for the time limit: it moves the start on. A pause does that on resuming.
     counts = approvals.requested_at is not None and state.status == "running"
     waited = record.time - (approvals.requested_at or 0.0) if counts else 0.0
     if any(one.call_id == decided.call_id for one in pending.started):
@@ -189,7 +188,7 @@ def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
 
 
 def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
-    # Nor is the time nobody's in which its process was dead.
+    # Nor does the time count for which the run paused, or no process drove it.
     waited = record.time - (state.time if state.paused_at is None else state.paused_at)
     return changed(
         state,
@@ -201,7 +200,7 @@ def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
 
 
 def _following(state: RunState, status: RunStatus) -> RunStatus:
-    """The status that a run comes to. Raises RunError if it cannot follow the one it has."""
+    """The new status. Raises RunError if it cannot follow the run's status."""
     if status not in TRANSITIONS[state.status]:
         raise RunError(f"run {state.run_id} is {state.status}, and its journal says that it became {status} after that")
     return status
@@ -213,7 +212,7 @@ def _model_failed(state: RunState, _: Record, event: ModelFailed) -> RunState:
 
 def _run_finished(state: RunState, _: Record, event: RunFinished) -> RunState:
     history = state.history
-    for message in state.queued:  # said too late to be read: it is there for the next run
+    for message in state.queued:  # it came too late for a turn, and is there for the next run
         history = history.append(message)
     return changed(
         state,
@@ -263,10 +262,10 @@ def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunStat
     calls = message.calls
     history = state.history.append(message) if message.parts else state.history
     answer, empty_turns = None, 0
-    # The server works at the turn with tools of its own, and goes on with it when it is asked again.
+    # The server runs tools of its own in this turn, and goes on with it when it is asked again.
     pauses = event.finish == "pause" and not calls and bool(message.parts) and not state.limit
     if not calls and not pauses:
-        # An answer that rests on results the model made up is none.
+        # An answer from results that the model made up does not count.
         answer = None if event.forged and not state.limit else message.text.strip() or None
         if answer is None and not state.limit:
             empty_turns = rules.empty_turns + 1
@@ -347,7 +346,7 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
 
 
 def _in_order(state: RunState, results: Sequence[ToolResult]) -> tuple[ToolResult, ...]:
-    """A batch's results, which come in the order they finish, in the order of the calls."""
+    """A batch's results in the order of its calls. They come in the order in which they finish."""
     by_id = {result.call_id: result for result in results}
     missing = [call.id for call in state.pending.calls if call.id not in by_id]
     if missing:
@@ -387,4 +386,4 @@ _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState]] = {
     ModelFailed: _model_failed,
     RunFinished: _run_finished,
 }
-"""What an event changes. The others leave the state as it is."""
+"""What each event changes. An event that is not here leaves the state as it is."""

@@ -1,8 +1,8 @@
-"""The messages that a model reads: call ids, calls paired with results, secrets hidden, a history made shorter. Pure.
+"""The messages that a model reads: calls paired with results, secrets hidden, a long history made shorter. Pure.
 
-Compaction makes a history shorter that fills the model's window: results are cleared, messages are summarised, the rest
-stays. The system messages in front stay unchanged. A call and its results stay together: a cut is never before results.
-The records keep everything; see `load_state(…, whole=True)`.
+Compaction makes a history shorter that fills the model's window: old results are cleared, old messages summarised. The
+system messages in front stay unchanged. A call and its results stay together: a cut is never before results. The
+records hold everything; see `load_state(…, whole=True)`.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ _NOT_STARTED = "this call did not run: the conversation went on without it"
 _UNKNOWN = "this call was started, and its outcome is unknown: its run was stopped before it had a result"
 
 CLEARED = "cleared"
-"""The key in a result's `extra` that says how many characters of it were cleared."""
+"""The key in a result's `extra` with the number of characters that were cleared."""
 
 _CLEARED = "[This result ({count} characters) was cleared to make room. If you need it, read again what it told.]"
 _SUMMARY = "[What was said until here was summarised to make room. The summary:]\n{summary}"
-_WORTH_IT = 400  # characters: a shorter result is hardly longer than the note in its place
+_WORTH_IT = 400  # characters: clearing a shorter result saves little, for a note takes its place
 
 
 def turns_in(messages: Sequence[Message]) -> int:
-    """The highest turn that a call id names: ids of later turns are free."""
+    """The highest turn in the messages' call ids. The ids of later turns are free."""
     matches = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
     return max((int(match[1]) for match in matches if match), default=0)
 
 
 def paired(messages: Sequence[Message]) -> Iterator[Message]:
-    """The same messages, with the results of a turn in the order of its calls: in text the order alone says which is
-    whose. Calls without a result (their run was left or waits for approval) are given one.
-
-    No model API takes a call without its result, and none may be made up: the outcome is unknown.
+    """Yields the messages with the results of each turn in the order of its calls: in text the order alone says which
+    result belongs to which call. A call without a result (its run was left, or waits for approval) gets one that says
+    that its outcome is unknown, because no model API takes a call without a result.
     """
     skip = False
     for i, message in enumerate(messages):
@@ -73,7 +72,7 @@ def paired(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def unstarted_result(call: ToolCall | MalformedCall, *, started: bool) -> ToolResult:
-    """The result of a call whose run is over before the call has one."""
+    """The result of a call that has none when its run ends."""
     if isinstance(call, MalformedCall):
         return failure(call, "malformed", call.reason)
     return failure(call, "unknown_outcome", _UNKNOWN) if started else failure(call, "skipped", _NOT_STARTED)
@@ -116,26 +115,25 @@ def _hide(part: Part, secrets: Secrets) -> Part:
 
 @quick()
 class Window:
-    """How many tokens a model reads, and what happens when a conversation fills them.
+    """How many tokens a model reads, and how a conversation that fills them is made shorter.
 
-    Once the next turn would read the share `compact_at` of the `tokens`, old results are cleared. If that does not
-    bring it below the share `goal`, what is old is replaced by a summary that the model writes (without `summarise`
-    it is left out, and the model is told so). The newest messages, about the share `keep`, stay as they are.
-
-    Raises ConfigurationError for shares that are not 0 < keep < goal < compact_at <= 1.
+    Old results are cleared first. If that is not enough, a summary that the model writes replaces the old messages.
+    Shares are fractions of `tokens`. Raises ConfigurationError unless 0 < keep < goal < compact_at <= 1.
     """
 
     tokens: int
     compact_at: float = 0.8
+    """The share that the next turn may read before the conversation is made shorter."""
     goal: float = 0.5
+    """Messages are summarised if clearing results does not bring the conversation below this share."""
     keep: float = 0.25
+    """About this share of newest messages stays as it is."""
     summarise: bool = True
+    """False: old messages are dropped without a summary, and the model reads that they were."""
 
     def __post_init__(self) -> None:
         if self.tokens < 1 or not 0 < self.keep < self.goal < self.compact_at <= 1:
-            raise ConfigurationError(
-                f"a window has at least 1 token and shares 0 < keep < goal < compact_at <= 1; this is {self}"
-            )
+            raise ConfigurationError(f"Window needs tokens >= 1 and 0 < keep < goal < compact_at <= 1, not {self}")
 
 
 @quick()
@@ -151,7 +149,7 @@ class Plan:
 
 
 def characters(message: Message) -> int:
-    """How long a message is as text, for estimates of its tokens."""
+    """The number of characters of a message as text, for estimates of its tokens."""
     return sum(map(_part_characters, message.parts))
 
 
@@ -161,12 +159,12 @@ def tokens_of(message: Message) -> int:
 
 
 def plan_compaction(history: Sequence[Message], context: int, task: int, window: Window) -> Plan | None:
-    """What to do about a history whose next turn would read `context` tokens; None if nothing is to be done, or nothing
-    can be. `task` is the number of the message that says what is to be done now: it is never summarised."""
+    """How to make a history shorter whose next turn would read `context` tokens. None if it is short enough, or cannot
+    be made shorter. `task`: the index of the message with the current task, which is never summarised."""
     if context < window.compact_at * window.tokens:
         return None
     sizes = [tokens_of(message) for message in history]
-    scale = max(1.0, context / max(1, sum(sizes)))  # what the provider counts, by what we count
+    scale = max(1.0, context / max(1, sum(sizes)))  # the provider's tokens for one of ours
     head = _head(history)
     start = _newest(history, sizes, head, window.keep * window.tokens / scale)
     cleared = [result for message in history[head:start] for result in message.results if _is_worth_it(result)]
@@ -183,8 +181,8 @@ def plan_compaction(history: Sequence[Message], context: int, task: int, window:
 
 
 def to_summarise(history: Sequence[Message], plan: Plan, window: Window) -> Sequence[Message]:
-    """The messages the summary is made of: as they are, so that a server's prompt cache knows them, or cut from their
-    beginning (and with their results cleared) where they would not fit into the window themselves."""
+    """The messages to summarise. They stay as they are, for the server's prompt cache; if they do not fit into the
+    window themselves, their results are cleared and the oldest are left out."""
     old = [*history[: plan.upto]]
     room = window.tokens * window.compact_at
     if plan.tokens_before <= window.tokens:
@@ -211,7 +209,7 @@ def compacted(history: Sequence[Message], event: HistoryCompacted) -> list[Messa
 
 
 def task_after(history: Sequence[Message], task: int, event: HistoryCompacted) -> int:
-    """The number of the task's message after the event."""
+    """The index of the task's message after the event."""
     if not event.upto:
         return task
     head = _head(history)
@@ -221,7 +219,7 @@ def task_after(history: Sequence[Message], task: int, event: HistoryCompacted) -
 
 
 def _head(history: Sequence[Message]) -> int:
-    """How many system messages stand in front."""
+    """The number of system messages in front."""
     count = 0
     while count < len(history) and history[count].role == "system":
         count += 1
@@ -229,7 +227,7 @@ def _head(history: Sequence[Message]) -> int:
 
 
 def _newest(history: Sequence[Message], sizes: Sequence[int], head: int, room: float) -> int:
-    """Where the newest messages begin that fit into so many tokens, at least the last one with its calls."""
+    """The index from which on the newest messages fit into `room` tokens; at least the last one, with its calls."""
     start, used = len(history), 0
     while start > head:
         first = start - 1

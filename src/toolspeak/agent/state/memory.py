@@ -1,4 +1,4 @@
-"""What a run's tools keep between calls, as facts: what a call has changed of it is recorded with the call's result."""
+"""The memory of a run's tools, as events: what a call changes of it is recorded with the call's result."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ _MISSING = object()
 
 
 class Memory:
-    """`values` is the mapping the run's tools share; `recorded` is what the run's records hold of it.
+    """Finds the changes of `values`, the mapping that the run's tools share. `recorded`: the changes in the run's
+    records.
 
-    A key's entries are told one by one where it holds a mapping with text keys, so that what grows with a run (the
-    files it has read) is not recorded anew with every call. Results kept whole for `read_result` are left out: those
-    are recorded as such.
+    A value that is a mapping with string keys is compared entry by entry, so that one that grows with the run (the
+    files it has read) is not recorded anew with every call. Results for `read_result` are left out: they are recorded
+    as such.
     """
 
     def __init__(self, values: dict[str, Any], recorded: Iterable[MemoryChanged], secrets: Secrets) -> None:
         self.values = values
         self._secrets = secrets
-        # Not what is in `values`: a caller may have changed that since it was recorded.
+        # Not from `values`: the caller may have changed those since they were recorded.
         self._recorded = cast("dict[str, Any]", secrets.reveal(remembered(recorded)))
 
     def changes(self) -> tuple[tuple[MemoryChanged, ...], dict[str, str]]:
-        """What has changed since the last look; and the keys whose value is no JSON, with the reason."""
+        """The changes since the last call, and the keys whose value is not JSON, with the reason."""
         changes: list[MemoryChanged] = []
         refused: dict[str, str] = {}
         now = {key: value for key, value in dict(self.values).items() if key != KEY}
@@ -70,7 +71,7 @@ class Memory:
 
 
 def remembered(changes: Iterable[MemoryChanged]) -> dict[str, JSON]:
-    """What these changes leave behind."""
+    """The memory after these changes."""
     memory: dict[str, Any] = {}
     for change in changes:
         *inner, last = change.path
@@ -85,7 +86,7 @@ def remembered(changes: Iterable[MemoryChanged]) -> dict[str, JSON]:
 
 
 def _entries(value: object) -> dict[str, Any] | None:
-    """The entries of a mapping with text keys, at this moment: a tool in a thread may go on writing."""
+    """A copy of the entries of a mapping with string keys, else None. A tool in a thread may go on writing."""
     if type(value) is not dict:
         return None
     entries = dict(cast("dict[Any, Any]", value))
@@ -93,7 +94,7 @@ def _entries(value: object) -> dict[str, Any] | None:
 
 
 def _differs(value: Any, recorded: Any) -> Any:
-    """The value in the types of JSON, shared with nobody, if it is another than the known one; else `_MISSING`."""
+    """A copy of the value in the types of JSON, if it differs from the recorded one; else `_MISSING`."""
     if value is recorded and type(value) in _PLAIN:
         return _MISSING
     plain = value if type(value) in _PLAIN - {float} else jsonable(value)

@@ -121,7 +121,7 @@ class Log(Sequence[ItemT], Generic[ItemT]):
 
 
 NOTHING: Log[Any] = Log()
-"""The empty log, one for all: what is appended to it begins a list of its own."""
+"""The empty log, shared: appending to it begins a list of its own."""
 
 
 @quick()
@@ -155,28 +155,28 @@ class PendingCalls:
     results: Log[ToolResult] = field(default_factory=lambda: NOTHING)
     """The results until now, in the order they came."""
     started: Log[ToolStarted | CallSuspended | ApprovalDecided] = field(default_factory=lambda: NOTHING)
-    """The calls that were started, those that wait for runs of theirs, and what was decided of one after that."""
+    """The calls that were started, those that wait for their sub-runs, and decisions about a call after its start."""
     polls: bool = False
-    """Whether one of the calls polls: then the step does not count as a repetition."""
+    """Whether one of the calls polls. Such a step does not count as a repetition."""
 
     @property
     def doubtful_calls(self) -> dict[str, ApprovalDecided | None]:
-        """The calls that were started and have no result, with what was decided of each since.
+        """The calls that were started and have no result, with the decision about each since its start.
 
-        Such calls are left by a process that died, or that was stopped: while a batch runs, they are on their way.
+        While a batch runs these are its calls under way. After that a process that died or was stopped has left them.
         """
         finished = {result.call_id for result in self.results} if self.started else set[str]()
         doubtful: dict[str, ApprovalDecided | None] = {}
         for one in self.started:
             if isinstance(one, CallSuspended):
-                doubtful.pop(one.call_id, None)  # its function is over, and is to be entered again
+                doubtful.pop(one.call_id, None)  # its function has ended and will be entered again
             elif one.call_id not in finished:
                 doubtful[one.call_id] = one if isinstance(one, ApprovalDecided) else None
         return doubtful
 
     @property
     def sub_runs(self) -> tuple[str, ...]:
-        """The runs that the calls wait for, or have started besides those."""
+        """The ids of the sub-runs that the calls have started, and may wait for."""
         return tuple(run_id for one in self.started if isinstance(one, CallSuspended) for run_id in one.sub_runs)
 
 
@@ -187,11 +187,11 @@ class Approvals:
     requests: Log[ApprovalRequested] = field(default_factory=lambda: NOTHING)
     decisions: Log[ApprovalDecided] = field(default_factory=lambda: NOTHING)
     requested_at: float | None = None
-    """Unix seconds since when a question is open, while the run goes on."""
+    """Unix seconds of the first open question, while the run goes on."""
 
     @property
     def undecided(self) -> dict[str, ApprovalRequested]:
-        """The calls that nobody has decided about as they are now, by id."""
+        """The requests without a decision about the call as it is now, by call id."""
         decided = {(decision.call_id, decision.digest) for decision in self.decisions}
         latest = {request.call_id: request for request in self.requests}
         return {name: each for name, each in latest.items() if (name, each.digest) not in decided}
@@ -202,20 +202,20 @@ class ContextSize:
     """How much of the model's window the history fills."""
 
     tokens: int = 0
-    """What the next turn reads, estimated from the last turn on."""
+    """The tokens that the next turn reads. Estimated, but for those of the last turn."""
     task: int = 0
-    """The index of the history's last message of a person."""
+    """The index of the user's last message in the history."""
     compacted: bool = False
     """Whether the history was made shorter since the last turn."""
 
 
 @quick()
 class TurnRules:
-    """What is asked of the next turn, and which of the last ones were no good."""
+    """The tool choice of the next turn, and how many of the last turns were unusable."""
 
     choice: ToolChoice = ToolChoice()
     reminded: bool = False
-    """Whether the model was told that its last turn did not follow the tool choice."""
+    """Whether the model was reminded of the tool choice after its last turn."""
     empty_turns: int = 0
     """Turns in a row without calls or an answer."""
     rejected_answers: int = 0
@@ -224,16 +224,18 @@ class TurnRules:
 
 @value()
 class Progress:
-    """`last` are the calls and results of the last two steps, `repeats` how many steps in a row were the same as one or
-    two steps before, `failures` in how many in a row every call failed."""
+    """Whether a run gets anywhere: steps that repeat each other, and steps of failures alone."""
 
     last: tuple[tuple[_Calls, _Results], ...] = ()
+    """The calls and results of the last two steps."""
     repeats: int = 0
+    """How many steps in a row were the same as one or two steps before."""
     failures: int = 0
+    """How many steps in a row had failed calls alone."""
 
     def after(self, calls: _Calls, results: _Results, limits: Limits, *, polled: bool) -> Progress:
-        """With one more step. A step that polled repeats nothing: asking again was the point. Where repeats are not
-        limited, steps are not compared."""
+        """The progress after one more step. A step that polled does not count as a repetition: it asks again on
+        purpose. Without a limit on repeats, steps are not compared."""
         failures = self.failures + 1
         for result in results:
             if result.status != "failure":
@@ -258,7 +260,7 @@ class Progress:
 
 
 def _same_step(earlier: tuple[_Calls, _Results], calls: _Calls, results: _Results) -> bool:
-    """Whether the same was asked, with the same outcome; ids and what providers attach do not count."""
+    """Whether two steps have the same calls and results. Ids and what providers attach are not compared."""
     if len(earlier[0]) != len(calls):
         return False
     for call, other in zip(calls, earlier[0], strict=True):
@@ -279,7 +281,7 @@ def _same_step(earlier: tuple[_Calls, _Results], calls: _Calls, results: _Result
 
 
 def _brought(result: ToolResult) -> Sequence[ContentPart]:
-    """A result that was answered from memory has a note in front of what the call brought the first time."""
+    """The content of a result, without the note in front of one that was answered from memory."""
     return result.content[1:] if ANSWERED_FROM in result.extra else result.content
 
 
@@ -307,7 +309,7 @@ class RunState:
     history: Log[Message]
     """What the model reads."""
     started: float
-    """Unix seconds. It moves on by the time a run paused, a question was open, or its process was dead."""
+    """Unix seconds. It moves on by the time for which the run paused, a question was open, or no process drove it."""
     time: float
     """Unix seconds of the last record."""
     principal: str | None = None
@@ -317,7 +319,7 @@ class RunState:
     """The highest turn among the call ids of the history: this run's ids go on from there."""
     status: RunStatus = "running"
     paused_at: float | None = None
-    """Unix seconds since when the run pauses."""
+    """Unix seconds at which the run paused; None while it goes on."""
     step: int = 0
     seq: int = 0
     """The number of the next record."""
@@ -340,11 +342,11 @@ class RunState:
     reason: str = ""
     error: str = ""
     stop: StopRequested | None = None
-    """Set once the run is to end."""
+    """Set when the run has to end."""
     metadata: Mapping[str, JSON] = field(default_factory=no_extra)
-    """What interceptors keep with the run."""
+    """What interceptors store with the run."""
     memory: Log[MemoryChanged] = field(default_factory=lambda: NOTHING)
-    """How the tools' memory came to be."""
+    """The changes that make up the tools' memory."""
 
     @property
     def messages(self) -> Sequence[Message]:

@@ -1,4 +1,4 @@
-"""A run's steps, read off its records: each model turn with its calls and what came of them."""
+"""A run's records, and the steps that they make: each model turn with its calls and their results."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ from toolspeak.execute.calls.prepare import key_of
 
 @quick()
 class RunStep:
-    """One model turn and its batch. `number` counts the run's turns from 1; `input` is the conversation that the model
-    read, `message` what it wrote, with the calls that count. `executions` are its calls with their results, in call
-    order; a call that waits has none yet. `cost` is in USD, None where it is not known; `started` and `completed` are
-    Unix seconds, from when the turn was asked for until the last of its calls had its result."""
+    """One model turn and its batch."""
 
     number: int
+    """Counted from 1 in each run."""
     input: Sequence[Message]
+    """The conversation that the model read."""
     message: Message
+    """What the model wrote, with the calls that count."""
     finish: FinishReason
     usage: Usage
     cost: float | None
+    """USD; None if the price is not known."""
     executions: tuple[ToolExecution, ...]
+    """The calls that have a result, in call order."""
     started: float
+    """Unix seconds of the request to the model."""
     completed: float
+    """Unix seconds of the last result, or of the turn if it has no call."""
 
     @property
     def output(self) -> tuple[Message, ...]:
@@ -43,25 +47,25 @@ class RunStep:
 
 @quick()
 class StepEnded:
-    """A step is over: the model's turn was read, and each of its calls has its result. Observers are told."""
+    """An event for observers: a step is over. The turn is read, and each of its calls has a result."""
 
     step: RunStep
     run: Observed
 
 
 class RunRecords:
-    """The records of one run, as far as they are known here, the first first; `before` are the messages of the runs it
-    follows, `details` what of its calls is in no record, by call id."""
+    """The records of one run in order, and its steps. `before` are the messages of the runs that it follows."""
 
     def __init__(self, records: Sequence[Record] = (), before: Sequence[Message] = ()) -> None:
         self.records: list[Record] = []
-        """But for the text of turns while they were written, of which the turn has all."""
+        """Without `ModelTextReceived`: the record of the turn has the same text."""
         self.prepend(records, before)
-        self._reading: _Reading | None = None  # most runs end without anybody asking for their steps
+        self._reading: _Reading | None = None  # steps are made when they are first read
         self.details: dict[str, LocalDetails] = {}
+        """What of the run's calls is not recorded, by call id."""
 
     def prepend(self, records: Sequence[Record], before: Sequence[Message]) -> None:
-        """These records, behind these messages, come before all others."""
+        """Puts the run's earlier records in front. `before` as in the constructor."""
         if records:
             self.records[:0] = [record for record in records if type(record.event) is not ModelTextReceived]
         self._before = before
@@ -75,19 +79,19 @@ class RunRecords:
 
 
 class _Reading:
-    """Makes steps of the records of a run, as they become more; `before` and `details` as in `RunRecords`."""
+    """Makes the steps of a growing list of records. `before` and `details` as in `RunRecords`."""
 
     def __init__(self, before: Sequence[Message], details: Mapping[str, LocalDetails]) -> None:
         self._before = before
         self._details = details
-        self._read = 0  # so many records are in the steps
+        self._read = 0  # the number of records that are in the steps
         self._state: RunState | None = None
         self._steps: list[RunStep] = []
         self._turn_start: tuple[float, Sequence[Message]] = (0.0, ())
         self._started: dict[str, tuple[float, ToolCall | None]] = {}
 
     def steps(self, records: Sequence[Record]) -> tuple[RunStep, ...]:
-        """The steps of these records, which begin with those of the last time."""
+        """The steps of these records, which begin with the records of the last call."""
         for record in records[self._read :]:
             self._take(record)
         self._read = len(records)
@@ -117,7 +121,7 @@ class _Reading:
 
 
 def _details_of(event: ToolFinished) -> LocalDetails:
-    """The whole of a result that was recorded beside what the model got."""
+    """The whole result, if it was recorded beside the shortened one for the model."""
     if event.whole is None:
         return NO_DETAILS
     part: TextPart | JsonPart = TextPart(event.whole)

@@ -1,4 +1,4 @@
-"""A session as lines of JSON: the session's own, then the records of its runs, in order."""
+"""A session as lines of JSON: a line for the session, then the records of its runs, in order."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ from toolspeak.journal.rules import plain
 EXPORT = 1
 """The version of the lines."""
 
-_YEAR_10_000 = 253_402_300_800  # what comes later, no calendar can show
+_YEAR_10_000 = 253_402_300_800  # Python's datetime ends there
 
 
 async def export_session(journal: Journal, session_id: str) -> AsyncGenerator[str]:
-    """The session as it stands, as lines of JSON without line ends; nothing is left out.
-
-    Raises RunError if there is none.
-    """
+    """Yields the whole session as lines of JSON, without line ends. Raises RunError if there is no such session."""
     info, runs = await _standing(journal, session_id)
     runs = [each for run in runs for each in (run, *await _waited_for(journal, run))]
     head: dict[str, Any] = {"toolspeak_session": EXPORT, "records": sum(run.records for run in runs)}
@@ -38,7 +35,7 @@ async def export_session(journal: Journal, session_id: str) -> AsyncGenerator[st
 
 
 async def _waited_for(journal: Journal, run: RunInfo) -> list[RunInfo]:
-    """The runs that a run's calls wait for, which go on with it."""
+    """The sub-runs that a run's calls wait for, and those of these."""
     if run.status not in PAUSED:
         return []
     sub_runs: list[RunInfo] = []
@@ -50,7 +47,7 @@ async def _waited_for(journal: Journal, run: RunInfo) -> list[RunInfo]:
 
 
 async def _standing(journal: Journal, session_id: str) -> tuple[SessionInfo, Sequence[RunInfo]]:
-    """A session and its runs, the oldest first, at one moment: somebody may be going on with it."""
+    """A session and its runs at one moment, the oldest first. Another process may go on with the session meanwhile."""
     while True:
         info = await known_session(journal, session_id)
         runs = await journal.runs(session_id=session_id)
@@ -59,10 +56,10 @@ async def _standing(journal: Journal, session_id: str) -> tuple[SessionInfo, Seq
 
 
 async def import_session(journal: Journal, lines: Iterable[str]) -> SessionInfo:
-    """Adds what `export_session` wrote, as it was, or nothing.
+    """Adds a session that `export_session` wrote, as a whole or not at all.
 
-    Raises FormatError for anything else, naming the line, and if lines are missing; RunConflict if the session is
-    there already.
+    Raises FormatError, which names the line, for other text and if lines are missing; RunConflict if the journal has
+    the session.
     """
     head: SessionInfo | None = None
     expected, records = 0, list[Record]()
@@ -82,17 +79,19 @@ async def import_session(journal: Journal, lines: Iterable[str]) -> SessionInfo:
         raise FormatError("line 1: expected a session, found nothing")
     if len(records) != expected:
         raise FormatError(
-            f"{len(records)} records where the first line says {expected}: a part of the file is missing, or was"
-            " added; export the session again"
+            f"the first line says {expected} records, and there are {len(records)}: lines are missing or were added;"
+            " export the session again"
         )
     await journal.add_session(head, records)
     return head
 
 
 async def import_closed(journal: Journal, lines: Iterable[str]) -> tuple[SessionInfo, int]:
-    """`import_session` of lines that somebody else may have written: runs in them that have not ended are closed before
-    the journal has them, and counted. What was decided about their calls, and how they are set up, stands in the lines:
-    whoever went on with one could be made to run anything."""
+    """As `import_session`, for lines from an untrusted source. Runs that have not ended are closed before the journal
+    has them. Returns the session and how many were closed.
+
+    Decisions and the setup of a run stand in the lines, so that resuming one could run any call.
+    """
     aside = MemoryJournal()
     session_id = (await import_session(aside, lines)).session_id
     unfinished = [each.run_id for each in await aside.runs(session_id=session_id) if each.status in UNFINISHED]
@@ -103,12 +102,14 @@ async def import_closed(journal: Journal, lines: Iterable[str]) -> tuple[Session
 
 
 def _head(data: Any) -> tuple[SessionInfo, int]:
-    """The session of a first line, and how many records follow."""
+    """Reads the first line: the session, and how many records follow."""
     if not isinstance(data, dict):
-        raise FormatError("expected a session's own line, an object")
+        raise FormatError("expected the line of a session, a JSON object")
     line = cast("dict[str, Any]", data)
     if line.get("toolspeak_session") != EXPORT:
-        raise FormatError(f"expected 'toolspeak_session': {EXPORT}; this is no exported session, or of a later version")
+        raise FormatError(
+            f"expected 'toolspeak_session': {EXPORT}; this is not an exported session, or one of a later version"
+        )
     for name in (*_FIELDS, *_BEYOND):
         if name not in line:
             raise FormatError(f"the field {name!r} is missing")
@@ -188,6 +189,6 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "principal": _or_none(_plain),
     "forked_from": _or_none(_place),
 }
-"""The fields of a session that are written as they are, and how each is read."""
+"""The fields of a session that are written unchanged, and how each is read."""
 
 _BEYOND: Mapping[str, Callable[[Any], Any]] = {"records": _count, "history": _messages}

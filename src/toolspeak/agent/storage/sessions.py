@@ -1,4 +1,4 @@
-"""Sessions in a journal: where one stands, what was said in it, and forks."""
+"""Sessions in a journal: where one stands, its messages, and forks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.rules import is_held
 
 WhenOpen = Literal["refuse", "close"]
-"""What happens if a session's last run waits for approval or is suspended when another task comes: the task is refused,
-or that run is closed for good."""
+"""What happens to a new task of a session whose last run waits for approval or is suspended: the task is refused, or
+that run is closed."""
 
 
 @quick()
 class Place:
-    """Where a session stands: the next run follows the first `follows_seq` records of run `follows`; `before` are
+    """Where a session stands. The next run follows the first `follows_seq` records of the run `follows`; `before` are
     the messages until there."""
 
     session_id: str
@@ -38,7 +38,7 @@ def new_session_id() -> str:
 
 
 async def known_session(journal: Journal, session_id: str) -> SessionInfo:
-    """Raises RunError if there is none."""
+    """The session. Raises RunError if there is none."""
     info = await journal.session(session_id)
     if info is None:
         raise RunError(f"there is no session {session_id}; `toolspeak sessions` lists them")
@@ -48,22 +48,22 @@ async def known_session(journal: Journal, session_id: str) -> SessionInfo:
 async def place_of(
     journal: Journal, session_id: str, principal: str | None = None, when_open: WhenOpen = "refuse"
 ) -> Place:
-    """Where the session's next run begins; a session nobody knows is new.
+    """Where the session's next run begins. An unknown session is a new one.
 
-    A session goes on only behind a run that has ended: else that run's calls could run later, and their results would
-    be in no message of the session. A last run that waits for approval or is suspended is for somebody to decide:
-    `when_open` says whether the task is refused or the run closed. One that was interrupted is closed.
+    A session goes on only after a run that has ended: otherwise calls of that run could run later, and no message of
+    the session would have their results. A last run that was interrupted is closed. `when_open` is for one that waits
+    for approval or is suspended.
 
-    Raises ConfigurationError for another `when_open`, RunError for another principal's session and for a last run that
-    is to be decided first, RunBusy while a process is at work on it.
+    Raises ConfigurationError for an unknown `when_open`, RunError for another principal's session and for a last run
+    that must be decided first, RunBusy while a process drives that run.
     """
     if when_open not in get_args(WhenOpen):
-        raise ConfigurationError(f"when_open is 'refuse' or 'close' (for good), not {when_open!r}")
+        raise ConfigurationError(f"when_open must be 'refuse' or 'close', not {when_open!r}")
     info = await journal.session(session_id)
     if info is None:
         return Place(session_id)
     if info.principal != principal:
-        raise RunError(f"session {session_id} is another user's; start one of your own")
+        raise RunError(f"session {session_id} belongs to another user; start one of your own")
     if info.last_run is None:
         return Place(session_id, info.version, before=info.history)
     last = await journal.run(info.last_run)
@@ -89,7 +89,7 @@ def _decide_first(state: RunState) -> str:
 
 
 async def session_messages(journal: Journal, session_id: str) -> Sequence[Message]:
-    """All that was said in a session, whatever was made shorter for the model. Raises RunError if there is none."""
+    """All messages of a session, without the compactions for the model. Raises RunError if there is no such session."""
     info = await known_session(journal, session_id)
     if info.last_run is None:
         return info.history
@@ -99,10 +99,9 @@ async def session_messages(journal: Journal, session_id: str) -> Sequence[Messag
 async def fork_session(
     journal: Journal, session_id: str, run_id: str | None = None, count: int | None = None
 ) -> SessionInfo:
-    """A new session that begins with what was said in this one: until the first `count` records of one of its runs
-    (all of them), or until its end. The two go on without each other.
-
-    Raises RunError if there is no such session, run or record.
+    """Adds a session that begins with a copy of this one's messages: until the first `count` records of the run
+    `run_id` (None: all), or all messages without a `run_id`. Raises RunError if there is no such session, run or
+    record.
     """
     info = await known_session(journal, session_id)
     behind = run_id or info.last_run
