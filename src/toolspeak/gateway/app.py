@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from toolspeak.data.values import changed
 from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission_queue import Admission
 from toolspeak.gateway.authentication import answer_preflight, expect, let_in
@@ -309,11 +310,10 @@ class Gateway:
         bounds = request.current.settings.bounds
         wire_request, notes = await self._apart(request, partial(read_request, request.wire, fields, bounds))
         if wire_request.request.tools:
-            wire_request = replace(
-                wire_request, request=replace(wire_request.request, tools=self._tools.known(wire_request.request.tools))
-            )
+            tools = self._tools.known(wire_request.request.tools)
+            wire_request = changed(wire_request, request=changed(wire_request.request, tools=tools))
         if request.keeping is not None:
-            wire_request = replace(wire_request, echoed=request.keeping.echoed)
+            wire_request = changed(wire_request, echoed=request.keeping.echoed)
         return wire_request, notes
 
     async def _ask(self, request: Request) -> None:

@@ -68,7 +68,7 @@ class LeakedCalls:
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if type(delta) is TextDelta:
-            return self._text(delta)
+            return self._text(delta) if self._parser is None else self._read(delta.text)
         if type(delta) is ArgumentsDelta and self._passed is not None:
             return [delta]
         if type(delta) is TurnEnded:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import cast
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -16,6 +15,7 @@ from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.state.history import paired
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import changed
 from toolspeak.gateway.http.asgi import Fields, check_values, decoded
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.requests.conversation_repair import healed
@@ -49,11 +49,14 @@ def turn_of(
     # One that may have to go on with text takes the system messages apart, as text does.
     instructions, rest = ("", messages) if route.upstream.dialect == "native" else _instructions(messages)
     if not route.is_text:
-        turn = TurnRequest(rest, request.tools, instructions, request.choice, output=request.output, options=options)
-        return route.driver, replace(turn, parallel=request.parallel), rules
-    options, output = _without_native(options, request.output)
-    turn = TurnRequest([*paired(rest)], request.tools, instructions, choice, output=output, options=options)
-    return route.driver, replace(turn, parallel=request.parallel), rules
+        output, choice = request.output, request.choice
+    else:
+        rest = paired(rest)
+        options, output = _without_native(options, request.output)
+    turn = TurnRequest(
+        [*rest], request.tools, instructions, choice, output=output, parallel=request.parallel, options=options
+    )
+    return route.driver, turn, rules
 
 
 def read_fields(body: bytes, bounds: Bounds) -> Fields:
@@ -72,7 +75,7 @@ def read_request(wire: WireFormat, fields: Fields, bounds: Bounds) -> tuple[Wire
     check_counts(wire_request, bounds)
     conversation = [message for message in wire_request.request.messages if isinstance(message, Message)]
     messages, notes = healed(conversation)
-    return replace(wire_request, request=replace(wire_request.request, messages=messages)), notes
+    return changed(wire_request, request=changed(wire_request.request, messages=messages)), notes
 
 
 def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:

@@ -104,6 +104,8 @@ class NativeRelay:
         self._report = answer.answering.report
         self._fields = fields
         self._has_parts = self._gate_has_begun = self._ending = self._has_role = False
+        self._passes_text = False
+        """Whether an event that is a piece of text says nothing else that has to be known."""
         self._waiting: deque[_WaitingEvent] = deque()
         self._owed: list[Delta] = []
         """What has left the gate, of events that still wait."""
@@ -124,12 +126,16 @@ class NativeRelay:
         if same and not self._has_parts and _same(request.messages, wanted.messages):
             return self._fields
         self.anew, self._whole, self._unknown = True, None, UnknownFields(self._wire)
+        self._passes_text = False
         self._waiting.clear()
         return None
 
     def hear(self, part: Relayed) -> Awaitable[None] | None:
         """Gets each part of the answer before its deltas are read. What has to leave at once is returned as the writing
         of it."""
+        if self._passes_text and _is_piece_of_text(part):  # the ordinary event
+            self._waiting.append(_WaitingEvent(part, False))
+            return None
         self._has_parts = True
         if part.whole:
             self._whole = part
@@ -150,6 +156,7 @@ class NativeRelay:
         if data is not None and self._answer.is_numbered:
             self._answer.follow(data)
         self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
+        self._passes_text = self._is_chat and self._has_role and not self._ending and self._unknown.is_identified
         waiting = _WaitingEvent(part, self._ending)
         self._waiting.append(waiting)
         is_text = len(deltas) == 1 and deltas[0].__class__ in _SPOKEN and b"_call" not in part.raw
@@ -183,9 +190,10 @@ class NativeRelay:
         self._gate_has_begun = True
         waiting = self._waiting
         if len(deltas) == 1 and len(waiting) == 1 and waiting[0].says_alone(deltas[0]) and not waiting[0].ends:
-            self._keep([*self._owed, deltas[0]])  # the ordinary event leaves as it came
-            self._owed.clear()
-            return self._answer.leaves(waiting.popleft().part)
+            if self._owed or (deltas[0].__class__, 0) not in self._encoder_knows:
+                self._keep([*self._owed, deltas[0]])
+                self._owed.clear()
+            return self._answer.leaves(waiting.popleft().part)  # the ordinary event leaves as it came
         leaving: list[bytes] = []
         for at, delta in enumerate(deltas):
             if not self.anew:
@@ -297,7 +305,7 @@ class NativeRelay:
             self._sent.append(delta)
 
     def _go_on_anew(self) -> None:
-        self.anew = True
+        self.anew, self._passes_text = True, False
         for each in self._waiting:
             if each.part.data is not None:
                 self._unknown.add(each.part.data)
@@ -322,6 +330,15 @@ class NativeRelay:
         if self._is_chat and not self._calls(data, 0):
             return False
         return _meaning(came) == _meaning(deltas) and same_finish(data, body, self._wire)
+
+
+def _is_piece_of_text(part: Relayed) -> bool:
+    """Whether an event of Chat Completions says one piece of text or reasoning, and no role, call, usage or finish."""
+    deltas, data, raw = part.deltas, part.data, part.raw
+    if data is None or len(deltas) != 1 or deltas[0].__class__ not in _SPOKEN or data.get("usage") is not None:
+        return False
+    choices = data["choices"]
+    return len(choices) == 1 and not choices[0].get("finish_reason") and b'"role"' not in raw and b"_call" not in raw
 
 
 def _size(deltas: Sequence[Delta]) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import changed
 from toolspeak.gateway.http.asgi import Headers, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.http.streamed_answer import EventStream, event, noted, watched, with_notes
@@ -88,8 +89,8 @@ async def _turn(
     Where the client gets all at once, nothing leaves before the turn is over, so that another upstream can be asked
     until then.
     """
-    before, is_put = replace(report, notes=[*report.notes]), False
-    is_only = len(answering.routes.pool.labels) == 1
+    is_put, is_only = False, len(answering.routes.pool.labels) == 1
+    before = None if is_only else replace(report, notes=[*report.notes])
     deltas_held: list[Delta] = []
 
     async def leave(deltas: Sequence[Delta]) -> None:
@@ -102,11 +103,13 @@ async def _turn(
 
     def ask(route: Route, on_answer: Callable[[], None]) -> Awaitable[None]:
         answering.route = route
-        report.back_to(before)
+        if before is not None:
+            report.back_to(before)
         deltas_held.clear()
         asks(route)
         driver, request, rules = turn_of(wire_request, route, answering.wire.name)
-        rules = replace(rules, hold_calls=rules.hold_calls or hold_calls)
+        if hold_calls:
+            rules = changed(rules, hold_calls=True)
         leaves = put if is_only else leave if wire_request.stream else hold
         return run_turn(driver, request, rules, leaves, report, size, wire_request.usage_wanted, on_answer)
 

@@ -52,9 +52,14 @@ class UnknownFields:
         self._last = _More()
         """Of the event that says how the answer ended, and those behind it."""
 
+    @property
+    def is_identified(self) -> bool:
+        """Whether `id` and `created` are known."""
+        return bool(self.id and self.created)
+
     def begin(self, data: Fields) -> None:
         """Notes what holds for the whole answer. Before `add`, for every event."""
-        if self._is_chat and self.id and self.created:
+        if self._is_chat and self.is_identified:
             usage, choices = data.get("usage"), data.get("choices")
             if usage is not None:
                 self._usage = usage

@@ -96,7 +96,7 @@ def hosted_tools(
     `optional` are the types without which the client goes on; a search that it offers beside tools of its own, as codex
     does, is one. Raises FormatError for any other.
     """
-    if client_format != OPENAI_RESPONSES.name or (route.wire == client_format and not route.is_text):
+    if route.wire == client_format and not route.is_text:
         return None, []
     servers: dict[str, frozenset[str] | None] = {}
     search = ""
@@ -126,6 +126,8 @@ def able_routes(
 ) -> tuple[Routes, HostedTools | None, list[Note]]:
     """The routes that can do what is asked, and what `hosted_tools` says of them. Where upstreams differ, those that
     leave the fewest tools out come in place of the others. Raises FormatError if none can."""
+    if client_format != OPENAI_RESPONSES.name:
+        return routes, None, []
     able: list[tuple[Route, tuple[HostedTools | None, list[Note]]]] = []
     problem: FormatError | None = None
     for route in routes.routes:

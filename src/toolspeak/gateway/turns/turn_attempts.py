@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from toolspeak.agent.drivers.base import NO_RUN, Driver, TurnRequest
@@ -17,6 +17,7 @@ from toolspeak.data.messages import (
     Usage,
     failure,
 )
+from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.turns.token_estimate import tokens_of
@@ -109,8 +110,8 @@ async def run_turn(
         if outcome.again is None or collector is None:
             break
         turn = collector.turn()
-        request = replace(request, messages=[*request.messages, *_correction(turn, outcome.again, rules)])
-        rules = replace(
+        request = changed(request, messages=[*request.messages, *_correction(turn, outcome.again, rules)])
+        rules = changed(
             rules,
             repairs=rules.repairs - (outcome.again == "malformed"),
             insists=rules.insists - (outcome.again == "no_call"),
@@ -118,14 +119,14 @@ async def run_turn(
         report.notes.append(_again(outcome.again, turn))
     if guessed:
         report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
-    report.end = replace(outcome.end, usage=total)
+    report.end = changed(outcome.end, usage=total)
     await put([*last[:-1], report.end])
 
 
 def estimated(usage: Usage, prompt: int, completion: int) -> Usage:
     """The usage with estimates of the counts that are missing: the stream was closed behind the calls, or the server
     does not count. `prompt` and `written` are bytes."""
-    return replace(
+    return changed(
         usage,
         input=tokens_of(prompt) if usage.input is None else usage.input,
         output=tokens_of(completion) if usage.output is None else usage.output,

@@ -27,6 +27,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import NORMAL_END, ToolChoice
+from toolspeak.data.values import quick
 from toolspeak.dialects.parser.turn_collector import with_reasoning
 from toolspeak.errors import ProviderError
 from toolspeak.gateway.turns.token_estimate import text_size
@@ -67,7 +68,7 @@ class Note:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class LeaveRules:
     """What a client asked of a turn, and how it may leave.
 
@@ -140,6 +141,9 @@ class TurnGate:
         """What leaves now. Raises ProviderError if something that left has to be taken back and cannot."""
         if self._complete_last is not None:
             return [*self._behind_call(delta), *self._feed(delta)]
+        if delta.__class__ is TextDelta and self._text is None and self._blank is None:  # most deltas of a turn
+            self.size += text_size(cast("TextDelta", delta).text)
+            return (delta,)
         return self._feed(delta)
 
     def _behind_call(self, delta: Delta) -> Sequence[Delta]:
