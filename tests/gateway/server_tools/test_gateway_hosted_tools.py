@@ -175,17 +175,20 @@ def test_no_more_calls_run_than_the_client_allows(tmp_path: Path):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"tools": [{**MCP, "server_label": "other"}]}, "nobody runs the tool 'mcp' of the server 'other' here"),
-        ({"tools": [{**MCP, "server_label": ["s"]}]}, "nobody runs the tool 'mcp'"),
+        (
+            {"tools": [{**MCP, "server_label": "other"}]},
+            "this gateway does not run the tool 'mcp' of the server 'other'",
+        ),
+        ({"tools": [{**MCP, "server_label": ["s"]}]}, "this gateway does not run the tool 'mcp'"),
         ({"tools": [{**MCP, "server_url": "http://169.254.169.254/"}]}, "tools[0].server_url"),
-        ({"tools": [{**MCP, "authorization": "secret"}]}, "leave authorization out"),
-        ({"tools": [{**MCP, "headers": {"x": "y"}}]}, "leave headers out"),
+        ({"tools": [{**MCP, "authorization": "secret"}]}, "omit authorization"),
+        ({"tools": [{**MCP, "headers": {"x": "y"}}]}, "omit headers"),
         ({"tools": [{"type": "mcp", "server_label": "s"}]}, "tools[0].require_approval"),
         ({"tools": [{**MCP, "require_approval": {"never": {"tool_names": ["echo"]}}}]}, "require_approval"),
         ({"tools": [{**MCP, "allowed_tools": ["none"]}]}, "offers no tool 'none'"),
         ({"tools": [{**MCP, "allowed_tools": {"read_only": True}}]}, "tools[0].allowed_tools"),
         ({"tools": [{**MCP, "allowed_tools": [7]}]}, "tools[0].allowed_tools[0]"),
-        ({"tools": [{"type": "web_search"}]}, "nobody runs the tool 'web_search'"),
+        ({"tools": [{"type": "web_search"}]}, "this gateway does not run the tool 'web_search'"),
         (
             {"tools": [MCP], "tool_choice": {"type": "mcp", "server_label": "s", "name": "none"}},
             "offers no tool 'none'",

@@ -24,7 +24,7 @@ _PREFLIGHT_SECONDS = b"600"
 
 
 def is_preflight(scope: Scope) -> bool:
-    """Whether a browser asks if a page may send a request."""
+    """Whether this is a browser's question if a page may send a request."""
     return (
         scope["method"] == "OPTIONS"
         and bool(header(scope, b"origin"))
@@ -33,7 +33,7 @@ def is_preflight(scope: Scope) -> bool:
 
 
 def cors_headers(scope: Scope, origins: Sequence[str]) -> Headers:
-    """What an answer says of who may read it; nothing where no origin is configured."""
+    """The headers that say which page may read an answer; none if no origin is configured."""
     if not origins:
         return []
     origin = header(scope, b"origin")
@@ -49,8 +49,8 @@ def cors_headers(scope: Scope, origins: Sequence[str]) -> Headers:
 def preflight_headers(scope: Scope, origins: Sequence[str]) -> Headers | None:
     """The headers of the answer to a preflight, besides `cors_headers`; None if the page may not send its request.
 
-    Any header may be sent, for SDKs have many of their own: it is the origin that decides. A page of the Internet may
-    only reach a private network where that is said, too (Private Network Access).
+    The origin alone decides: a page may send any header, because SDKs have many of their own. For a gateway in a
+    private network the answer has to allow that too (Private Network Access).
     """
     if not is_allowed(header(scope, b"origin"), origins):
         return None

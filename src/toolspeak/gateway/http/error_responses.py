@@ -18,8 +18,8 @@ from toolspeak.wire.base import WireFormat
 
 
 class Failure(Exception):
-    """An answer that is an error. `code` and `details` are for programs; `retry_after` is in seconds. `cause` replaces
-    the message in the log, where the message hides details from the client."""
+    """An answer that is an error. `code` and `details` are for programs, `retry_after` is in seconds. The log has
+    `cause` in place of a message that hides details from the client."""
 
     def __init__(
         self,
@@ -69,17 +69,17 @@ UPSTREAM_CODES: Mapping[ProviderErrorCode, str] = {
     "ill_formed": "upstream_ill_formed",
     "other": "upstream_failed",
 }
-"""The codes by which clients read an upstream's failures: OpenAI's own where it has one, for clients compare them."""
+"""The codes of an upstream's failures, for clients: OpenAI's own if there is one, because clients compare them."""
 
 _ADDRESS = re.compile(r"https?://[^\s'\"<>]*[^\s'\"<>:.,;]")
 _PAGE = re.compile(r""": (['"])(?:\s|\\n)*<(?:!doctype|html|head|body).*?\1(?=\. )""", re.IGNORECASE | re.DOTALL)
-"""As the providers quote a body: `: '<html>…'. `."""
+"""A page of HTML as providers quote it: `: '<html>…'. `."""
 
-_OWN_ACCOUNT = "The upstream refuses the gateway's account, not yours; its operator has to mend it."
+_OWN_ACCOUNT = "The upstream refuses the gateway's account, not yours; the gateway's operator has to fix it."
 
 
 def with_code(body: Any, failure: Failure) -> Any:
-    """An error as a client's API writes it, with the failure's code where that API has a place for one."""
+    """An error in the client's API, with the failure's code if that API has a field for it."""
     error: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
     if isinstance(error, dict) and "code" in error:
         error["code"] = failure.code
@@ -87,7 +87,7 @@ def with_code(body: Any, failure: Failure) -> Any:
 
 
 def failure_body(wire: WireFormat, failure: Failure) -> bytes:
-    """An error in the format of the endpoint; OpenAI's has a place for the code, Anthropic's for details."""
+    """An error in the format of the endpoint. OpenAI's format has a field for the code, Anthropic's for details."""
     body = with_code(wire.encode_error(failure.message, failure.status), failure)
     error = body.get("error")
     if isinstance(error, dict) and failure.details is not None:
@@ -96,18 +96,22 @@ def failure_body(wire: WireFormat, failure: Failure) -> bytes:
 
 
 def draining() -> Failure:
-    """The failure of a request that the gateway does not begin, because it is being stopped."""
-    return Failure(503, "the gateway is being stopped: ask another one, or again soon", "gateway_draining", 1)
+    """The failure of a request that the gateway does not start, because the gateway is stopping."""
+    return Failure(
+        503, "the gateway is stopping; send the request to another one, or send it again soon", "gateway_draining", 1
+    )
 
 
 def stopped() -> Failure:
-    """The failure of a request that is under way when the gateway's time to drain is over. Not a 503: a balancer takes
-    that for a request that was not begun, and sends it to another host."""
-    return Failure(502, "the gateway was stopped before the answer was whole: ask again", "gateway_stopped", 1)
+    """The failure of a request that is under way when the gateway's time to drain is over. Not a 503: a load balancer
+    takes that for a request that was not started, and sends it to another host."""
+    return Failure(
+        502, "the gateway stopped before the answer was complete; send the request again", "gateway_stopped", 1
+    )
 
 
 def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer that is this error."""
+    """The headers of an error's answer."""
     headers: list[tuple[bytes, bytes]] = []
     if failure.retry_after is not None:  # whole seconds (RFC 9110, 10.2.3)
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(failure.retry_after))))
@@ -119,7 +123,7 @@ def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:
 
 
 def _for_clients(error: ProviderError) -> str:
-    """The error without the upstream's address, and without a page of HTML that a proxy answered with."""
+    """The message without the upstream's address, and without the HTML page of a proxy."""
     return _ADDRESS.sub("the upstream", _PAGE.sub("", str(error)))
 
 
@@ -132,7 +136,8 @@ def _timed_out(error: BaseException | None) -> bool:
 
 
 def failure_of(error: BaseException, request_id: str) -> Failure:
-    """The failure that a client reads for an error. A bug is logged with its traceback, and shows none of it."""
+    """The failure that a client gets for an error. A bug goes to the log with its traceback, and the client sees
+    neither."""
     match error:
         case Failure():
             return error
@@ -156,4 +161,4 @@ def failure_of(error: BaseException, request_id: str) -> Failure:
             return Failure(500, str(error), "gateway_failed")
         case _:
             log("failed", {"id": request_id}, level=logging.ERROR, failed=error)
-            return Failure(500, f"the gateway failed; its log says more under {request_id}", "gateway_failed")
+            return Failure(500, f"the gateway failed; its log has the reason under {request_id}", "gateway_failed")

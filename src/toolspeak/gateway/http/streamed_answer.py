@@ -106,7 +106,8 @@ class EventStream:
     async def tick(self, silence: float, stall: float) -> None:
         """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
 
-        Raises ClientGone if nothing of what waits was read for `stall` seconds, or nothing is taken any more."""
+        Raises ClientGone if nothing of what waits was read for `stall` seconds, or nothing is taken any more.
+        """
         now = self._loop.time()
         if self._failed is not None:
             raise ClientGone

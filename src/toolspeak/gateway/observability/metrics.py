@@ -1,4 +1,4 @@
-"""What the gateway counts, in Prometheus's format."""
+"""The gateway's metrics, in Prometheus's format."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ REJECTION_CODES = frozenset(
 
 
 def worker_gone(pid: int) -> None:
-    """Ends the gauges of a process that has ended; its counters stay."""
+    """Removes the gauges of a process that has ended; its counters stay."""
     if os.environ.get(MULTIPROCESS):
         mark_process_dead(pid)
 
 
 class Metrics:
-    """The counters of one process, or of all workers together where `MULTIPROCESS` is set. Counted once a request."""
+    """The counters of one process, or of all workers if `MULTIPROCESS` is set. They are updated once a request."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # a series more for each, which nobody reads
+        disable_created_metrics()  # they add a series for each counter
         registry = self._registry = CollectorRegistry()
         labels = ("endpoint", "model")
         self.requests = Counter(
@@ -185,7 +185,7 @@ class Metrics:
                 self.key_tokens.labels(key.name, kind)
 
     def show_models(self, models: Iterable[str], endpoints: Iterable[str], codes: Collection[str]) -> None:
-        """Starts the counters at 0 of streams that break, by these codes, and of clients that leave."""
+        """Starts the counters of broken streams, by these codes, and of clients that left, at 0."""
         for endpoint, model in itertools.product(endpoints, (*models, OTHER_MODEL)):
             self.gone.labels(endpoint, model)
             for code in codes:
@@ -212,7 +212,7 @@ class Metrics:
         self.queued.set(queued)
 
     def close(self) -> None:
-        """Ends the gauges of this process; its counters stay."""
+        """Removes the gauges of this process; its counters stay."""
         worker_gone(os.getpid())
 
     def text(self) -> bytes:

@@ -1,6 +1,6 @@
-"""One line of JSON for each request, on standard error: never what was said, nor a key, unless asked for.
+"""One line of JSON for each request, on standard error. It holds no key, and contents only with `log_content`.
 
-A line has the id of its request and of the trace that the client names (https://www.w3.org/TR/trace-context/).
+A line has the id of its request, and the id of the trace that the client names (https://www.w3.org/TR/trace-context/).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _MOST_CHARACTERS = 512
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line: time (UTC), level, event, and its fields. A record that names no event, as those of other
-    libraries, is a `message`."""
+    """A record as one line: time (UTC), level, event and fields. A record of another library names no event: it is a
+    `message`."""
 
     def format(self, record: logging.LogRecord) -> str:
         named: str | None = getattr(record, "event", None)
@@ -53,7 +53,7 @@ class JsonLines(logging.Formatter):
 def log(
     event: str, fields: Mapping[str, JSON], *, level: int = logging.INFO, failed: BaseException | None = None
 ) -> None:
-    """Writes a line; fields that are None are left out."""
+    """Writes a line without the fields that are None."""
     present = {name: value for name, value in fields.items() if value is not None}
     LOG.log(level, event, extra={"event": event, "fields": present}, exc_info=failed)
 
@@ -73,15 +73,15 @@ def log_to_stderr() -> None:
 
 
 def carry_trace(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Passes the trace of a request to upstreams and to the log, from here on in this task."""
+    """Passes the trace of a request to upstreams and to the log, for the rest of this task."""
     trace = trace_headers([*headers])
     TRACE.set(trace)
     TRACE_ID.set(trace_id(trace.get("traceparent", "")))
 
 
 def trace_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """`traceparent` and `tracestate` of a request as they are passed on: nothing for a trace that is not valid, and no
-    state without one."""
+    """`traceparent` and `tracestate` of a request, to be passed on. Empty for an invalid trace; an invalid state is
+    left out."""
     parents = [value.decode("latin-1").strip() for name, value in headers if name == b"traceparent"]
     if len(parents) != 1 or not trace_id(parents[0]):
         return {}

@@ -27,7 +27,7 @@ from toolspeak.wire.base import WireFormat, WireRequest
 
 @dataclass(slots=True)
 class Answering:
-    """One answer: what it is made from, and what the log says of it."""
+    """One answer: its request and routes, and its facts for the log."""
 
     wire: WireFormat
     wire_request: WireRequest
@@ -50,7 +50,7 @@ class Answering:
     failure: Failure | None = None
     """The error that ended the stream."""
     sent_deltas: list[Delta] | None = None
-    """What the client got, if the log holds contents."""
+    """The deltas that the client got, if the log holds contents."""
     memory: ResponseMemory | None = None
     keeping: Keeping | None = None
     prefix: str = ""
@@ -97,15 +97,15 @@ class Answering:
         metrics.count_turn(model, self.route.dialect, self.report)
 
     def relayed_usage(self, size: int, failed: bool) -> Usage:
-        """What an answer used that was passed on as it came, to a request of so many bytes: as the server counts, else
-        estimated, at a token a chunk."""
+        """The usage of a relayed answer to a request of so many bytes: the server's count, else an estimate with a
+        token a chunk."""
         usage = self.report.end.usage
         if usage.total is not None or (failed and not self.status):
             return usage
         return estimated(usage, size, self.chunks * BYTES_PER_TOKEN)
 
     def _content(self) -> str | None:
-        """What the client got, as one answer of its API; None if the log holds no contents."""
+        """The client's answer as a whole answer of its API; None if the log holds no contents."""
         if not self.sent_deltas or (self.failure is not None and self.failure.code == "gateway_failed"):
             return None
         ended = [] if isinstance(self.sent_deltas[-1], TurnEnded) else [TurnEnded("error")]
@@ -146,7 +146,7 @@ async def stream_answer(
             answering.failure, answering.status, answering.chunks = failure, 200, stream.chunks
             await answering.account.settled(failed=True)
             if stream.kind != EVENTS:
-                return  # without an end: the connection is closed, which alone says that bytes are not whole
+                return  # without an end: only the closed connection says that bytes are missing
             await fail(failure)
         if stream.began_at is not None:
             await stream.end()

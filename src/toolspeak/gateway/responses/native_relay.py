@@ -1,8 +1,8 @@
 """Turns with native calls whose server speaks the client's API: events that need no repair pass unchanged.
 
-The request goes out as the client wrote it. Its answer takes the way of any turn, from a driver through the gate.
-Beside it the server's events wait, each until the gate has let all of it through, and then leave as they came. From the
-first event on of which something else leaves, the answer is written anew, with what its events say besides.
+The request goes out as the client wrote it. Its answer goes through a driver and the gate, like any turn. Meanwhile the
+server's events wait: an event leaves unchanged once the gate has let all of its deltas through. From the first event
+that the gate changes, the gateway writes the answer anew, and adds the fields that it does not know.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from toolspeak.wire.base import Encoder, ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 _Atom: TypeAlias = tuple[Any, ...]
-"""What one delta says, of which the same has to leave: its kind, the call's index, and its text."""
+"""The content of a delta, for comparison: its kind, the call's index, and its text."""
 
 _TEXTS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _PIECES = ("text", "reasoning", "arguments")
@@ -54,8 +54,8 @@ _ENDS = ("message_delta", "message_stop", "response.completed", "response.incomp
 
 
 def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
-    """How a turn may pass as it came; None if the model's calls are text, its server speaks another API than the
-    client, or the conversation had to be healed."""
+    """The relay of a turn; None if the model's calls are text, if server and client speak different APIs, or if the
+    conversation was repaired."""
     speaks = route.wire == answering.wire.name and isinstance(route.provider, ApiProvider)
     if answering.came is None or route.is_text or not speaks or answering.report.notes or answering.wire_request.echoed:
         return None
@@ -64,8 +64,8 @@ def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
 
 @dataclass(slots=True)
 class _WaitingEvent:
-    """An event, and what of it has not left the gate. `ends`: it says how the answer ended, or comes behind that.
-    `touched`: part of it has left."""
+    """An event that waits for the gate. `ends`: it holds the finish reason, or comes after it. `touched`: part of the
+    event has left the gate."""
 
     part: Relayed
     ends: bool
@@ -79,7 +79,7 @@ class _WaitingEvent:
         return self._atoms
 
     def says_alone(self, delta: Delta) -> bool:
-        """Whether the event is this piece of text, reasoning or arguments, and nothing of it has left."""
+        """Whether the event holds only this piece of text, reasoning or arguments, and no part of it has left."""
         deltas = self.part.deltas
         return not self.touched and len(deltas) == 1 and delta.__class__ in _TEXTS and deltas[0] == delta
 
@@ -87,14 +87,14 @@ class _WaitingEvent:
 class NativeRelay:
     """One turn's request as its client wrote it, and the events of its answer; implements `Relaying`.
 
-    `anew`: the rest of the answer is written anew.
+    `anew`: the gateway writes the rest of the answer itself.
     """
 
     def __init__(self, answer: RelayedAnswer, fields: Fields, headers: Mapping[str, str]) -> None:
         self.headers = headers
         self.anew = False
         self._write: Callable[[bytes], Awaitable[None]] | None = None
-        """Takes a stream. None: the client wants one piece."""
+        """Writes to the client's stream; None if the client wants no stream."""
         self._response_id = ""
         self._encoder: Encoder | None = None
         self._answer = answer
@@ -105,22 +105,22 @@ class NativeRelay:
         self._fields = fields
         self._has_parts = self._gate_has_begun = self._ending = self._has_role = False
         self._passes_text = False
-        """Whether an event that is a piece of text says nothing else that has to be known."""
+        """Whether events with a piece of text may skip the general checks: the answer's role and id are known."""
         self._waiting: deque[_WaitingEvent] = deque()
         self._owed: list[Delta] = []
-        """What has left the gate, of events that still wait."""
+        """Deltas that have left the gate, and whose events still wait."""
         self._sent: list[Delta] = []
-        """What has left: of Chat Completions as much as its encoder has to know."""
+        """Deltas that the client has. Of Chat Completions only those that the encoder has to know."""
         self._encoder_knows: set[tuple[type[Delta], int]] = set()
         self._calls = sound_calls()
         self._unknown = UnknownFields(self._wire)
         self._end: TurnEnded | None = None
         self._whole: Relayed | None = None
 
-    # --- what the provider asks and tells ----------------------------------------------------------------------
+    # --- called by the provider --------------------------------------------------------------------------------
 
     def body(self, request: ModelRequest) -> Fields | None:
-        """The fields that the client wrote, if they say what is to be asked."""
+        """The client's own fields, if they say the same as the request; else None."""
         wanted = self._wire_request.request
         same = request.tools is wanted.tools and request.choice == wanted.choice
         if same and not self._has_parts and _same(request.messages, wanted.messages):
@@ -131,8 +131,8 @@ class NativeRelay:
         return None
 
     def hear(self, part: Relayed) -> Awaitable[None] | None:
-        """Gets each part of the answer before its deltas are read. What has to leave at once is returned as the writing
-        of it."""
+        """Receives each part of the answer before its deltas are read. Returns the write of what leaves at once, if
+        any."""
         if self._passes_text and _is_piece_of_text(part):  # the ordinary event
             self._waiting.append(_WaitingEvent(part, False))
             return None
@@ -170,8 +170,8 @@ class NativeRelay:
         return None
 
     def _with_role(self, part: Relayed) -> Relayed:
-        """The part with the role where OpenAI's API has it: in the first event that has a choice, and in no other.
-        OpenAI's client for Node takes the last one that it reads; llama-cpp-python says null beside calls."""
+        """The part with the role where OpenAI's API has it: in the first event with a choice, and in no other. OpenAI's
+        client for Node takes the last role that it reads; llama-cpp-python sends null beside calls."""
         data = part.data
         if data is None:
             return part
@@ -179,14 +179,14 @@ class NativeRelay:
         self._has_role = self._has_role or says_role
         return part if mended is data else changed(part, raw=with_data(part.raw, mended), data=mended)
 
-    # --- what leaves -------------------------------------------------------------------------------------------
+    # --- called by the answer ----------------------------------------------------------------------------------
 
     def begin(self, response_id: str, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """The answer is a stream that `write` takes; `response_id` names it if the server names none."""
+        """Starts a streamed answer, written with `write`. `response_id` is used if the server sends no id."""
         self._response_id, self._write = response_id, write
 
     def put(self, deltas: Sequence[Delta]) -> bytes:
-        """Takes what the gate lets through of a stream; gives what leaves then."""
+        """Takes the deltas that the gate lets through; returns the bytes that leave."""
         self._gate_has_begun = True
         waiting = self._waiting
         if len(deltas) == 1 and len(waiting) == 1 and waiting[0].says_alone(deltas[0]) and not waiting[0].ends:
@@ -220,8 +220,8 @@ class NativeRelay:
         return b"".join([event((name, with_code(data, failure))) for name, data in frames])
 
     def whole(self, deltas: Sequence[Delta], body: dict[str, JSON]) -> bytes:
-        """An answer in one piece: as it came if it says the same as these deltas; else `body`, which they make, with
-        what the server says besides."""
+        """A whole answer: as it came if it says the same as these deltas, else `body`, their encoding, with the unknown
+        fields of the server's answer."""
         came, notes = self._whole, self._report.notes
         data = None if came is None else came.data
         if came is None or data is None:
@@ -231,10 +231,10 @@ class NativeRelay:
         mended = with_unknown_fields(body, data, self._wire, usage=not _estimated(notes))
         return json_bytes(with_notes(mended, notes))
 
-    # --- how ---------------------------------------------------------------------------------------------------
+    # --- in detail ---------------------------------------------------------------------------------------------
 
     def _encoded(self, deltas: Sequence[Delta]) -> bytes:
-        """What these deltas are when they are written anew."""
+        """These deltas as events that the gateway writes itself."""
         if self._encoder is None:
             self._encoder = self._new_encoder()
         frames = [frame for delta in deltas for frame in self._encoder.feed(delta)]
@@ -244,7 +244,7 @@ class NativeRelay:
         return b"".join([event(self._answer.numbered(frame)) for frame in frames])
 
     def _new_encoder(self) -> Encoder:
-        """What writes the rest of the answer anew: it knows what has left."""
+        """An encoder for the rest of the answer, which knows the deltas that have left."""
         response_id, created = self._unknown.id or self._response_id, self._unknown.created or int(time.time())
         encoder = self._wire.encoder(self._wire_request, response_id=response_id, created=created)
         for delta in self._sent:
@@ -252,7 +252,7 @@ class NativeRelay:
         return encoder
 
     def _matches(self, delta: Delta) -> bool:
-        """Takes off what a delta says from what the waiting events say."""
+        """Whether the waiting events say what this delta says; removes it from them."""
         if delta.__class__ is PartEnded:
             return True
         atom = _atom(delta)
@@ -281,8 +281,8 @@ class NativeRelay:
         return False
 
     def _flush(self) -> bytes:
-        """The events that are through, which leave now, unless the next one is so in part: then something of both may
-        have left the gate as one."""
+        """The events that leave now: those at the front whose deltas have all left the gate. None if the next event has
+        left in part, because one delta of the gate may cover both."""
         waiting = self._waiting
         first = next((each for each in waiting if each.atoms), None)
         if first is not None and first.touched:
@@ -312,7 +312,7 @@ class NativeRelay:
         self._waiting.clear()
 
     def _ended(self, end: TurnEnded) -> bytes | None:
-        """The end of the answer as it came; None if it cannot leave so."""
+        """The end of the answer as it came; None if the gateway has to write it."""
         own = self._end
         if any(each.atoms for each in self._waiting) or own is None or end.finish != own.finish or self._report.notes:
             return None
@@ -326,7 +326,7 @@ class NativeRelay:
         return b"".join(map(self._answer.leaves, parts))
 
     def _says(self, data: Fields, came: Sequence[Delta], deltas: Sequence[Delta], body: Fields) -> bool:
-        """Whether an answer says what is to leave."""
+        """Whether a whole answer says what is to leave."""
         if self._is_chat and not self._calls(data, 0):
             return False
         return _meaning(came) == _meaning(deltas) and same_finish(data, body, self._wire)
@@ -351,7 +351,7 @@ def _estimated(notes: Sequence[Any]) -> bool:
 
 
 def _same(client: Sequence[Message | TextMessage], driver: Sequence[Message | TextMessage]) -> bool:
-    """Whether these are the same messages; system messages in front may stand there as one."""
+    """Whether these are the same messages, apart from the system messages in front."""
     first, second = _behind_system(client), _behind_system(driver)
     return len(first) == len(second) and all(map(_is, first, second))
 
@@ -366,7 +366,7 @@ def _behind_system(messages: Sequence[Message | TextMessage]) -> Sequence[Messag
 
 
 def _ends(data: Fields) -> bool:
-    """Whether an event says how the answer ended."""
+    """Whether an event holds the finish reason."""
     choices = data.get("choices")
     return (
         any(map(_has_finished, cast("list[Any]", choices))) if isinstance(choices, list) else data.get("type") in _ENDS
@@ -378,7 +378,7 @@ def _has_finished(choice: Any) -> bool:
 
 
 def _atom(delta: Delta) -> _Atom | None:
-    """None for what has no part in the answer."""
+    """The content of a delta; None for one that is no part of the answer."""
     if delta.__class__ is TextDelta:
         return "text", 0, cast("TextDelta", delta).text
     match delta:
@@ -395,7 +395,7 @@ def _atom(delta: Delta) -> _Atom | None:
 
 
 def _meaning(deltas: Sequence[Delta]) -> tuple[object, ...]:
-    """What a turn says, however it is cut."""
+    """The content of a turn, whatever the pieces."""
     texts = ["".join(delta.text for delta in deltas if isinstance(delta, kind)) for kind in (TextDelta, ReasoningDelta)]
     calls = [(call.name, call.id, dict(call.arguments)) for call in deltas if isinstance(call, CallCompleted)]
     broken = any(isinstance(delta, CallMalformed) for delta in deltas)

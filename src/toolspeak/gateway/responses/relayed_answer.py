@@ -27,14 +27,14 @@ from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 _PASSING_HEADERS = (b"anthropic-beta", b"anthropic-version", b"openai-beta")
-"""Headers of a client that an upstream of its API reads: what the body may hold depends on them."""
+"""Headers of a client that an upstream reads: they decide which fields the body may have."""
 
 _TOOL_FIELDS: Mapping[str, Sequence[str]] = {
     OPENAI_CHAT.name: ("tools", "functions"),
     OPENAI_RESPONSES.name: ("tools", "previous_response_id", "conversation", "prompt", "background"),
     ANTHROPIC.name: ("tools", "mcp_servers", "thread"),
 }
-"""Fields by which a request is the gateway's own business: it has tools, or rests on what no body holds."""
+"""Fields of requests that the gateway handles itself: tools, and references to what the body does not hold."""
 
 _MESSAGES: Mapping[str, str] = {
     OPENAI_CHAT.name: "messages",
@@ -43,12 +43,12 @@ _MESSAGES: Mapping[str, str] = {
 }
 
 _OF_TOOLS = ("_call", "_output", "tool_use", "tool_result", "_request", "_response")
-"""How the types of items and blocks end that tell of tools."""
+"""The endings of the types of items and blocks for calls and results."""
 
 
 def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
-    """Whether a request goes to its upstream as it came: both speak the same API, and tools have no part in it, or
-    several answers are wanted, of which none is mended."""
+    """Whether a request goes to its upstream unchanged: client and upstream speak the same API, and the request has
+    nothing to do with tools, or asks for several answers, which the gateway does not repair."""
     if route.wire != wire.name or not isinstance(route.provider, ApiProvider):
         return False
     wanted = fields.get("n")
@@ -62,7 +62,7 @@ def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
 
 
 def _leaves_thoughts_open(messages: Sequence[JSON]) -> bool:
-    """Whether reasoning is the last of a turn, which APIs refuse: then the conversation has to be healed."""
+    """Whether a turn ends with reasoning. APIs refuse that, so the gateway has to repair the conversation."""
     is_open = False
     for fields in (cast("Fields", message) for message in messages if isinstance(message, Mapping)):
         if is_open and fields.get("role") not in (None, "assistant"):
@@ -94,7 +94,7 @@ def _uses_tools(message: JSON) -> bool:
 
 
 def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequest:
-    """What the gateway itself reads of a relayed request: the rest is the upstream's to judge. Raises Failure,
+    """The fields of a relayed request that the gateway reads. The upstream checks the others. Raises Failure,
     FormatError."""
     name = _MESSAGES[wire.name]
     messages_field = fields.get(name)
@@ -119,28 +119,28 @@ def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequ
 
 
 def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    """Those of a client's headers that its upstream reads."""
+    """The headers of a client that its upstream reads."""
     return {name.decode(): value.decode() for name, value in headers if name in _PASSING_HEADERS and value.isascii()}
 
 
 @dataclass(slots=True)
 class RelayedAnswer:
-    """One relayed answer: what leaves of each part, and what is known of the whole."""
+    """One relayed answer: how each part leaves, and what the log needs."""
 
     answering: Answering
     model: str | None
-    """The name that the client knows the model by, if it is not the upstream's."""
+    """The client's name for the model, if the upstream's is another one."""
     deltas: list[Delta] | None = None
     response_id: str = ""
     sequence: int | None = None
     is_numbered: bool = field(init=False)
-    """Whether the API numbers events, and tells the answer's id in the first one: Responses alone does."""
+    """Whether the API numbers its events and has the answer's id in the first one. Only Responses does."""
 
     def __post_init__(self) -> None:
         self.is_numbered = self.answering.wire is OPENAI_RESPONSES
 
     def leaves(self, part: Relayed) -> bytes:
-        """The part of a stream as the client reads it."""
+        """A part of a stream, as the client gets it."""
         fields = part.data
         if fields is None:
             return part.raw
@@ -156,18 +156,18 @@ class RelayedAnswer:
         return part.raw if named is fields else with_data(part.raw, named)
 
     def whole(self, part: Relayed) -> bytes:
-        """An answer in one piece as the client reads it."""
+        """A whole answer, as the client gets it."""
         if part.data is None:
             return part.raw
         named = self.named(part.data)
         return part.raw if named is part.data else json_bytes(named)
 
     def named(self, fields: dict[str, JSON]) -> dict[str, JSON]:
-        """An event, or an answer, with the name that the client knows the model by."""
+        """An event or an answer with the client's name for the model."""
         return fields if self.model is None else with_model(fields, self.model)
 
     def numbered(self, frame: Frame) -> Frame:
-        """A frame with the number behind that of the last event that has left, where the API numbers them."""
+        """A frame with the number after that of the last event, if the API numbers events."""
         name, data = frame
         if self.sequence is None or not isinstance(data, dict):
             return frame
@@ -175,7 +175,7 @@ class RelayedAnswer:
         return name, {**cast("dict[str, JSON]", data), "sequence_number": self.sequence}
 
     def note(self, part: Relayed) -> None:
-        """What it says, for the log and the metrics."""
+        """Stores what the log and the metrics need of a part."""
         if self.deltas is not None:
             self.deltas.extend(part.deltas)
         if part.deltas and part.deltas[-1].__class__ is TurnEnded:
@@ -192,7 +192,7 @@ class RelayedAnswer:
         return b"".join([event((name, with_code(data, failure))) for name, data in numbered])
 
     def follow(self, fields: dict[str, JSON]) -> None:
-        """Notes an event's number, and the answer's id, where events are numbered."""
+        """Stores an event's number and the answer's id, if the API numbers events."""
         if not self.is_numbered:
             return
         number = fields.get("sequence_number")
@@ -203,20 +203,20 @@ class RelayedAnswer:
 
 
 def known_as(route: Route, model: str) -> str | None:
-    """The name that a client knows a model by, if it is not the upstream's."""
+    """The client's name for a model, if the upstream's is another one."""
     return model if route.upstream.model and route.upstream.model != model else None
 
 
 async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
-    """Sends the request on and its answer back. Raises ToolspeakError for what fails before the answer has begun,
-    ClientGone if nobody is there any more."""
+    """Sends the request on and its answer back. Raises ToolspeakError for a failure before the answer begins,
+    ClientGone if the client leaves."""
     answering.report.attempts = 1
     send = _stream if answering.wire_request.stream else _whole
     await send(answering, fields, headers)
 
 
 def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiProvider]:
-    """What one upstream is sent, and what is to be known of its answer."""
+    """The answer and the provider of one attempt."""
     provider = route.provider
     assert isinstance(provider, ApiProvider)
     answering.route = route
@@ -283,17 +283,17 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
     await send_whole(answering.send, 200, body, answering.headers, b"application/json")
 
 
-# --- upstreams that answer otherwise than they were asked ----------------------------------------------------------
+# --- upstreams that stream unasked, or do not stream -----------------------------------------------------------------
 
 
 def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> list[Frame]:
-    """An answer that came in one piece, as the stream that was asked for."""
+    """A whole answer, as the stream that the client wants."""
     encoder = answering.wire.encoder(_read(answering, fields), response_id=answering.id, created=int(time.time()))
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
 
 def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> JSON:
-    """An answer that came as a stream, in the one piece that was asked for."""
+    """A streamed answer, as the whole answer that the client wants."""
     return answering.wire.encode_response(
         deltas,
         model=answering.wire_request.model,
@@ -304,7 +304,7 @@ def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> 
 
 
 def _read(answering: Answering, fields: Fields) -> WireRequest:
-    """The request as its format reads it, as far as it does."""
+    """The decoded request; without messages and options if it cannot be decoded."""
     try:
         return answering.wire.decode_request(fields)
     except FormatError:
@@ -315,7 +315,7 @@ def _read(answering: Answering, fields: Fields) -> WireRequest:
 
 
 def with_model(fields: dict[str, JSON], model: str) -> dict[str, JSON]:
-    """The data of an event, or an answer, with this name of the model where it says one."""
+    """An event or an answer with this name of the model, if it names one."""
     if isinstance(fields.get("model"), str):
         return {**fields, "model": model}
     for name in ("response", "message"):
@@ -326,6 +326,6 @@ def with_model(fields: dict[str, JSON], model: str) -> dict[str, JSON]:
 
 
 def with_data(raw: bytes, fields: dict[str, JSON]) -> bytes:
-    """An event with other data, and its own name, its id and its comments as they were."""
+    """An event with other data, and with its own name, id and comments."""
     lines = [line for line in raw.splitlines() if line and not line.startswith(b"data")]
     return b"\n".join([*lines, b"data: " + json_bytes(fields)]) + b"\n\n"

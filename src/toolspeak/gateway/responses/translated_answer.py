@@ -29,13 +29,14 @@ from toolspeak.providers.relayed import RELAYING, json_bytes
 from toolspeak.wire.base import WireRequest
 
 WARNING_HEADER = b"x-toolspeak-warning"
-"""The header that lists the codes of an answer's notes, where the answer is one piece."""
+"""The header that lists the codes of the notes of an answer that is no stream."""
 
 _PREFIXES = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_"}
 
 
 async def answer(answering: Answering) -> None:
-    """Answers a request. Raises ToolspeakError for a failure before the answer begins, ClientGone."""
+    """Answers a request. Raises ToolspeakError for a failure before the answer begins, ClientGone if the client
+    leaves."""
     # 80 random bits: a call's id is made of it, and OpenAI takes ids of 40 characters.
     response_id = _PREFIXES[answering.wire.name] + secrets.token_hex(10)
     if answering.keeping is not None:
@@ -47,7 +48,7 @@ async def answer(answering: Answering) -> None:
 
 
 async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
-    """Stores a response that is whole; where that fails it says so."""
+    """Stores a complete response. If that fails, the response says that it is not stored."""
     if answering.memory is None or answering.keeping is None:
         return
     notes = await answering.memory.keep(answering.keeping, response)
@@ -59,8 +60,8 @@ async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
 def _run_turns(
     answering: Answering, put: Put, asks: Callable[[Route], None], has_left: Callable[[], bool] = lambda: False
 ) -> Coroutine[Any, Any, None]:
-    """The model's turn; with server-side tools, its turns. `asks` gets each upstream that is asked. `has_left`: whether
-    something of the answer has left, also past `put`."""
+    """The model's turn, or its turns with server-side tools. `asks` receives the route of each attempt. `has_left`:
+    whether part of the answer has left, also without `put`."""
     wire_request = answering.wire_request
     size = partial(prompt_size, wire_request)
     if answering.tools is None:
@@ -84,10 +85,9 @@ async def _turn(
     asks: Callable[[Route], None] = lambda _: None,
     has_left: Callable[[], bool] = lambda: False,
 ) -> None:
-    """One turn, of the first upstream that answers. `hold_calls`: they leave whole, whatever is configured.
+    """Runs one turn at the first upstream that answers. `hold_calls`: calls leave whole, whatever the configuration.
 
-    Where the client gets all at once, nothing leaves before the turn is over, so that another upstream can be asked
-    until then.
+    If the client wants no stream, nothing leaves before the turn is over: until then the next upstream can be tried.
     """
     is_put, is_only = False, len(answering.routes.pool.labels) == 1
     before = None if is_only else replace(report, notes=[*report.notes])
@@ -201,6 +201,6 @@ async def _whole(answering: Answering, response_id: str) -> None:
 
 
 def warning_header(notes: Sequence[Note]) -> Headers:
-    """The header of an answer in one piece that has notes."""
+    """The header with the notes of a whole answer."""
     codes = dict.fromkeys(note.code for note in notes)
     return [(WARNING_HEADER, ", ".join(codes).encode())] if codes else []

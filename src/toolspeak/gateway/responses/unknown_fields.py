@@ -1,4 +1,4 @@
-"""What Chat Completions of a server say besides what the gateway reads, for answers that are written anew. Pure."""
+"""Fields of Chat Completions that the gateway does not know, kept for answers that it writes anew. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DELTA_FIELDS = ("role", "content", "tool_calls", "function_call", "refusal", "r
 
 
 class _More:
-    """Fields of events, of their choices and of what these say, until they are given to another event."""
+    """Unknown fields of events, of their choices and of their deltas, until they go into another event."""
 
     def __init__(self) -> None:
         self._top: dict[str, JSON] = {}
@@ -30,8 +30,8 @@ class _More:
         _merge(self._choice, _without(choice, _CHOICE_FIELDS))
         _merge(self._delta, _without(_object(choice.get("delta")), _DELTA_FIELDS))
 
-    def given_to(self, frame: dict[str, Any]) -> dict[str, Any]:
-        """The frame, which has one choice, with these fields; they are given once."""
+    def into(self, frame: dict[str, Any]) -> dict[str, Any]:
+        """The frame, which has one choice, with these fields. Each field goes into one frame only."""
         (choice,) = frame["choices"]
         choice = {**choice, **self._choice, "delta": {**choice["delta"], **self._delta}}
         frame = {**frame, **self._top, "choices": [choice]}
@@ -40,7 +40,7 @@ class _More:
 
 
 class UnknownFields:
-    """Collects them from the events of a stream. `id` and `created` are the answer's, `usage` and `finish` as told."""
+    """Collects the unknown fields of a stream's events. `id` and `created` are the answer's."""
 
     def __init__(self, wire: WireFormat) -> None:
         self.id = ""
@@ -50,7 +50,7 @@ class UnknownFields:
         self._finish: JSON = None
         self._more = _More()
         self._last = _More()
-        """Of the event that says how the answer ended, and those behind it."""
+        """Fields of the event with the finish reason, and of the events after it."""
 
     @property
     def is_identified(self) -> bool:
@@ -58,7 +58,7 @@ class UnknownFields:
         return bool(self.id and self.created)
 
     def begin(self, data: Fields) -> None:
-        """Notes what holds for the whole answer. Before `add`, for every event."""
+        """Stores the fields that apply to the whole answer. Call it before `add`, once per event."""
         if self._is_chat and self.is_identified:
             usage, choices = data.get("usage"), data.get("choices")
             if usage is not None:
@@ -77,12 +77,13 @@ class UnknownFields:
             self._finish = _first(data).get("finish_reason") or self._finish
 
     def add(self, data: Fields) -> None:
-        """An event that is written anew."""
+        """Adds the fields of an event that is written anew."""
         if self._is_chat:
             (self._last if self._finish else self._more).add(data)
 
     def added(self, frames: Sequence[Frame], *, usage: bool) -> list[Frame]:
-        """The frames with what was collected in the first one that has a choice, and with the server's own usage."""
+        """The frames with the collected fields, which go into the first frame that has a choice, and the server's
+        usage."""
         return [(name, self._with(data, usage=usage)) for name, data in frames]
 
     def _with(self, data: JSON, *, usage: bool) -> JSON:
@@ -93,17 +94,18 @@ class UnknownFields:
             return {**frame, "usage": (usage and self._usage) or frame["usage"]}
         if not frame.get("choices"):
             return frame
-        frame = self._more.given_to(frame)
-        return self._last.given_to(frame) if frame["choices"][0]["finish_reason"] else frame
+        frame = self._more.into(frame)
+        return self._last.into(frame) if frame["choices"][0]["finish_reason"] else frame
 
     def tells_finish(self, frames: Sequence[Frame]) -> bool:
-        """Whether the server said that its answer ended as these frames say."""
+        """Whether the server gave the finish reason that these frames give."""
         finishes = [_first(cast("Fields", data)).get("finish_reason") for _, data in frames if isinstance(data, dict)]
         return not self._is_chat or self._finish in filter(None, finishes)
 
 
 def with_unknown_fields(body: dict[str, JSON], data: Fields, wire: WireFormat, *, usage: bool) -> dict[str, JSON]:
-    """An answer in one piece that was written anew, with what the server's says besides. `usage`: its own holds."""
+    """A whole answer that was written anew, with the unknown fields of the server's. `usage`: keep the server's
+    usage."""
     if wire is not OPENAI_CHAT:
         return {**{name: value for name, value in data.items() if name not in body}, **body}
     own, choice = _first(body), _first(data)
@@ -116,14 +118,14 @@ def with_unknown_fields(body: dict[str, JSON], data: Fields, wire: WireFormat, *
 
 
 def same_finish(data: Fields, body: Fields, wire: WireFormat) -> bool:
-    """Whether two answers in one piece say that they ended alike."""
+    """Whether two non-streamed answers give the same finish reason."""
     return wire is not OPENAI_CHAT or _first(data).get("finish_reason") == _first(body).get("finish_reason")
 
 
 def sound_calls() -> Callable[[Fields, int], bool]:
-    """What tells whether the calls of each chunk, or of an answer in one piece, are as the API has them: numbered on,
-    each with an id and a name of its own, both said once, and with `size` characters of arguments. The role is
-    `assistant` wherever it is said: llama-cpp-python says null beside calls, and OpenAI's client for Node believes it.
+    """Makes a check for the calls of each chunk, or of a whole answer. They are sound if they are numbered in order, if
+    each has an id and a name of its own, sent once, and if the arguments have `size` characters. A role must be
+    `assistant`: llama-cpp-python sends null beside calls, and OpenAI's client for Node takes it over.
     """
     ids: dict[int, str] = {}
 
@@ -156,7 +158,7 @@ def sound_calls() -> Callable[[Fields, int], bool]:
 
 
 def with_role(data: dict[str, JSON], *, says: bool) -> tuple[dict[str, JSON], bool]:
-    """A chunk that says the assistant's role if it `says` one, and no other role; and whether it says it."""
+    """The chunk with the assistant's role if `says`, and with no other role; and whether the role is in it."""
     choice = _first(data)
     delta = choice.get("delta")
     if not isinstance(delta, dict):

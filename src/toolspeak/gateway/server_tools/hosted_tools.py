@@ -1,4 +1,4 @@
-"""Tools of OpenAI Responses that its API runs itself (`mcp`, `web_search`): which of them run here.
+"""Tools that OpenAI's Responses API runs itself (`mcp`, `web_search`): which of them the gateway runs.
 
 Source: the OpenAI API reference, "Responses", `tools`, with the types of the `openai` package 3.54. The gateway runs
 tools of the MCP servers that its operator lists, and connects to no others.
@@ -21,17 +21,18 @@ from toolspeak.wire.json_validation import describe, optional_list, require_name
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 OPTIONAL_TOOLS = "x-toolspeak-optional-tools"
-"""The header that names the types of tools without which a client goes on, with commas between them."""
+"""The header with the types of tools that a client can do without, separated by commas."""
 
 _WEB_SEARCHES = ("web_search", "web_search_preview")
 _SEARCHES = (*_WEB_SEARCHES, "tool_search")
 _OPERATORS = ("connector_id", "authorization", "headers")
-"""Fields of an `mcp` tool that say how its server is reached: the operator's matter here."""
+"""Fields of an `mcp` tool about access to its server, which the operator configures."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostedTool:
-    """A tool that runs here and has items of its own in the answer: `name` is its name on the MCP server `server`."""
+    """A tool that the gateway runs and whose calls are items of the answer: `name` is its name on the MCP server
+    `server`."""
 
     kind: Literal["mcp", "web_search"]
     server: str
@@ -40,11 +41,11 @@ class HostedTool:
 
 @dataclass(frozen=True, slots=True)
 class HostedTools:
-    """The API's own tools that a request names and that run here.
+    """The API's own tools that a request names and the gateway runs.
 
-    `servers`: the MCP servers by label, with the names of their tools that the model may call, None for all of them.
-    `search`: the name of the tool that searches the web, "" if the request asks for no search. `choice`: the request's
-    `tool_choice`, if it is one of these tools.
+    `servers`: by the label of an MCP server, the names of the tools that the model may call; None for all. `search`:
+    the name of the tool that searches the web, "" without a search. `choice`: the request's `tool_choice`, if it is one
+    of these tools.
     """
 
     servers: Mapping[str, frozenset[str] | None]
@@ -52,8 +53,8 @@ class HostedTools:
     choice: Mapping[str, JSON] | None
 
     def among(self, offered: Sequence[ToolSpec], tools: ServerTools) -> Mapping[str, HostedTool]:
-        """Those of the offered tools that the request names, by the name that the model knows. Raises FormatError for a
-        tool that its server does not have."""
+        """The offered tools that the request names, by the model's name for them. Raises FormatError for a tool that
+        its server does not have."""
         named: dict[str, HostedTool] = {}
         missing = {label: set(names or ()) for label, names in self.servers.items()}
         for spec in offered:
@@ -74,7 +75,7 @@ class HostedTools:
         return named
 
     def chosen(self, named: Mapping[str, HostedTool]) -> ToolChoice:
-        """The choice as the model is given it. Raises FormatError for a tool that is not offered."""
+        """The tool choice for the model. Raises FormatError for a tool that is not offered."""
         choice = cast("Mapping[str, JSON]", self.choice)
         if choice["type"] != "mcp":
             return ToolChoice("specific", self.search)
@@ -90,11 +91,11 @@ class HostedTools:
 def hosted_tools(
     wire_request: WireRequest, route: Route, client_format: str, optional: Collection[str], tools: ServerTools | None
 ) -> tuple[HostedTools | None, list[Note]]:
-    """The tools that the request's API would run itself and that run here, and notes on those that do not run. An
-    upstream of that API gets them all.
+    """The API's own tools that the gateway runs for a request, and notes on those that it leaves out. An upstream of
+    that API gets them all.
 
-    `optional` are the types without which the client goes on; a search that it offers beside tools of its own, as codex
-    does, is one. Raises FormatError for any other.
+    `optional`: the types that the client can do without. A search beside tools of the client, as codex sends it, is
+    optional too. Raises FormatError for other tools that the gateway does not run.
     """
     if route.wire == client_format and not route.is_text:
         return None, []
@@ -114,9 +115,9 @@ def hosted_tools(
         if label:
             what += f" of the server {describe(label)}"
         if kind not in optional and not offered:
-            remedy = f"switch it off in the client, or send the header {OPTIONAL_TOOLS}: {kind} to go on without it"
-            raise FormatError(f"tools: nobody runs {what} here; {remedy}")
-        notes.append(Note("tool_left_out", f"the model was not told of {what}: nobody runs it here"))
+            remedy = f"switch it off in the client, or send the header {OPTIONAL_TOOLS}: {kind} to do without it"
+            raise FormatError(f"tools: this gateway does not run {what}; {remedy}")
+        notes.append(Note("tool_left_out", f"{what} was left out: this gateway does not run it"))
     choice = _choice(wire_request.request.options.get("tool_choice"), servers, search)
     return (HostedTools(servers, search, choice) if servers or search else None), notes
 
@@ -124,8 +125,8 @@ def hosted_tools(
 def able_routes(
     wire_request: WireRequest, routes: Routes, client_format: str, optional: Collection[str], tools: ServerTools | None
 ) -> tuple[Routes, HostedTools | None, list[Note]]:
-    """The routes that can do what is asked, and what `hosted_tools` says of them. Where upstreams differ, those that
-    leave the fewest tools out come in place of the others. Raises FormatError if none can."""
+    """The routes that can answer the request, with their hosted tools and notes. If upstreams differ, only those that
+    leave out the fewest tools remain. Raises FormatError if no route can."""
     if client_format != OPENAI_RESPONSES.name:
         return routes, None, []
     able: list[tuple[Route, tuple[HostedTools | None, list[Note]]]] = []
@@ -142,7 +143,7 @@ def able_routes(
 
 
 def _label(table: Mapping[str, JSON]) -> str:
-    """The MCP server that a tool or a choice names, "" if none."""
+    """The MCP server that a tool or a choice names, or ""."""
     label = table.get("server_label")
     return label if isinstance(label, str) else ""
 
@@ -152,22 +153,22 @@ def _allowed(label: str, tool: Mapping[str, JSON], tools: ServerTools, place: st
     url = tool.get("server_url")
     if url is not None and (not isinstance(url, str) or url.rstrip("/") != tools.urls[label].rstrip("/")):
         raise FormatError(
-            f"{place}.server_url: the gateway connects to the servers that its operator lists alone, and {label!r} has "
-            "another address: leave server_url out"
+            f"{place}.server_url: the gateway connects only to servers that its operator lists, and {label!r} is at a "
+            "different address; omit server_url"
         )
     for field in _OPERATORS:
         if tool.get(field) is not None:
-            raise FormatError(f"{place}.{field}: the operator says how {label!r} is reached: leave {field} out")
+            raise FormatError(f"{place}.{field}: the operator configures access to {label!r}; omit {field}")
     if tool.get("require_approval") != "never":
         raise FormatError(
-            f"{place}.require_approval: nobody can be asked here: write never. Then the tools run that only read, and "
-            "those that the operator approves"
+            f'{place}.require_approval: approval is not possible here; use "never". Only read-only tools and tools '
+            "that the operator approved will run"
         )
     allowed: Any = tool.get("allowed_tools")
     if isinstance(allowed, dict):
         wanted = require_object(allowed, f"{place}.allowed_tools")
         if set(wanted) - {"tool_names"}:
-            raise FormatError(f"{place}.allowed_tools: name the tools: only tool_names is understood here")
+            raise FormatError(f"{place}.allowed_tools: only tool_names is supported here; list the names of the tools")
         allowed = wanted.get("tool_names")
     if allowed is None:
         return None
@@ -176,11 +177,13 @@ def _allowed(label: str, tool: Mapping[str, JSON], tools: ServerTools, place: st
 
 
 def _choice(choice: JSON, servers: Collection[str], search: str) -> Mapping[str, JSON] | None:
-    """A `tool_choice` that is one of the API's own tools. Raises FormatError for one that does not run here."""
+    """A `tool_choice` that is one of the API's own tools. Raises FormatError if the gateway does not run it."""
     if choice is None:
         return None
     table = cast("dict[str, JSON]", choice) if isinstance(choice, dict) else {"type": choice}
     kind = table.get("type")
     if (kind == "mcp" and _label(table) in servers) or (kind in _WEB_SEARCHES and search):
         return table
-    raise FormatError(f"tool_choice.type: nobody runs {describe(kind)} here; write auto, or name one of your own tools")
+    raise FormatError(
+        f"tool_choice.type: this gateway does not run {describe(kind)}; use auto, or name one of your own tools"
+    )

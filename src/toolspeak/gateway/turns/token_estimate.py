@@ -11,15 +11,15 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest, WireRequest
 
 BYTES_PER_TOKEN = 4
-"""Of UTF-8. English has some four letters a token; scripts of two or three bytes a letter have fewer letters a token:
-bytes are nearer than characters."""
+"""Bytes of UTF-8. English has about four letters a token; scripts with two or three bytes a letter have fewer letters a
+token. So bytes give a better estimate than characters."""
 
 MEDIA_TOKENS = 1_600
-"""Of an image: the most that one is to Anthropic's models (API reference, "Vision"). A file counts as one."""
+"""Tokens of an image: the most that Anthropic's models count (API reference, "Vision"). A file counts the same."""
 
 
 def tokens_of(size: int) -> int:
-    """An estimate for so many bytes, rounded up."""
+    """An estimate of the tokens in so many bytes, rounded up."""
     return -(-size // BYTES_PER_TOKEN)
 
 
@@ -29,7 +29,7 @@ def text_size(text: str) -> int:
 
 
 def message_size(message: Message | TextMessage) -> int:
-    """Of what a model reads of a message, about."""
+    """About how many bytes of a message a model reads."""
     size = text_size(message.text)
     if isinstance(message, TextMessage):
         return size
@@ -47,13 +47,13 @@ def message_size(message: Message | TextMessage) -> int:
 
 
 def request_size(request: ModelRequest) -> int:
-    """Of all that a model reads, about."""
+    """About how many bytes of a request a model reads."""
     output = 0 if request.output is None else _json_size(request.output.schema)
     return output + _tools_size(request.tools) + sum(map(message_size, request.messages))
 
 
 def prompt_size(request: WireRequest) -> int:
-    """Of what a client asks, without the words in which a dialect tells tools."""
+    """About how many bytes a client's request has, without the prompt that a dialect adds."""
     return request_size(request.request)
 
 

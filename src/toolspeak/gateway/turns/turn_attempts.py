@@ -1,4 +1,4 @@
-"""One turn of the model: its deltas, filtered, and further attempts where a call is malformed or missing."""
+"""Runs one turn of the model through the gate, and asks again if a call is malformed or missing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TurnReport:
     """Tokens of all attempts, failed ones included; estimated where the server does not count."""
 
     def back_to(self, before: TurnReport) -> None:
-        """Undoes an attempt of which nothing has left, except for its count and its tokens."""
+        """Undoes an attempt that sent the client nothing, except for its count and its tokens."""
         self.notes[:] = before.notes
         self.calls, self.malformed, self.forged, self.end = before.calls, before.malformed, before.forged, before.end
 
@@ -60,16 +60,16 @@ async def run_turn(
     usage_wanted: bool,
     on_answer: Callable[[], None] | None = None,
 ) -> None:
-    """Runs the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
+    """Runs the turn and sends what leaves; `TurnEnded` comes last, with the usage of all attempts.
 
-    `prompt_size` (bytes) serves to estimate tokens that the server does not count; the client gets the estimate if
+    `prompt_size` (bytes) is for an estimate of tokens that the server does not count; the client gets the estimate if
     `usage_wanted`. Fills `report`. Calls `begun` at the model's first delta. Raises ProviderError, ConfigurationError.
     """
     total, guessed, conversation = Usage(), False, driver.open(NO_RUN)
     while True:
         gate = TurnGate(rules)
         report.attempts += 1
-        # Only a turn that may be asked again has to be known as a whole.
+        # Only a turn that may be asked again is collected.
         collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.insists else None
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
         last: Sequence[Delta] = ()
@@ -140,8 +140,10 @@ def _naming(attempt: int) -> Callable[[int], str]:
 def _again(why: str, turn: ParsedTurn) -> Note:
     if why == "malformed":
         reason = next((call.reason for call in turn.calls if isinstance(call, MalformedCall)), "")
-        return Note("repaired_call", f"a call could not be read, and the model was asked to write it again: {reason}")
-    return Note("asked_again", "the model did not call the tool that was required, and was told so")
+        return Note(
+            "repaired_call", f"a call could not be read, so the gateway asked the model to write it again: {reason}"
+        )
+    return Note("asked_again", "the model did not call the required tool, so the gateway asked it again")
 
 
 def _correction(turn: ParsedTurn, why: str, rules: LeaveRules) -> list[Message]:

@@ -1,7 +1,4 @@
-"""Between a driver's deltas and a client's stream: what leaves at once, what waits, and what never leaves.
-
-Pure: no I/O, no clock.
-"""
+"""Decides which of a driver's deltas leave for the client at once, which wait, and which never leave. Pure."""
 
 from __future__ import annotations
 
@@ -56,10 +53,10 @@ NoteCode = Literal[
 """The codes of notes: deviations of a turn from its request."""
 
 
-_NOT_COUNTED = "the block it stands in cannot be read to its end, so nothing of it counts"
+_NOT_COUNTED = "its block cannot be read to the end, so no call of the block counts"
 
 LONGEST_BLANK = 256
-"""Characters of white space that wait for what comes behind them; more is the model's own doing."""
+"""White space up to so many characters waits for the next text; longer white space leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +67,12 @@ class Note:
 
 @quick()
 class LeaveRules:
-    """What a client asked of a turn, and how it may leave.
+    """The client's conditions for a turn, and how its deltas may leave.
 
-    `hold_calls`: a call leaves whole, once it is known to count. `hold_text`: text waits for the first call.
-    `repairs` and `insists`: how many times more the model may be asked, for a malformed call, for a call that was
-    required. `takes_back`: the client's format can still spoil a call that was sent whole, by what is no JSON.
+    `hold_calls`: a call leaves whole, once it counts. `hold_text`: text waits for the first call. `repairs` and
+    `insists`: how many more times the gateway may ask the model, after a malformed call and after a required call that
+    did not come. `takes_back`: the client's format can still spoil a call that was sent whole, by text that is not
+    JSON. `in_text`: the calls of the turn are text.
     """
 
     choice: ToolChoice = ToolChoice()
@@ -91,20 +89,21 @@ class LeaveRules:
         return self.choice.mode in ("required", "specific")
 
     def admits(self, name: str) -> bool:
-        """Whether the tool choice lets a call of this tool through."""
+        """Whether the tool choice allows a call of this tool."""
         return self.choice.mode in ("auto", "required") or name == self.choice.name
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a gate saw. `again`: the turn is to be asked once more, and why; its end has not left then."""
+    """The result of a turn. `again` is why the turn must be asked again, else None; if set, the end of the turn was not
+    sent."""
 
     again: Literal["malformed", "no_call"] | None
     end: TurnEnded
 
 
 class TurnGate:
-    """Takes one turn's deltas, gives those that leave. `outcome` is there once `TurnEnded` was fed.
+    """Takes one turn's deltas and returns those that leave. `outcome` is set once `TurnEnded` was fed.
 
     Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
     If a call was sent and turns out not to count, the gate spoils it, or the turn fails (`LeaveRules.takes_back`). In a
@@ -133,12 +132,13 @@ class TurnGate:
         self._selected: set[int] = set()
         self._left_out: list[str] = []
         self._blank: str | None = "" if rules.in_text else None
-        """The white space that began this run of text, while nothing else came."""
+        """The white space at the start of this run of text; None once other text came."""
         self._behind = False
-        """Whether this run of text stands behind a thought or a call."""
+        """Whether this run of text follows a thought or a call."""
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
-        """What leaves now. Raises ProviderError if something that left has to be taken back and cannot."""
+        """The deltas that leave now. Raises ProviderError for a call that has left, does not count and cannot be
+        spoiled."""
         if self._complete_last is not None:
             return [*self._behind_call(delta), *self._feed(delta)]
         if delta.__class__ is TextDelta and self._text is None and self._blank is None:  # most deltas of a turn
@@ -147,11 +147,11 @@ class TurnGate:
         return self._feed(delta)
 
     def _behind_call(self, delta: Delta) -> Sequence[Delta]:
-        """What leaves of the call that was complete, now that this follows it."""
+        """What leaves of the complete call, now that this delta follows it."""
         call = self._complete_last
         assert call is not None
         if isinstance(delta, CallIgnored) and delta.index != call.index:
-            return ()  # of the same block: this one's turn comes
+            return ()  # another call of the same block
         if isinstance(delta, TextDelta) and not delta.text.strip():
             return ()
         self._complete_last = None
@@ -205,7 +205,9 @@ class TurnGate:
             case BatchEnded(selected, _, notes):
                 self._selected.update(selected)
                 if LEAKED in notes:
-                    self._note("leaked_call", "the server left calls of the model in its text; they were read there")
+                    self._note(
+                        "leaked_call", "the server left calls of the model in the text; the gateway read them there"
+                    )
                 return self._take_back()
             case TextAside(text):
                 self.size += text_size(text)
@@ -221,7 +223,7 @@ class TurnGate:
                 return (delta,)
 
     def _unblank(self, text: str) -> str:
-        """What leaves of a run of text of which only white space was seen."""
+        """What leaves of a run of text that was only white space so far."""
         text = f"{self._blank}{text}"
         if len(text) <= LONGEST_BLANK and not text.strip():
             self._blank = text
@@ -230,13 +232,13 @@ class TurnGate:
         return text.lstrip("\r\n") if self._behind else text
 
     def _was_reasoning(self, delta: TextWasReasoning) -> Sequence[Delta]:
-        """What the text was that came so far, of which nothing has left where it is held."""
+        """Takes the text so far as reasoning; if the gate holds text, none of it has left."""
         if self._rules.in_text:
             self._blank, self._behind = "", True
         if self._text is not None:
             self._text = with_reasoning([*self._text, delta])
             return ()
-        self._note("reasoning_sent_as_text", "text was sent that was reasoning; set starts_in to reasoning upstream")
+        self._note("reasoning_sent_as_text", "reasoning was sent as text; set starts_in = 'reasoning' for the upstream")
         return (delta,)
 
     def _begin(self, delta: Delta, index: int, name: str) -> Sequence[Delta]:
@@ -278,16 +280,16 @@ class TurnGate:
 
     def _live_malformed(self, call: CallMalformed) -> None:
         self._whole.discard(call.index)
-        self._note("malformed_call", f"a call that had begun to leave cannot be read: {call.reason}")
+        self._note("malformed_call", f"a call that was sent in part cannot be read: {call.reason}")
 
     def _note_as_text(self, call: CallMalformed) -> None:
-        self._note("malformed_call", f"a call cannot be read, and stands in the text: {call.reason}")
+        self._note("malformed_call", f"a call cannot be read, so it was sent as text: {call.reason}")
 
     def _may_repair(self) -> bool:
         return self._rules.repairs > 0 and not self._live and self._rules.choice.mode != "none"
 
     def _take_back(self) -> Sequence[Delta]:
-        """Calls that left whole, and of which the end of their batch says that they do not count."""
+        """Spoils calls that left whole and do not count, as the end of their batch says."""
         taken_back = sorted(self._whole - self._selected)
         if not taken_back:
             return ()
@@ -295,7 +297,8 @@ class TurnGate:
         why = _NOT_COUNTED
         if not self._rules.takes_back:
             raise ProviderError(
-                f"a call that was sent must not run: {why}; ask again, or have the gateway hold calls (--hold-calls)",
+                f"a call that was sent must not run: {why}; send the request again, or start the gateway with "
+                "--hold-calls",
                 retryable=True,
                 code="ill_formed",
             )
@@ -310,7 +313,7 @@ class TurnGate:
         rules = self._rules
         calls = self._counting()
         bad = [call for call in self._held_calls if isinstance(call, CallMalformed)]
-        # A turn that was cut off or refused is not mended by asking again.
+        # Asking again does not help with a turn that was cut off or refused.
         if not self._live and (end.finish in NORMAL_END or end.finish == "closed_by_us"):
             again: Literal["malformed", "no_call"] | None = None
             if bad and self._may_repair():
@@ -322,7 +325,7 @@ class TurnGate:
                 return ()
         out: list[Delta] = self._release()
         if self._blank and not self._behind:
-            out.append(TextDelta(self._blank))  # all that was said
+            out.append(TextDelta(self._blank))  # the whole answer
         counting = {call.index for call in calls}
         for call in self._held_calls:
             if isinstance(call, CallMalformed):
@@ -332,10 +335,10 @@ class TurnGate:
                 out.append(call)
         self.calls = len(counting) + len(self._whole)
         if rules.requires and not self.calls:
-            self._note("tool_choice_not_followed", "the model did not call the tool that was required")
+            self._note("tool_choice_not_followed", "the model did not call the required tool")
         if self._left_out:
             names = ", ".join(sorted(set(self._left_out)))
-            self._note("call_left_out", f"calls that the request does not allow were left out: {names}")
+            self._note("call_left_out", f"the gateway left out calls that the request does not allow: {names}")
         self.outcome = Outcome(None, end)
         return [*out, end]
 

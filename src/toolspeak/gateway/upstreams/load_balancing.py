@@ -1,4 +1,4 @@
-"""The upstreams of one model: which of them gets a request, and which is next when it fails."""
+"""The upstreams of one model: which of them gets a request, and which is tried next after a failure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health,
 from toolspeak.providers.retry import Clock, SystemClock, delay_before
 
 LONGEST_WAIT = 2.0
-"""The longest wait, in seconds, that an upstream may ask for (Retry-After) before the gateway retries. A longer one is
-the client's error at once."""
+"""The longest Retry-After, in seconds, that the gateway waits for. A longer one goes to the client as an error at
+once."""
 
 Ask: TypeAlias = Callable[[int, Callable[[], None]], Awaitable[None]]
 """Sends a request to an upstream, by its number. Calls the second argument once the upstream begins to answer."""
@@ -37,7 +37,7 @@ _INSTRUCTIONS = ("system", "instructions", "tools", "functions")
 
 
 class MonotonicClock(SystemClock):
-    """Seconds that go on evenly, whatever is done to the system's clock."""
+    """Seconds of a clock that nobody sets."""
 
     def now(self) -> float:
         return time.monotonic()
@@ -47,9 +47,10 @@ class MonotonicClock(SystemClock):
 class Asking:
     """One request to the upstreams of a model.
 
-    `members` are the numbers of those that may answer it. `ask` asks one of them. `has_left`: whether something of the
-    answer has left for the client. `prefix` stands for what the request begins with. `failed` gets what did not answer:
-    each upstream, with the error's code. `first` answered the request's turn before this one, and comes before others.
+    `members`: the numbers of the upstreams that may answer. `ask`: sends the request to one of them. `has_left`:
+    whether part of the answer has left for the client. `prefix`: a digest of the beginning of the request. `failed`
+    receives each upstream that failed, with the error's code. `first`: the upstream of the previous turn, which is
+    tried first.
     """
 
     members: Sequence[int]
@@ -61,11 +62,11 @@ class Asking:
 
 
 def in_order(policy: Policy, labels: Sequence[str], members: Sequence[int], turn: int, prefix: str) -> list[int]:
-    """The members in the order in which a request tries them. `turn` counts the requests; `prefix` stands for what the
-    request begins with; where that is empty, `sticky` is as `round_robin`.
+    """The members in the order in which a request tries them. `turn` counts the requests. `prefix` is a digest of the
+    beginning of the request; if it is empty, `sticky` works like `round_robin`.
 
-    `sticky` is rendezvous hashing (Thaler, Ravishankar: "A Name-Based Mapping Scheme for Rendezvous", 1996): where a
-    member goes, only what was its own goes to others.
+    `sticky` is rendezvous hashing (Thaler, Ravishankar: "A Name-Based Mapping Scheme for Rendezvous", 1996): if a
+    member goes, only its own requests move to others.
     """
     if policy == "sticky" and prefix:
         return sorted(members, key=lambda member: _score(prefix, labels[member]), reverse=True)
@@ -78,8 +79,8 @@ def _score(prefix: str, label: str) -> bytes:
 
 
 def prefix_of(fields: Mapping[str, JSON]) -> str:
-    """A digest of what a conversation begins with, up to the first message of its user: a server that has answered it
-    before has that in its cache. Of a request in any of the three APIs."""
+    """A digest of the beginning of a conversation, up to the first user message, which the cache of a server that
+    answered it holds. Takes a request in any of the three APIs."""
     messages = fields.get("messages", fields.get("input"))
     beginning = [fields.get(name) for name in _INSTRUCTIONS]
     for message in cast("list[JSON]", messages) if isinstance(messages, list) else [messages]:
@@ -90,8 +91,8 @@ def prefix_of(fields: Mapping[str, JSON]) -> str:
 
 
 def most_telling(errors: Sequence[ToolspeakError]) -> ToolspeakError:
-    """The error of several upstreams that the client gets: a retryable one first, and of these the one with the
-    shortest wait."""
+    """The error that the client gets if several upstreams failed: a retryable one if there is one, and of those the one
+    with the shortest wait."""
 
     def rank(error: ToolspeakError) -> tuple[bool, bool, bool, float]:
         if not isinstance(error, ProviderError):
@@ -102,9 +103,9 @@ def most_telling(errors: Sequence[ToolspeakError]) -> ToolspeakError:
 
 
 class Pool:
-    """The upstreams of one model as one process knows them. `labels` are their names in logs and metrics, `model` is
-    the model's. `retries`: how many rounds more there are when all of them failed. `aside`: seconds for which one that
-    failed is not asked, the first time."""
+    """The upstreams of one model, in one process. `labels` are their names in logs and metrics, `model` is the model's.
+    `retries`: further rounds after all of them failed. `aside`: seconds without requests for an upstream that fails,
+    the first time."""
 
     def __init__(
         self,
@@ -130,11 +131,11 @@ class Pool:
         self._probing: set[asyncio.Task[None]] = set()
 
     def serve(self, asking: Asking) -> Coroutine[Any, Any, None]:
-        """Has one of the upstreams answer.
+        """Sends the request to the upstreams until one answers.
 
-        One that fails before anything has left for the client is followed by the next, if that may not fail alike. Once
-        all have failed there are further rounds, as for retries: after a pause, and not if the upstreams ask to wait
-        for longer. Those that are put aside are asked last of all. Raises ToolspeakError.
+        If an upstream fails before part of the answer has left, the next one is tried, unless it would fail alike.
+        After all have failed there are further rounds, as for retries: after a pause, unless the upstreams ask for a
+        longer one. Upstreams aside come last. Raises ToolspeakError.
         """
         return self._only(asking) if len(self.labels) == 1 else self._any(asking)
 
@@ -160,11 +161,11 @@ class Pool:
             await self._clock.sleep(delay)
 
     def up_first(self, members: Sequence[int]) -> list[int]:
-        """The members, those last that are put aside."""
+        """The members, with those aside at the end."""
         return sorted(members, key=lambda member: not self._health[member].is_asked)
 
     def take_over(self, other: Pool) -> None:
-        """Goes on with what another one of the same upstreams knows of them."""
+        """Takes over the health of the upstreams from another pool of the same ones."""
         self._health = [health.handed_over() for health in other._health]
 
     def show(self) -> None:
@@ -173,7 +174,7 @@ class Pool:
             self._show(label, is_up=health.state == "up")
 
     def retire(self) -> None:
-        """No request asks for it any more. To be called in the event loop."""
+        """Ends the pool's probes and gauges. Call it in the event loop, when no request uses the pool any more."""
         for task in self._probing:
             task.cancel()
         for label in self.labels:
@@ -186,7 +187,7 @@ class Pool:
         return delay_before(attempt, error, self._clock.random(), LONGEST_WAIT)
 
     async def _only(self, asking: Asking) -> None:
-        """The one upstream, which retries by itself. Its health decides nothing; log and metrics show it."""
+        """Asks the only upstream, which retries by itself. Its health decides nothing, but log and metrics show it."""
         self._count(0)
         try:
             await asking.ask(0, _nothing)
@@ -200,7 +201,7 @@ class Pool:
             raise
 
     async def _one_of(self, members: Sequence[int], asking: Asking, errors: list[ToolspeakError]) -> bool:
-        """Whether one of them answered; `errors` gets those of the others."""
+        """Whether one of the members answered. `errors` receives the errors of those that failed."""
         for member in members:
             try:
                 await self._ask(member, asking)
@@ -258,8 +259,8 @@ class Pool:
                 log("upstream_back", {"model": self._model, "upstream": self.labels[member]})
 
     def _probe_due(self) -> None:
-        """Asks those whose time is over for their models: no client has to wait for one that is still down. The probe
-        belongs to no request, and has neither its id nor its trace."""
+        """Probes the upstreams whose time aside is over, so that no client waits for one that is still down. A probe
+        belongs to no request, so it has neither a request id nor a trace."""
         now = self._clock.now()
         for member, health in enumerate(self._health):
             if health.is_due(now):
@@ -269,7 +270,7 @@ class Pool:
                 task.add_done_callback(self._probing.discard)
 
     async def _probed(self, member: int) -> None:
-        problem = "the probe was broken off"
+        problem = "the probe was cancelled"
         try:
             problem = await self._probe(member)
         finally:

@@ -25,7 +25,7 @@ from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.retry import Clock
 
 MAX_MODELS = 256
-"""Names that one process keeps connections for, where an upstream serves whatever it is asked for."""
+"""Names of models that one process keeps connections for, if an upstream serves any name."""
 
 _VARIABLES: Mapping[str, tuple[str, str]] = {
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
@@ -42,10 +42,10 @@ _FORMATS = ("anthropic", "gemini", "ollama", "openai-responses")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way to a model, under a client's name for it, through one upstream: the model's upstream `number`.
+    """The way to a model through one of its upstreams, the one with this `number`.
 
     `driver` is for turns with tools, `plain` for turns without. `wire` is the upstream's format. `holds`: the dialect
-    decides at the turn's end which calls count, so they leave then.
+    decides at the end of the turn which calls count, so calls leave only then.
     """
 
     upstream: Upstream
@@ -68,7 +68,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The ways to a model, one for each of its upstreams that may answer."""
+    """The routes to a model, one for each of its upstreams that may answer."""
 
     pool: Pool
     routes: Sequence[Route]
@@ -81,7 +81,8 @@ class Routes:
         failed: list[tuple[str, str]] | None = None,
         last: Route | None = None,
     ) -> Coroutine[Any, Any, None]:
-        """Has one of the upstreams answer: see `Pool.serve`. `last` answered the turn before."""
+        """Sends the request to the upstreams until one answers: see `Pool.serve`. `last`: the route of the previous
+        turn."""
         routes = {route.number: route for route in self.routes}
 
         def ask_member(number: int, on_answer: Callable[[], None]) -> Awaitable[None]:
@@ -92,12 +93,12 @@ class Routes:
         return self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failed, first))
 
     def up_first(self) -> Sequence[Route]:
-        """The routes, those last whose upstreams are put aside."""
+        """The routes, with those to upstreams aside at the end."""
         routes = {route.number: route for route in self.routes}
         return [routes[number] for number in self.pool.up_first(tuple(routes))]
 
     def label(self, route: Route) -> str | None:
-        """What logs call the upstream of a route, where the model has several."""
+        """The name of a route's upstream in logs; None if the model has only one."""
         return self.pool.labels[route.number] if len(self.pool.labels) > 1 else None
 
     async def aclose(self) -> None:
@@ -107,7 +108,8 @@ class Routes:
 
 @dataclass(slots=True)
 class _OpenRoutes:
-    """The routes of a model, and how many requests use them. `dropped`: the last of these requests closes them."""
+    """The routes of a model, and the number of requests that use them. `dropped`: the last of them closes the
+    routes."""
 
     routes: Routes
     users: int = 0
@@ -119,7 +121,7 @@ class UnknownModel(ConfigurationError):
 
 
 class Router:
-    """The routes of one process; each is made when it is first asked for."""
+    """The routes of one process; each is made at its first request."""
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class Router:
         self._closing: set[asyncio.Task[None]] = set()
         self._probing = 0
         self._retired = False
-        # A wrong key or address is told at once.
+        # Made now, so that a wrong key or address is an error at the start.
         self._probes = [
             (upstream, _provider(upstream, upstream.model or (upstream.exact or ("any",))[0], environ))
             for upstream in settings.upstreams
@@ -160,7 +162,7 @@ class Router:
 
     @contextmanager
     def probes(self) -> Generator[Sequence[tuple[Upstream, Provider]]]:
-        """Each upstream with a provider that reaches it, open at least as long as the context."""
+        """Each upstream with a provider that reaches it. The providers stay open during the context."""
         self._probing += 1
         try:
             yield self._probes
@@ -171,14 +173,14 @@ class Router:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that are configured without a glob."""
+        """The configured names that are no globs."""
         return tuple(self._exact)
 
     @contextmanager
     def routes(self, model: str, allows: Callable[[str], bool] = lambda _: True) -> Generator[Routes]:
-        """The routes to a model, open at least as long as the context. `allows`: which names the client may know of.
+        """The routes to a model, which stay open during the context. `allows`: whether the client may know a name.
 
-        Raises UnknownModel; ConfigurationError if an upstream cannot be asked as it is configured.
+        Raises UnknownModel, and ConfigurationError for an upstream whose configuration does not work.
         """
         if not allows(model):
             raise self._unknown(model, allows)
@@ -204,19 +206,20 @@ class Router:
         if self._metrics is None:
             return
         for name in self._exact:
-            with suppress(ConfigurationError), self.routes(name) as routes:  # who asks for the model is told
+            with suppress(ConfigurationError), self.routes(name) as routes:  # a request for the model reports it
                 for route in routes.routes:
                     self._metrics.show_route(name, route.dialect)
 
     def take_over(self, other: Router) -> None:
-        """Upstreams that `other` has put aside stay so where nothing of their model differs."""
+        """Keeps the upstreams aside that `other` has put aside, if the configuration of their model is the same."""
         for group in self._groups:
             for theirs in other._groups:
                 if [upstream for upstream, _ in group.upstreams] == [upstream for upstream, _ in theirs.upstreams]:
                     group.pool.take_over(theirs.pool)
 
     def retire(self) -> None:
-        """Closes what no request uses, and all else with the last request that does. To be called in the event loop."""
+        """Closes unused connections now, and each other one after the last request that uses it. Call it in the event
+        loop."""
         self._retired = True
         for entry in self._open.values():
             entry.dropped = True
@@ -233,8 +236,8 @@ class Router:
             self._close(provider)
 
     def _drop_one(self) -> None:
-        """Forgets the model of a glob that was asked for longest ago. Where turns are under way, the last of them
-        closes its connections."""
+        """Drops the least recently used model of a glob. If turns are under way, the last of them closes the
+        connections."""
         entry = self._open.pop(next(name for name in self._open if name not in self._exact))
         entry.dropped = True
         if not entry.users:
@@ -258,7 +261,7 @@ class Router:
         grace, is_one = self._settings.grace_seconds, len(group.upstreams) == 1
         routes: list[Route] = []
         for number, (upstream, _) in enumerate(group.upstreams):
-            # Of several, the next is asked in place of the same again: see `Pool.serve`.
+            # Among several upstreams the pool tries the next one in place of a retry: see `Pool.serve`.
             configured = upstream if is_one else replace(upstream, retries=0)
             provider = _provider(configured, upstream.model or model, self._environ)
             routes.append(_route(upstream, provider, grace, number))
@@ -275,7 +278,7 @@ class Router:
 
 
 def sole_model(settings: Settings) -> str:
-    """What a request asks for that names no model: the one that there is. Raises FormatError where there are more."""
+    """The model of a request that names none: the only one. Raises FormatError if there are more."""
     names = {name for upstream in settings.upstreams for name in upstream.names}
     if len(names) != 1:
         raise FormatError("model: missing; several are served here, so the request has to name one")
@@ -298,7 +301,7 @@ def _route(upstream: Upstream, provider: Provider, grace: float, number: int) ->
     driver, dialect = choose_driver(
         provider, upstream.dialect, upstream.starts_in, grace=grace, late_leaks=True, listing=upstream.listing
     )
-    assert isinstance(driver, TextDriver | NativeDriver), "no other is asked for in a configuration"
+    assert isinstance(driver, TextDriver | NativeDriver), "a configuration names no other driver"
     wire = upstream.provider if upstream.provider in _FORMATS else "openai-chat"
     holds = dialect is not None and dialect.batch.counts == "last_call"
     return Route(upstream, provider, driver, NativeDriver(provider, leaks=None), wire, holds, number)
@@ -322,7 +325,8 @@ def _known(upstream: Upstream, model: str) -> Any:
 
 
 def _environment(upstream: Upstream, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment as the provider is to see it. A key goes to an address of one's own only by name."""
+    """The environment for the provider. An address from the configuration gets only the key that the configuration
+    names."""
     if upstream.provider == "scripted":
         return environ
     url, key = _VARIABLES[upstream.provider]

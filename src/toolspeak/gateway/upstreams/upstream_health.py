@@ -1,4 +1,5 @@
-"""Whether an upstream is asked, by what its last requests came to. Pure: time and chance are passed in."""
+"""Whether an upstream gets requests, decided by the results of its last ones. Pure: the caller passes time and
+chance."""
 
 from __future__ import annotations
 
@@ -8,18 +9,18 @@ from typing import Literal, TypeAlias
 from toolspeak.errors import ProviderError, ProviderErrorCode, ToolspeakError
 
 FAILURES = 3
-"""So many failures in a row put an upstream aside."""
+"""Failures in a row that put an upstream aside."""
 
 DOUBLINGS = 4
-"""The n-th time in a row it stays aside 2 ** (n - 1) times as long as the first time, 2 ** `DOUBLINGS` times at most.
-Chance takes off up to a half of that, so that several gateways do not all come back at once."""
+"""An upstream stays aside twice as long each time in a row, 2 ** `DOUBLINGS` times the first time at most. Chance
+shortens that by up to a half, so that several gateways do not all come back at once."""
 
 LONGEST_WAIT = 60.0
-"""Seconds for which a Retry-After puts it aside at most."""
+"""The longest time, in seconds, for which a Retry-After puts an upstream aside."""
 
 State: TypeAlias = Literal["up", "aside", "probing", "answers", "trial"]
-"""`aside`: not asked until a time. `probing`: that time is over, and it is asked for its models. `answers`: it did
-answer, and the next request may try it. `trial`: one request does."""
+"""`aside`: it gets no requests until a time. `probing`: that time is over, and the gateway asks it for its models.
+`answers`: it answered the probe, and the next request is a trial. `trial`: that request is under way."""
 
 _ELSEWHERE = frozenset[ProviderErrorCode](
     {
@@ -27,17 +28,17 @@ _ELSEWHERE = frozenset[ProviderErrorCode](
         *("ill_formed", "other"),
     }
 )
-"""Failures that another upstream may not have. The others are the request's own."""
+"""Failures that another upstream may not have. All others come from the request."""
 
 FAULTS = _ELSEWHERE - {"not_found", "forgotten"}
-"""Those of them that count against the upstream. The others say nothing of its health: it has not this model, or this
+"""Failures that count against the upstream. `not_found` and `forgotten` do not: it lacks this model or this
 response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Of one upstream. `failures` in a row while it is up; `times` in a row that it was put aside; `until`: a time on
-    the clock that is passed in, in seconds."""
+    """The health of one upstream. `failures`: in a row, while it is up. `times`: in a row that it was put aside.
+    `until`: the end of its time aside, in seconds of the caller's clock."""
 
     state: State = "up"
     failures: int = 0
@@ -46,50 +47,50 @@ class Health:
 
     @property
     def is_asked(self) -> bool:
-        """Whether requests go there as to any other."""
+        """Whether the upstream gets regular requests."""
         return self.state in ("up", "answers")
 
     def is_due(self, now: float) -> bool:
-        """Whether it was aside for long enough to be probed."""
+        """Whether its time aside is over, so that a probe is due."""
         return self.state == "aside" and now >= self.until
 
     def after_request(self) -> Health:
-        """A request goes there."""
+        """The health once a request is sent."""
         return replace(self, state="trial") if self.state == "answers" else self
 
     def probing(self) -> Health:
-        """It is asked for its models."""
+        """The health while the upstream is asked for its models."""
         return replace(self, state="probing")
 
     def probed(self) -> Health:
-        """It answered the probe."""
+        """The health once the upstream has answered the probe."""
         return replace(self, state="answers") if self.state == "probing" else self
 
     def after_trial_left(self) -> Health:
-        """A trial ended without a result: its client went away. The next request is one."""
+        """The health after a trial without a result, whose client went away. The next request is a trial again."""
         return replace(self, state="answers") if self.state == "trial" else self
 
     def handed_over(self) -> Health:
-        """The health for a new pool of the same upstreams, which does not see the old pool's requests end."""
+        """The health for a new pool of the same upstreams: requests of the old pool end unnoticed."""
         return replace(self, state="answers") if self.state in ("probing", "trial") else self
 
     def after_first_piece(self) -> Health:
-        """An answer begins to come, which may still break. After a trial other requests go there again; the first
-        failure among them puts it aside for longer."""
+        """The health once an answer begins, which may still break off. After a trial the upstream gets requests again;
+        the first failure puts it aside for longer."""
         return Health("up", FAILURES - 1, self.times) if self.state == "trial" else self
 
     def answered(self) -> Health:
-        """A request was answered to the end."""
+        """The health after a whole answer."""
         return HEALTHY
 
     def failed(
         self, now: float, aside: float, chance: float, wait: float | None = None, *, decides: bool = False
     ) -> Health:
-        """A request failed, before its first byte or in the middle of its answer.
+        """The health after a failed request, whether it failed before its first byte or in its answer.
 
-        `aside`: the seconds that it stays aside the first time. `chance` is from 0 up to 1. `wait`: the seconds that
-        the upstream asks to wait, which puts it aside at once. `decides`: it was the trial or the probe. Other failures
-        of one that is not up count no more: these requests were begun before, or had nowhere else to go.
+        `aside`: seconds aside the first time. `chance`: from 0 up to 1. `wait`: the seconds that the upstream asks
+        clients to wait, which puts it aside at once. `decides`: the request was the trial or the probe. While an
+        upstream is not up, other failures do not count: those requests began earlier, or had no other upstream.
         """
         if self.state != "up" and not decides:
             return self
@@ -106,7 +107,7 @@ HEALTHY = Health()
 
 
 def goes_elsewhere(error: ToolspeakError) -> bool:
-    """Whether another upstream may answer what this one did not. It may also be able to what this one's API is not
+    """Whether another upstream may answer the request. It also may if this one's API cannot express the request
     (ConfigurationError, FormatError)."""
     return error.code in _ELSEWHERE if isinstance(error, ProviderError) else True
 
@@ -117,5 +118,5 @@ def is_fault(error: ToolspeakError) -> bool:
 
 
 def answered_by(error: ToolspeakError) -> bool:
-    """Whether a failure shows that the upstream works: it answered that it cannot do this."""
+    """Whether a failure shows that the upstream works: it answered, and refused the request."""
     return isinstance(error, ProviderError) and not is_fault(error)

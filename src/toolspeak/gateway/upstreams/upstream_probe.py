@@ -1,4 +1,4 @@
-"""What a model server says of itself, without a model being asked."""
+"""Asks a model server for its list of models, and for no answer of a model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PROBE_SECONDS = 5.0
 
 
 async def probe(provider: Provider, *, thorough: bool = False) -> tuple[Mapping[str, Mapping[str, Any]] | None, str]:
-    """What a server says of each model it lists, and what is wrong: "" if it answers, whatever it answers.
+    """The server's description of each model it lists (None without an answer), and the problem ("" if it answers).
 
-    None for a server that says nothing. A provider that is not an API of its own is not asked. `thorough`: a refused
-    key is wrong, too, and an address without the API (404).
+    A provider that is no HTTP API is not asked. `thorough`: a refused key, and an address without the API (404), are
+    problems too.
     """
     if not isinstance(provider, ApiProvider):
         return None, ""
@@ -32,7 +32,7 @@ async def probe(provider: Provider, *, thorough: bool = False) -> tuple[Mapping[
 
 
 def model_rows(answer: JSON) -> dict[str, Mapping[str, Any]]:
-    """What an API says of each model it lists, by the model's name."""
+    """An API's description of each model it lists, by the model's name."""
     if not isinstance(answer, dict):
         return {}
     table = cast("dict[str, Any]", answer)
