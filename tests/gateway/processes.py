@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
+from serving import PATIENCE
 
 CHAT = "/v1/chat/completions"
 
@@ -33,7 +34,7 @@ class Process:
         def found() -> list[dict[str, Any]]:
             return [line for line in self.lines if {"event": event, **fields}.items() <= line.items()]
 
-        async with asyncio.timeout(60), self.more:
+        async with asyncio.timeout(PATIENCE), self.more:
             await self.more.wait_for(lambda: len(found()) >= count)
         return found()
 
@@ -47,7 +48,7 @@ class Process:
     def client(self, **headers: str) -> httpx2.AsyncClient:
         limits = httpx2.Limits(max_connections=None)
         return httpx2.AsyncClient(
-            base_url=self.url, timeout=60, trust_env=False, verify=False, limits=limits, headers=headers
+            base_url=self.url, timeout=PATIENCE, trust_env=False, verify=False, limits=limits, headers=headers
         )
 
 
@@ -97,7 +98,7 @@ class Streams:
                     self._more.notify_all()
 
     async def until(self, done: Callable[[list[str]], bool]) -> None:
-        async with asyncio.timeout(60), self._more:
+        async with asyncio.timeout(PATIENCE), self._more:
             await self._more.wait_for(lambda: done(self.texts))
 
     async def ended(self) -> list[str]:

@@ -25,6 +25,9 @@ from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 from uvicorn_here import serving
 
+PATIENCE = 120.0
+"""Seconds after which something hangs. A busy machine takes long for what takes a moment elsewhere."""
+
 ENDPOINTS: dict[str, WireFormat] = {
     "/v1/chat/completions": OPENAI_CHAT,
     "/v1/responses": OPENAI_RESPONSES,
@@ -83,12 +86,14 @@ async def gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gatew
     config = server_config(Application(Settings(tuple(upstreams), **settings), owns_process=False))
     async with serving(config) as (server, port):
         address = f"http://127.0.0.1:{port}"
-        async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False, verify=False) as client:
+        async with httpx2.AsyncClient(base_url=address, timeout=PATIENCE, trust_env=False, verify=False) as client:
             yield Gateway(port, client, server)
 
 
 def at(server: Server, **more: Any) -> Upstream:
-    return Upstream(**{"url": server.base_url, "timeouts": Timeouts(5, 5, 5), "retries": 0, **more})
+    return Upstream(
+        **{"url": server.base_url, "timeouts": Timeouts(PATIENCE, PATIENCE, PATIENCE), "retries": 0, **more}
+    )
 
 
 USAGE = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}

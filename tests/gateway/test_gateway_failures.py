@@ -22,7 +22,7 @@ from loopback_server import (
     until_client_leaves,
     whole,
 )
-from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, read, texts, written
+from serving import ENDPOINTS, PATIENCE, TOOLS, at, events, gateway, in_turn, pieces, read, texts, written
 
 from sweeps import fewer
 from toolspeak.data.messages import Message, ToolCall
@@ -124,8 +124,8 @@ def test_an_upstream_that_is_not_there_or_says_nothing():
         async with (
             serve(quiet) as silent,
             gateway(
-                Upstream(("gone",), url=gone, timeouts=Timeouts(1, 1, 1)),
-                Upstream(("quiet",), url=silent.base_url, timeouts=Timeouts(1, 0.05, 1)),
+                Upstream(("gone",), url=gone, timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE)),
+                Upstream(("quiet",), url=silent.base_url, timeouts=Timeouts(PATIENCE, 0.05, PATIENCE)),
             ) as served,
         ):
             served.client.headers["x-request-id"] = "mine-1"
@@ -279,7 +279,7 @@ def test_a_slow_client_slows_the_upstream_down():
     async def run() -> int:
         async with (
             serve(answer) as server,
-            gateway(at(server, dialect="hermes", timeouts=Timeouts(5, 60, 60))) as served,
+            gateway(at(server, dialect="hermes")) as served,
         ):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=65536)
             writer.write(raw(body(), b"connection: close"))
@@ -472,7 +472,7 @@ def test_places_and_the_queue_are_bounded():
             await exchange.send(HEAD, chunked(texts("Hi.")), b"0\r\n\r\n")
 
         bounds = Bounds(streams=2, queue=2, queue_seconds=30)
-        async with serve(answer) as server, gateway(at(server, timeouts=Timeouts(5, 60, 60)), bounds=bounds) as served:
+        async with serve(answer) as server, gateway(at(server), bounds=bounds) as served:
             many = [asyncio.create_task(served.client.post(CHAT, json=body())) for _ in range(6)]
             done, waiting = await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
             while len(done) < 2:

@@ -7,7 +7,7 @@ import socket
 from contextlib import ExitStack
 
 from loopback_server import Exchange, serve, stream
-from serving import at, gateway, texts
+from serving import PATIENCE, at, gateway, texts
 
 from toolspeak.gateway.admission_queue import STARTING
 from toolspeak.gateway.settings.upstream_settings import Upstream
@@ -30,7 +30,9 @@ def test_a_server_that_takes_no_connection_holds_up_nobody_else():
                 each.setblocking(False)
                 each.connect_ex(address)
             async with serve(stream(*texts("Hello."))) as server:
-                nowhere = Upstream(("deaf",), url=f"http://127.0.0.1:{address[1]}/v1", timeouts=Timeouts(15, 15, 15))
+                nowhere = Upstream(
+                    ("deaf",), url=f"http://127.0.0.1:{address[1]}/v1", timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE)
+                )
                 async with gateway(nowhere, at(server, names=("good",))) as gate:
                     waiting = [
                         asyncio.create_task(gate.client.post("/v1/chat/completions", json=asked("deaf")))

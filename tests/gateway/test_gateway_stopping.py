@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
 from processes import CHAT, started
+from serving import PATIENCE
 
 MESSAGES, RESPONSES, COMPLETIONS = "/v1/messages", "/v1/responses", "/v1/completions"
 ASKED: dict[str, dict[str, Any]] = {
@@ -78,14 +79,14 @@ def test_what_is_under_way_when_the_time_to_drain_is_over_gets_an_error(workers:
 
                 open_streams = [asyncio.create_task(stream(*each)) for each in streams]
                 whole = asyncio.create_task(client.post(CHAT, json={**ASKED[CHAT], "model": "text"}))
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE):
                     await asyncio.gather(*(each.wait() for each in has_begun.values()))
                     await model.has_begun(len(streams) + 1)
                 process.process.send_signal(signal.SIGTERM)
                 for (path, model), each in zip(streams, open_streams, strict=True):
                     status, text = await each
                     assert status == 200, (path, model)
-                    assert "the gateway was stopped" in text.rstrip().splitlines()[-1], (path, model, text)
+                    assert "the gateway stopped" in text.rstrip().splitlines()[-1], (path, model, text)
                 answer = await whole
                 assert (answer.status_code, answer.headers["retry-after"]) == (502, "1")
                 assert answer.json()["error"]["code"] == "gateway_stopped"

@@ -27,7 +27,7 @@ from loopback_server import (
     until_client_leaves,
     whole,
 )
-from serving import at, events, gateway
+from serving import PATIENCE, at, events, gateway
 
 from sweeps import fewer
 from toolspeak.gateway.http.error_responses import Failure
@@ -375,7 +375,7 @@ def test_a_client_that_leaves_closes_the_upstreams_answer(head: bytes):
                 asking = asyncio.ensure_future(served.client.post(path, json=body))
                 await came.wait()
                 asking.cancel()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await server.client_gone.wait()
 
     asyncio.run(run())

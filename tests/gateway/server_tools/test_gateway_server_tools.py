@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from loopback_server import Server, event, serve, whole
 from mcp_helpers import http_server, traced, traces
-from serving import ENDPOINTS, TOOLS, USAGE, Gateway, at, events, gateway, in_turn, pieces, texts, written
+from serving import ENDPOINTS, PATIENCE, TOOLS, USAGE, Gateway, at, events, gateway, in_turn, pieces, texts, written
 
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolChoice, ToolResult, Usage
 from toolspeak.data.tools import ToolSpec
@@ -314,7 +314,7 @@ def test_tools_that_changed_are_offered_to_the_next_request(tmp_path):
         async with served(tmp_path, *turns, approve=("*",)) as (found, upstream):
             await found.ask(CHAT, ModelRequest([QUESTION]), stream=False)
             assert "s__sings" not in asked_of(upstream, 0)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while "s__sings" not in asked_of(upstream):  # the news comes by a way of its own
                     await found.ask(CHAT, ModelRequest([QUESTION]), stream=False)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from processes import CHAT, Streams, started
-from serving import TOOLS, events
+from serving import PATIENCE, TOOLS, events
 
 from toolspeak.data.messages import Message
 from toolspeak.wire.base import ModelRequest
@@ -32,7 +32,7 @@ class Upstream:
     async def has_had(self, count: int) -> None:
         """Waits until it has read so many requests."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while int(await self.process.stdout.readline()) < count:
                 pass
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, says, serve, whole
-from serving import ENDPOINTS, TOOLS, Gateway, at, events, gateway, pieces, texts, written
+from serving import ENDPOINTS, PATIENCE, TOOLS, Gateway, at, events, gateway, pieces, texts, written
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TurnEnded
 from toolspeak.data.messages import Message
@@ -336,7 +336,7 @@ def test_it_is_ready_while_some_model_has_an_upstream_and_names_those_that_have_
         async with serve(dropped()) as server:
             gone = server.base_url
         async with serve(answers()) as server:
-            missing = Upstream(("m",), url=gone, timeouts=Timeouts(1, 1, 1))
+            missing = Upstream(("m",), url=gone, timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE))
             async with gateway(missing, at(server, names=("m",))) as served:
                 assert (await served.client.get("/readyz")).json() == {"status": "ready"}
             async with gateway(missing, at(server, names=("m",)), Upstream(("n", "o*"), url=gone)) as served:
@@ -383,7 +383,7 @@ def test_one_that_says_nothing_is_followed_by_the_next_though_pings_have_left(as
         assert "error" not in answered.text
 
     def rows(a: Server, b: Server) -> list[Upstream]:
-        return [at(a, timeouts=Timeouts(5, 0.2, 5)), at(b)]
+        return [at(a, timeouts=Timeouts(PATIENCE, 0.2, PATIENCE)), at(b)]
 
     two(silent, answers(*texts("Fine.")), use, rows=rows, ping_seconds=0.02)
 

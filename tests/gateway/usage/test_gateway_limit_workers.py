@@ -13,6 +13,7 @@ import httpx2
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
 from processes import CHAT, Process, Streams, started
+from serving import PATIENCE
 
 from toolspeak.gateway.settings.api_keys import digest
 from toolspeak.gateway.usage.usage_store import open_usage
@@ -50,7 +51,7 @@ async def working(
     config = folder / "gateway.toml"
     async with serve(model) as server:
         rest = f'[[model]]\nname = "m"\nupstream = "{server.base_url}"\ndialect = "hermes"\n'
-        rest += f'[usage]\nstore = "{store}"\nlease_seconds = 5\n' if store else ""
+        rest += f'[usage]\nstore = "{store}"\nlease_seconds = 10\n' if store else ""
         config.write_text(rest + "".join(keys))
         async with started("--config", str(config), "--workers", str(workers)) as process:
             try:
@@ -73,7 +74,7 @@ async def counts_of(store: str) -> dict[str, Counts]:
 
 async def until_served(client: httpx2.AsyncClient) -> None:
     """Asks again until the answer comes: the leases of the killed workers have to end."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(httpx2.TransportError):  # a worker that is not there yet, or any more
                 if (await client.post(CHAT, json=BODY)).status_code == 200:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
-from serving import ENDPOINTS, Gateway, at, events, gateway
+from serving import ENDPOINTS, PATIENCE, Gateway, at, events, gateway
 
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.gateway.app import Gateway as Application
@@ -80,7 +80,7 @@ async def ask(served: Gateway, path: str = CHAT, key: str = ALICE, **more: Any):
 
 async def until(served: Gateway, status: int) -> None:
     """Asks as clients do that are refused: again."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (await ask(served)).status_code != status:  # noqa: ASYNC110 - the answer is what is waited for
             await asyncio.sleep(0.01)
 
@@ -262,7 +262,7 @@ def test_a_response_in_the_background_is_one_request_and_one_stream(usage_store:
             assert (await ask(served)).json()["error"]["code"] == "streams_exceeded"
             model.go_on.set()
             path = f"{RESPONSES}/{queued.json()['id']}"
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while (await served.client.get(path, headers=bearer(ALICE))).json()["status"] != "completed":  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             statuses = [(await ask(served)).status_code for _ in range(3)]
@@ -307,7 +307,7 @@ def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
             await model.begun.acquire()
             seen: set[float] = set()
             with closing(sqlite3.connect(store)) as db:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE):
                     while len(seen) < 5:
                         seen.update(until for (until,) in db.execute("SELECT until FROM loads"))
                         await asyncio.sleep(0.01)
