@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -16,11 +16,9 @@ from typing import Any, TypeVar, cast
 from toolspeak.data.values import changed
 from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission_queue import Admission
-from toolspeak.gateway.authentication import answer_preflight, expect, let_in
-from toolspeak.gateway.client_request import Request
+from toolspeak.gateway.client_request import Request, answer_preflight, expect, is_preflight, let_in
 from toolspeak.gateway.generation import first_generation, next_generation
-from toolspeak.gateway.http.asgi import ClientGone, Fields, Receive, Scope, Send, header, read_body
-from toolspeak.gateway.http.cors import is_preflight
+from toolspeak.gateway.http.asgi import ClientGone, Fields, Receive, Scope, Send, header, read_body, with_notes
 from toolspeak.gateway.http.error_responses import (
     UPSTREAM_CODES,
     Failure,
@@ -30,7 +28,6 @@ from toolspeak.gateway.http.error_responses import (
     failure_of,
 )
 from toolspeak.gateway.http.multipart_forms import FORM
-from toolspeak.gateway.http.streamed_answer import with_notes
 from toolspeak.gateway.model_list import answer_models
 from toolspeak.gateway.observability.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.observability.request_log import REQUEST_ID, carry_trace, log
@@ -41,7 +38,7 @@ from toolspeak.gateway.responses.answer_context import Answering
 from toolspeak.gateway.responses.endpoint_relay import KINDS, PASSED, pass_on, read_passed
 from toolspeak.gateway.responses.relayed_answer import checked_fields, is_relayed, passing_headers, relay
 from toolspeak.gateway.responses.translated_answer import answer, warning_header
-from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, able_routes
+from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, HostedTools, able_routes
 from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK, Settings
@@ -259,7 +256,8 @@ class Gateway:
         REQUEST_SENT.set(started)
         try:
             current = request.current = self.current  # as of now, whatever was reloaded since it came
-            with current.router.routes(request.model, request.allows) as routes, current.tools_used():
+            tools_used = nullcontext() if current.tools is None else current.tools.used()
+            with current.router.routes(request.model, request.allows) as routes, tools_used:
                 account.model = request.model
                 yield routes
         finally:
@@ -326,13 +324,16 @@ class Gateway:
                 wire_request = checked_fields(fields, request.wire, current.settings.bounds)
             else:
                 wire_request, notes = await self._read(request, fields)
-            optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
-            routes, hosted, left_out = able_routes(wire_request, routes, request.wire.name, optional, current.tools)
+            hosted: HostedTools | None = None
+            if request.wire is OPENAI_RESPONSES:
+                optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
+                routes, hosted, left_out = able_routes(wire_request, routes, optional, current.tools)
+                notes = [*notes, *left_out]
             answering = self._answering(request, wire_request, routes)
             answering.hosted = hosted
             if routes.pool.policy == "sticky":
                 answering.prefix = await self._apart(request, partial(prefix_of, fields))
-            answering.report.notes += [*notes, *left_out]
+            answering.report.notes += notes
             if memory is not None and keeping is not None:
                 answering.memory, answering.keeping = memory, keeping
                 if request.runs:

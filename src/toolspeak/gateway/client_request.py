@@ -1,21 +1,42 @@
-"""One HTTP request to the gateway, from its arrival to its line in the log."""
+"""One HTTP request to the gateway: who may send it, and what the log says of it.
+
+A client needs one of the gateway's keys; without keys, only clients on this machine are served.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.generation import Generation
-from toolspeak.gateway.http.asgi import Fields, Headers, Receive, Scope, Send, send_whole
-from toolspeak.gateway.http.cors import cors_headers
-from toolspeak.gateway.settings.api_keys import Key
+from toolspeak.gateway.http.asgi import Fields, Headers, Receive, Scope, Send, header, send_whole
+from toolspeak.gateway.http.error_responses import Failure
+from toolspeak.gateway.http.multipart_forms import FORM
+from toolspeak.gateway.settings.api_keys import Key, admitted
+from toolspeak.gateway.settings.gateway_settings import ANY_ORIGIN
 from toolspeak.gateway.stored.response_memory import Keeping
 from toolspeak.gateway.usage.accounts import Account
 from toolspeak.wire.base import WireFormat
+from toolspeak.wire.json_validation import shortened
 from toolspeak.wire.openai_chat import OPENAI_CHAT
+
+_TOKENS = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
+_MOST_HEADERS = 4096
+_METHODS = b"GET, POST, DELETE"
+_LIMITS = [
+    *(f"x-ratelimit-{word}-{name}" for name in ("requests", "tokens") for word in ("limit", "remaining", "reset")),
+    *(
+        f"anthropic-ratelimit-{name}-{word}"
+        for name in ("requests", "tokens")
+        for word in ("limit", "remaining", "reset")
+    ),
+]
+_EXPOSED = ", ".join(["x-request-id", "x-toolspeak-warning", "x-should-retry", "retry-after", *_LIMITS]).encode()
+_PREFLIGHT_SECONDS = b"600"
 
 
 @dataclass(slots=True)
@@ -94,3 +115,111 @@ class Request:
     ) -> None:
         self.status = status
         await send_whole(self.send, status, body, [*self.headers, *headers], content_type)
+
+
+# --- keys ---------------------------------------------------------------------------------------------------------
+
+
+def let_in(request: Request, hosts: Container[str]) -> None:
+    """Authenticates a request and notes its key. `hosts`: the names of this machine.
+
+    Raises Failure for a request that gets no answer, whatever it asks.
+    """
+    headers = request.scope["headers"]
+    size = sum(len(name) + len(value) for name, value in headers)
+    settings = request.current.settings
+    if size > settings.bounds.header_bytes:
+        raise Failure(431, f"the headers are larger than {settings.bounds.header_bytes} bytes", "headers_too_large")
+    if settings.keys:
+        request.key = admitted(headers, settings.keys)
+        if request.key is None:
+            has_key = header(request.scope, b"authorization") or header(request.scope, b"x-api-key")
+            why = "this key is not known here; " if has_key else ""
+            wanted = "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key"
+            raise Failure(401, why + wanted, "invalid_api_key")
+        if request.key.expires is not None and request.key.expires <= time.time():
+            raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
+    else:
+        _check_host(request, hosts)
+        origin = header(request.scope, b"origin")
+        is_form = header(request.scope, b"content-type").lower().startswith(FORM)
+        if origin and is_form and not is_allowed(origin, settings.cors):
+            # Browsers send forms of any page without asking first.
+            raise Failure(403, "the gateway has no API keys, so it takes no form of a web page: give it one", "origin")
+
+
+async def answer_preflight(request: Request, hosts: Container[str]) -> None:
+    """Tells a browser whether a page may send its request; that will have a key, where one is needed. Raises
+    Failure."""
+    settings = request.current.settings
+    if not settings.keys:
+        _check_host(request, hosts)
+    headers = preflight_headers(request.scope, settings.cors)
+    if headers is None:
+        origin = shortened(header(request.scope, b"origin"), 200)
+        raise Failure(403, f"pages of {origin} may not call the gateway: its operator lists those that may", "origin")
+    await request.respond(204, b"", headers)
+
+
+def _check_host(request: Request, hosts: Container[str]) -> None:
+    host = header(request.scope, b"host")
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()  # without the port
+    if name not in hosts:
+        # A page whose name leads to this machine (DNS rebinding) could ask in its reader's name.
+        raise Failure(
+            403, "the gateway has no API keys, so it answers this machine only: call it by its address", "host"
+        )
+
+
+def expect(method: str, wanted: str) -> None:
+    """Raises Failure for a request of another method."""
+    if method != wanted and (method, wanted) != ("HEAD", "GET"):
+        raise Failure(405, f"{method} is not answered here: send {wanted}", "method_not_allowed")
+
+
+# --- web pages of other origins (Fetch Standard, "CORS protocol") ---------------------------------------------------
+
+
+def is_preflight(scope: Scope) -> bool:
+    """Whether this is a browser's question if a page may send a request."""
+    return (
+        scope["method"] == "OPTIONS"
+        and bool(header(scope, b"origin"))
+        and bool(header(scope, b"access-control-request-method"))
+    )
+
+
+def cors_headers(scope: Scope, origins: Sequence[str]) -> Headers:
+    """The headers that say which page may read an answer; none if no origin is configured."""
+    if not origins:
+        return []
+    origin = header(scope, b"origin")
+    if not is_allowed(origin, origins):
+        return [(b"vary", b"origin")]
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"origin"),
+    ]
+
+
+def preflight_headers(scope: Scope, origins: Sequence[str]) -> Headers | None:
+    """The headers of the answer to a preflight, besides `cors_headers`; None if the page may not send its request.
+
+    The origin alone decides: a page may send any header, because SDKs have many of their own. For a gateway in a
+    private network the answer has to allow that too (Private Network Access).
+    """
+    if not is_allowed(header(scope, b"origin"), origins):
+        return None
+    headers = [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _PREFLIGHT_SECONDS)]
+    wanted = header(scope, b"access-control-request-headers")
+    if len(wanted) <= _MOST_HEADERS and _TOKENS.fullmatch(wanted):
+        headers.append((b"access-control-allow-headers", wanted.encode("latin-1")))
+    if header(scope, b"access-control-request-private-network") == "true":
+        headers.append((b"access-control-allow-private-network", b"true"))
+    return headers
+
+
+def is_allowed(origin: str, origins: Sequence[str]) -> bool:
+    """Whether pages of an origin may call the gateway."""
+    return bool(origin) and (origin in origins or ANY_ORIGIN in origins)

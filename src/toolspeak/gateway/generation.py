@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from toolspeak import mcp
@@ -29,10 +28,6 @@ class Generation:
     settings: Settings
     router: Router
     tools: ServerTools | None
-
-    def tools_used(self) -> AbstractContextManager[None]:
-        """The servers of tools stay connected at least as long as the context."""
-        return nullcontext() if self.tools is None else self.tools.used()
 
 
 def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> Generation:

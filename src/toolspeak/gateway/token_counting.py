@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, ToolspeakError
 from toolspeak.gateway.requests.request_mapping import turn_of
-from toolspeak.gateway.turns.token_estimate import request_size, tokens_of
+from toolspeak.gateway.turns.turn_attempts import request_size, tokens_of
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.load_balancing import most_telling
 from toolspeak.gateway.upstreams.routing import Route, Routes

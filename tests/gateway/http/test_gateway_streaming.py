@@ -11,8 +11,7 @@ from loopback_server import STREAM_HEAD, Exchange, chunked, serve
 from serving import at, gateway, texts
 
 from toolspeak.data.messages import Message
-from toolspeak.gateway.http.asgi import ClientGone
-from toolspeak.gateway.http.streamed_answer import MOST_WAITING, EventStream, watched
+from toolspeak.gateway.http.asgi import MOST_WAITING, ClientGone, EventStream, watched
 from toolspeak.gateway.server import Application, server_config
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream

@@ -16,7 +16,7 @@ from serving import ENDPOINTS, PATIENCE, TOOLS, Gateway, at, events, gateway, pi
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TurnEnded
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError
-from toolspeak.gateway.http.streamed_answer import event as sse_event
+from toolspeak.gateway.http.asgi import event as sse_event
 from toolspeak.gateway.settings.gateway_settings import read_config
 from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.providers.http_client import Timeouts

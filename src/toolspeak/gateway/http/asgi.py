@@ -1,18 +1,21 @@
-"""ASGI as the gateway uses it: requests read within bounds, answers in one piece (streamed_answer.py: streams)."""
+"""ASGI as the gateway uses it: requests read within bounds, answers sent whole or streamed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from email.utils import formatdate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from pydantic_core import from_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.http.error_responses import Failure
+from toolspeak.gateway.turns.turn_gate import Note
+from toolspeak.providers.relayed import json_bytes
+from toolspeak.wire.base import Frame
 from toolspeak.wire.call_assembler import depth_beyond
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -139,3 +142,239 @@ async def send_whole(send: Send, status: int, body: bytes, headers: Headers, con
     head = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), date_header(), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
+
+
+# --- streamed answers ----------------------------------------------------------------------------------------------
+
+MOST_WAITING = 64 * 1024
+"""Bytes that may wait to leave before the writer has to wait."""
+
+EVENTS = "text/event-stream"
+
+PING = b": ping\n\n"
+"""A comment, which every reader of event streams passes over (WHATWG HTML, 9.2.6)."""
+
+ALONE_SECONDS = 0.002
+"""A piece that comes so long after the last one is sent by its writer."""
+
+
+class EventStream:
+    """A streamed answer. Its head leaves with the first event, so that an earlier failure has a status of its own.
+
+    A sender task sends pieces that come together in one send, which costs as much as all other work on a chunk: the
+    task runs when the writer waits for the upstream. A piece that comes alone, as most do, is sent by its writer, which
+    saves a turn of the event loop.
+    """
+
+    def __init__(self, send: Send, headers: Headers, kind: str | None = EVENTS) -> None:
+        self.kind = kind
+        """The content type; None while it is not known. A stream of others than events says nothing in a silence."""
+        self.began_at: float | None = None
+        """When the first event was written (the event loop's time)."""
+        self.chunks = 0
+        self.has_left = False
+        """Whether anything but pings was written."""
+        self.over = False
+        """Whether its end has left."""
+        self._send = send
+        self._headers = headers
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._sender: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+        """The sender waits for it while there is nothing to send."""
+        self._room: asyncio.Future[None] | None = None
+        """The writer waits for it while more than `MOST_WAITING` bytes wait to leave."""
+        self._failed: Exception | None = None
+        self._sending: float | None = None
+        self._sent = self._loop.time()
+
+    async def write(self, data: bytes, chunks: int = 1) -> None:
+        """Returns once there is room for more: a slow reader makes its writer wait."""
+        now = self._loop.time()
+        if self.began_at is None:
+            self.began_at = now
+        self.chunks += chunks
+        self.has_left = self.has_left or data is not PING
+        if self._idle is not None and not self._idle.done() and now - self._sent > ALONE_SECONDS:
+            self._sending = now
+            try:
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            except Exception as error:
+                self._failed = error
+                raise
+            self._sent, self._sending = now, None
+            return
+        self._waiting.append(data)
+        self._size += len(data)
+        self._wake()
+        while self._size > MOST_WAITING and self._failed is None:
+            if self._room is None:
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
+        if self._failed is not None:
+            raise self._failed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the server took no more of it: nothing can be said there any more."""
+        return self._failed is not None
+
+    async def end(self) -> None:
+        """The last of what was written leaves, and with it the end of the answer."""
+        self._ended = True
+        self._wake()
+        assert self._sender is not None
+        await self._sender
+        if self._failed is not None:
+            raise self._failed
+
+    def close(self) -> None:
+        """Nothing more leaves."""
+        if self._sender is not None:
+            self._sender.cancel()
+
+    async def tick(self, silence: float, stall: float) -> None:
+        """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
+
+        Raises ClientGone if nothing of what waits was read for `stall` seconds, or nothing is taken any more.
+        """
+        now = self._loop.time()
+        if self._failed is not None:
+            raise ClientGone
+        if self._sending is not None:
+            if now - self._sending > stall:
+                raise ClientGone
+        elif self.kind == EVENTS and now - self._sent >= silence:
+            await self.write(PING)
+
+    def _wake(self) -> None:
+        if self._sender is None:
+            self._sender = self._loop.create_task(self._leave())
+        elif self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    async def _leave(self) -> None:
+        try:
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._head()})
+            while True:
+                data, more = b"".join(self._waiting), not self._ended
+                self._waiting.clear()
+                self._size = 0
+                self._sending = self._loop.time()
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+                self._sent, self._sending = self._sending, None
+                if not more:
+                    self.over = True
+                    return
+                self._make_room()
+                if not self._waiting and not self._ended:
+                    self._idle = self._loop.create_future()
+                    await self._idle
+        except Exception as error:  # noqa: BLE001 - raised where the next piece is written
+            self._failed = error
+            self._make_room()
+
+    def _make_room(self) -> None:
+        if self._room is not None:
+            self._room.set_result(None)
+            self._room = None
+
+    def _head(self) -> Headers:
+        kind = "text/event-stream; charset=utf-8" if self.kind == EVENTS else self.kind or ""
+        return [
+            (b"content-type", kind.encode("latin-1")),
+            date_header(),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),  # nginx would hold events back
+            *self._headers,
+        ]
+
+
+async def watched(
+    work: Coroutine[Any, Any, None], receive: Receive, stream: EventStream | None, silence: float, stall: float
+) -> None:
+    """Runs `work` while the client is connected. Cancels it and raises ClientGone if the client leaves.
+
+    Sends a comment on `stream` after `silence` seconds without a piece. A client that reads nothing for `stall` seconds
+    counts as gone. The work has a task of its own: each piece of a stream resumes all coroutines of its task, so the
+    task leaves out those above this one.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    cancelling, gone = task.cancelling(), False
+    working = loop.create_task(work)
+
+    async def watch() -> None:
+        nonlocal gone
+        while True:
+            try:
+                async with asyncio.timeout(silence):
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+            except TimeoutError:
+                if stream is None:
+                    continue
+                try:
+                    await stream.tick(silence, stall)
+                    continue
+                except ClientGone:
+                    pass
+            if stream is None or not stream.over:  # a server says so behind the end of an answer, too
+                gone = True
+                working.cancel()
+            return
+
+    watcher = loop.create_task(watch())
+    try:
+        await working
+    except asyncio.CancelledError:
+        if gone and working.cancelled():
+            raise ClientGone from None
+        if working.cancelled() or not working.done():
+            raise
+        working.result()  # it ended in the moment of the cancellation
+    finally:
+        watcher.cancel()
+    while task.cancelling() > cancelling:  # the work has answered the cancellation, or ended before it
+        task.uncancel()
+
+
+# --- frames as events --------------------------------------------------------------------------------------------
+
+
+def event(frame: Frame) -> bytes:
+    """One frame as an event."""
+    name, data = frame
+    body = data.encode() if isinstance(data, str) else json_bytes(data)
+    if name is None:
+        return b"data: %b\n\n" % body
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
+
+
+def noted(frames: list[Frame], notes: Sequence[Note]) -> list[Frame]:
+    """The last frames of an answer with its notes, in the field `toolspeak` of the one that says how it ended."""
+    if not notes:
+        return frames
+    return [(name, with_notes(data, notes) if _tells_the_end(data) else data) for name, data in frames]
+
+
+def with_notes(body: JSON, notes: Sequence[Note]) -> JSON:
+    """An object with the notes in its field `toolspeak`, if there are any."""
+    if not notes:
+        return body
+    extension = {"warnings": [{"code": note.code, "message": note.message} for note in notes]}
+    return {**cast("dict[str, Any]", body), "toolspeak": extension}
+
+
+def _tells_the_end(data: JSON) -> bool:
+    if not isinstance(data, dict):
+        return False
+    fields = cast("dict[str, Any]", data)
+    choices = fields.get("choices")
+    if choices:
+        return choices[0].get("finish_reason") is not None
+    kind = fields.get("type")
+    return kind in ("message_delta", "response.completed", "response.incomplete", "response.failed")

@@ -9,16 +9,14 @@ from typing import Any
 
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Usage
-from toolspeak.gateway.http.asgi import Fields, Headers, Receive, Send
+from toolspeak.gateway.http.asgi import EVENTS, EventStream, Fields, Headers, Receive, Send, watched
 from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
-from toolspeak.gateway.http.streamed_answer import EVENTS, EventStream, watched
 from toolspeak.gateway.observability.metrics import Metrics
 from toolspeak.gateway.server_tools.hosted_tools import HostedTools
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.stored.response_memory import Keeping, ResponseMemory
-from toolspeak.gateway.turns.token_estimate import BYTES_PER_TOKEN
-from toolspeak.gateway.turns.turn_attempts import TurnReport, estimated
+from toolspeak.gateway.turns.turn_attempts import BYTES_PER_TOKEN, TurnReport, estimated
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.usage.accounts import Account
 from toolspeak.providers.relayed import json_bytes

@@ -17,10 +17,9 @@ from pydantic_core import from_json
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON, Usage
 from toolspeak.errors import FormatError, ProviderError
-from toolspeak.gateway.http.asgi import Fields, check_values, decoded, send_whole
+from toolspeak.gateway.http.asgi import EVENTS, EventStream, Fields, check_values, decoded, event, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.http.multipart_forms import FORM, read_form
-from toolspeak.gateway.http.streamed_answer import EVENTS, EventStream, event
 from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.responses.relayed_answer import known_as, with_data, with_model
 from toolspeak.gateway.settings.gateway_settings import Bounds

@@ -26,9 +26,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, Message, TextMessage
 from toolspeak.data.values import changed
-from toolspeak.gateway.http.asgi import Fields
+from toolspeak.gateway.http.asgi import Fields, event, noted, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.http.streamed_answer import event, noted, with_notes
 from toolspeak.gateway.responses.answer_context import Answering
 from toolspeak.gateway.responses.relayed_answer import RelayedAnswer, known_as, with_data
 from toolspeak.gateway.responses.unknown_fields import (

@@ -12,9 +12,8 @@ from typing import cast
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
-from toolspeak.gateway.http.asgi import Fields, send_whole
+from toolspeak.gateway.http.asgi import EventStream, Fields, event, send_whole, watched
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.http.streamed_answer import EventStream, event, watched
 from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.upstreams.routing import Route

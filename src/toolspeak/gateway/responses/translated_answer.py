@@ -13,16 +13,14 @@ from typing import Any
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed
-from toolspeak.gateway.http.asgi import Headers, send_whole
+from toolspeak.gateway.http.asgi import EventStream, Headers, event, noted, send_whole, watched, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.http.streamed_answer import EventStream, event, noted, watched, with_notes
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
-from toolspeak.gateway.turns.token_estimate import prompt_size
-from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, run_turn
+from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, prompt_size, run_turn
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.relayed import RELAYING, json_bytes

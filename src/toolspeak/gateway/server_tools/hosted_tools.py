@@ -89,7 +89,7 @@ class HostedTools:
 
 
 def hosted_tools(
-    wire_request: WireRequest, route: Route, client_format: str, optional: Collection[str], tools: ServerTools | None
+    wire_request: WireRequest, route: Route, optional: Collection[str], tools: ServerTools | None
 ) -> tuple[HostedTools | None, list[Note]]:
     """The API's own tools that the gateway runs for a request, and notes on those that it leaves out. An upstream of
     that API gets them all.
@@ -97,7 +97,7 @@ def hosted_tools(
     `optional`: the types that the client can do without. A search beside tools of the client, as codex sends it, is
     optional too. Raises FormatError for other tools that the gateway does not run.
     """
-    if route.wire == client_format and not route.is_text:
+    if route.wire == OPENAI_RESPONSES.name and not route.is_text:
         return None, []
     servers: dict[str, frozenset[str] | None] = {}
     search = ""
@@ -123,17 +123,15 @@ def hosted_tools(
 
 
 def able_routes(
-    wire_request: WireRequest, routes: Routes, client_format: str, optional: Collection[str], tools: ServerTools | None
+    wire_request: WireRequest, routes: Routes, optional: Collection[str], tools: ServerTools | None
 ) -> tuple[Routes, HostedTools | None, list[Note]]:
     """The routes that can answer the request, with their hosted tools and notes. If upstreams differ, only those that
     leave out the fewest tools remain. Raises FormatError if no route can."""
-    if client_format != OPENAI_RESPONSES.name:
-        return routes, None, []
     able: list[tuple[Route, tuple[HostedTools | None, list[Note]]]] = []
     problem: FormatError | None = None
     for route in routes.routes:
         try:
-            able.append((route, hosted_tools(wire_request, route, client_format, optional, tools)))
+            able.append((route, hosted_tools(wire_request, route, optional, tools)))
         except FormatError as error:
             problem = error
     if problem is not None and not able:

@@ -22,8 +22,7 @@ from toolspeak.dialects import TurnCollector
 from toolspeak.gateway.server_tools.continuation_token import carrying, restored
 from toolspeak.gateway.server_tools.hosted_tools import HostedTool, HostedTools
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
-from toolspeak.gateway.turns.token_estimate import message_size
-from toolspeak.gateway.turns.turn_attempts import Put, TurnReport
+from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, message_size
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.wire.base import WireRequest
 

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from toolspeak.agent.drivers.base import NO_RUN, Driver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import (
+    FilePart,
+    ImagePart,
     MalformedCall,
     Message,
+    TextMessage,
     TextPart,
     ToolResult,
     Usage,
     failure,
 )
+from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.turns.token_estimate import tokens_of
-from toolspeak.gateway.turns.turn_gate import LeaveRules, Note, TurnGate
+from toolspeak.gateway.turns.turn_gate import LeaveRules, Note, TurnGate, text_size
+from toolspeak.wire.base import ModelRequest, WireRequest
+
+BYTES_PER_TOKEN = 4
+"""Bytes of UTF-8. English has about four letters a token; scripts with two or three bytes a letter have fewer letters a
+token. So bytes give a better estimate than characters."""
+
+MEDIA_TOKENS = 1_600
+"""Tokens of an image: the most that Anthropic's models count (API reference, "Vision"). A file counts the same."""
 
 
 class Put(Protocol):
@@ -168,3 +180,48 @@ def _correction(turn: ParsedTurn, why: str, rules: LeaveRules) -> list[Message]:
 def _demand(rules: LeaveRules) -> str:
     name = rules.choice.name
     return f"Call the tool {name!r} now." if name else "Call one of the tools now."
+
+
+# --- estimates of tokens, for servers that do not count them ---------------------------------------------------------
+
+
+def tokens_of(size: int) -> int:
+    """An estimate of the tokens in so many bytes, rounded up."""
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def message_size(message: Message | TextMessage) -> int:
+    """About how many bytes of a message a model reads."""
+    size = text_size(message.text)
+    if isinstance(message, TextMessage):
+        return size
+    for call in message.calls:
+        if isinstance(call, MalformedCall):
+            size += text_size(call.raw)
+        else:
+            size += text_size(call.name) + _json_size(call.arguments)
+    parts: list[Any] = [*message.parts]
+    for result in message.results:
+        size += text_size(result.text)
+        parts += result.content
+    media = sum(isinstance(part, ImagePart | FilePart) for part in parts)
+    return size + media * MEDIA_TOKENS * BYTES_PER_TOKEN
+
+
+def request_size(request: ModelRequest) -> int:
+    """About how many bytes of a request a model reads."""
+    output = 0 if request.output is None else _json_size(request.output.schema)
+    return output + _tools_size(request.tools) + sum(map(message_size, request.messages))
+
+
+def prompt_size(request: WireRequest) -> int:
+    """About how many bytes a client's request has, without the prompt that a dialect adds."""
+    return request_size(request.request)
+
+
+def _tools_size(tools: Iterable[ToolSpec]) -> int:
+    return sum(text_size(tool.name) + text_size(tool.description) + _json_size(tool.parameters) for tool in tools)
+
+
+def _json_size(value: Mapping[str, Any]) -> int:
+    return text_size(json.dumps(dict(value), ensure_ascii=False))

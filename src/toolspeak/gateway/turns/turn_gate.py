@@ -27,7 +27,6 @@ from toolspeak.data.messages import NORMAL_END, ToolChoice
 from toolspeak.data.values import quick
 from toolspeak.dialects.parser.turn_collector import with_reasoning
 from toolspeak.errors import ProviderError
-from toolspeak.gateway.turns.token_estimate import text_size
 
 NoteCode = Literal[
     "malformed_call",
@@ -359,3 +358,8 @@ class TurnGate:
 
     def _note(self, code: NoteCode, message: str) -> None:
         self.notes.append(Note(code, message))
+
+
+def text_size(text: str) -> int:
+    """Bytes in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -18,8 +18,7 @@ from toolspeak.gateway.observability.metrics import Metrics
 from toolspeak.gateway.observability.request_log import log
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
-from toolspeak.gateway.turns.token_estimate import tokens_of
-from toolspeak.gateway.turns.turn_attempts import TurnReport
+from toolspeak.gateway.turns.turn_attempts import TurnReport, tokens_of
 from toolspeak.gateway.usage.usage_ledger import Ledger
 from toolspeak.gateway.usage.usage_values import Ask, Counts, Limit, Verdict, day_left
 from toolspeak.wire.anthropic import ANTHROPIC
