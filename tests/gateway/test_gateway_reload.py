@@ -93,7 +93,7 @@ def test_a_file_that_is_broken_changes_nothing(tmp_path: Path):
         async with configured(tmp_path) as (config, _, server, process), process.client() as client:
             for broken, problem in (
                 (row("m", server) + "dialekt = 'x'\n", "model[0].dialekt: unknown key 'dialekt'"),
-                ("[[model", "is no TOML"),
+                ("[[model", "is not TOML"),
                 (row("m", server) + 'key_env = "NOT_SET_ANYWHERE"\n', "NOT_SET_ANYWHERE is not set"),
             ):
                 count = len([line for line in process.lines if line["event"] == "reload_failed"])

@@ -1,4 +1,4 @@
-"""How many requests are answered at once, who waits, and who is sent to the model server first."""
+"""Limits the number of requests under way, queues the others, and orders their first steps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from toolspeak.gateway.http.error_responses import Failure, draining, stopped
 from toolspeak.gateway.settings.gateway_settings import Bounds
 
 STARTING = 4
-"""Requests that are read and sent on at the same time."""
+"""Requests that are read and sent to model servers at the same time."""
 
 START_SECONDS = 0.02
-"""After so long a request that is still not sent waits for the network, and no longer for this process."""
+"""Seconds after which a request that is not sent yet waits for the network, and blocks no other."""
 
 
 class Admission:
-    """Places for so many streams; first come, first served. One event loop's."""
+    """Places for requests, in the order of arrival. For one event loop."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -35,7 +35,7 @@ class Admission:
         return len(self._waiting)
 
     def resize(self, bounds: Bounds) -> None:
-        """Other bounds from now on. Who has a place keeps it, who waits goes on to wait as long as was said."""
+        """Applies other bounds. Requests keep their places, and waiting requests their time limit."""
         self._bounds = bounds
         while self._waiting and self.active < bounds.streams:
             turn = self._waiting.popleft()
@@ -45,7 +45,7 @@ class Admission:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """A place as long as the context is open. Raises Failure if there is none, or if `stop` ends the request."""
+        """A place during the context. Raises Failure if there is none, or if `stop` ends the request."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -70,7 +70,7 @@ class Admission:
             self._emptied.clear()
             return
         if len(self._waiting) >= self._bounds.queue:
-            raise Failure(429, "too many requests are waiting already: come again later", "gateway_busy", 1)
+            raise Failure(429, "too many requests are waiting; try again later", "gateway_busy", 1)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -79,7 +79,7 @@ class Admission:
         except TimeoutError:
             raise Failure(
                 503,
-                f"no place became free within {self._bounds.queue_seconds:g} seconds: come again later",
+                f"no place became free within {self._bounds.queue_seconds:g} seconds; try again later",
                 "gateway_busy",
                 max(1.0, self._bounds.queue_seconds / 2),
             ) from None
@@ -92,7 +92,7 @@ class Admission:
                 self._waiting.remove(turn)
 
     def _leave(self) -> None:
-        """The place goes to who waits longest."""
+        """Gives the place to the request that waits longest."""
         while self._waiting and self.active <= self._bounds.streams:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -103,10 +103,11 @@ class Admission:
             self._emptied.set()
 
     async def start(self) -> Callable[[], None]:
-        """Waits until those who came before are sent to their model servers; gives what says that this one is, too.
+        """Waits until earlier requests are sent to their model servers. Returns a function to call once this one is
+        sent.
 
-        Of 100 requests at once an event loop takes a step of each in turn, so that none is sent before all others are
-        nearly sent. One after the other, half of them have their first word in half the time; the last has its later.
+        Without it, an event loop with 100 requests takes a step of each in turn, so that none is sent before all others
+        are nearly sent. In order, half of them get their first word in half the time, and the last one gets it later.
         """
         await self._starting.acquire()
         started = False
@@ -122,12 +123,12 @@ class Admission:
         return end
 
     def is_stopped(self) -> bool:
-        """Whether a cancellation may be `stop`'s: the client of the request gets an error then."""
+        """Whether `stop` was called: then a cancelled request sends its client an error."""
         return self._is_stopped
 
     async def stop(self, seconds: float) -> int:
-        """Cancels all requests that have a place or wait for one, and gives their number. Returns once they have ended,
-        or after so many seconds."""
+        """Cancels all requests, also those that wait, and returns their number. Waits for their end, at most so many
+        seconds."""
         self._is_stopped = True
         tasks = [*self._tasks]
         for task in tasks:
@@ -136,7 +137,7 @@ class Admission:
         return len(tasks)
 
     async def emptied(self, seconds: float) -> None:
-        """Returns once no place is taken, or after so many seconds."""
+        """Returns once no request has a place, or after so many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._emptied.wait()

@@ -41,7 +41,7 @@ _PREFLIGHT_SECONDS = b"600"
 
 @dataclass(slots=True)
 class Request:
-    """One request, and the facts for the log."""
+    """One request, with its facts for the log."""
 
     scope: Scope
     receive: Receive
@@ -72,17 +72,17 @@ class Request:
 
     @property
     def path(self) -> str:
-        """Without a slash at its end, which some clients write."""
+        """The path, without a slash at its end, which some clients write."""
         path: str = self.scope["path"]
         return path[:-1] if path.endswith("/") and path != "/" else path
 
     @property
     def owner(self) -> str:
-        """Whose responses the client may name: those of its key."""
+        """The owner of the responses that the client may name: its key."""
         return "" if self.key is None else self.key.name
 
     def allows(self, model: str) -> bool:
-        """Whether the client may know of a model."""
+        """Whether the client may use and list a model."""
         return self.key is None or self.key.allows(model)
 
     @property
@@ -91,7 +91,7 @@ class Request:
         return [(b"x-request-id", self.id.encode()), *cors_headers(self.scope, self.current.settings.cors), *limits]
 
     def log_fields(self, seconds: float) -> Mapping[str, JSON]:
-        """What the log says of the request once it is over."""
+        """The fields of the request's line in the log."""
         client = self.scope.get("client")
         return {
             "id": self.id,
@@ -121,9 +121,9 @@ class Request:
 
 
 def let_in(request: Request, hosts: Container[str]) -> None:
-    """Authenticates a request and notes its key. `hosts`: the names of this machine.
+    """Authenticates a request and stores its key. `hosts`: the names of this machine.
 
-    Raises Failure for a request that gets no answer, whatever it asks.
+    Raises Failure for a request without a valid key, or, if the gateway has no keys, from elsewhere.
     """
     headers = request.scope["headers"]
     size = sum(len(name) + len(value) for name, value in headers)
@@ -135,7 +135,7 @@ def let_in(request: Request, hosts: Container[str]) -> None:
         if request.key is None:
             has_key = header(request.scope, b"authorization") or header(request.scope, b"x-api-key")
             why = "this key is not known here; " if has_key else ""
-            wanted = "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key"
+            wanted = "the gateway needs one of its own API keys: Authorization: Bearer KEY, or x-api-key"
             raise Failure(401, why + wanted, "invalid_api_key")
         if request.key.expires is not None and request.key.expires <= time.time():
             raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
@@ -144,20 +144,21 @@ def let_in(request: Request, hosts: Container[str]) -> None:
         origin = header(request.scope, b"origin")
         is_form = header(request.scope, b"content-type").lower().startswith(FORM)
         if origin and is_form and not is_allowed(origin, settings.cors):
-            # Browsers send forms of any page without asking first.
-            raise Failure(403, "the gateway has no API keys, so it takes no form of a web page: give it one", "origin")
+            # Browsers send a form of any page without a preflight.
+            problem = "the gateway has no API keys, so it takes no forms from web pages; its operator can add keys"
+            raise Failure(403, problem, "origin")
 
 
 async def answer_preflight(request: Request, hosts: Container[str]) -> None:
-    """Tells a browser whether a page may send its request; that will have a key, where one is needed. Raises
-    Failure."""
+    """Answers a browser that asks whether a page may send its request. Raises Failure if it may not."""
     settings = request.current.settings
     if not settings.keys:
         _check_host(request, hosts)
     headers = preflight_headers(request.scope, settings.cors)
     if headers is None:
         origin = shortened(header(request.scope, b"origin"), 200)
-        raise Failure(403, f"pages of {origin} may not call the gateway: its operator lists those that may", "origin")
+        problem = f"pages of {origin} may not call the gateway; its operator can allow them (--cors)"
+        raise Failure(403, problem, "origin")
     await request.respond(204, b"", headers)
 
 
@@ -165,16 +166,16 @@ def _check_host(request: Request, hosts: Container[str]) -> None:
     host = header(request.scope, b"host")
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()  # without the port
     if name not in hosts:
-        # A page whose name leads to this machine (DNS rebinding) could ask in its reader's name.
+        # A page whose name resolves to this machine (DNS rebinding) could send requests for its reader.
         raise Failure(
-            403, "the gateway has no API keys, so it answers this machine only: call it by its address", "host"
+            403, "the gateway has no API keys, so it answers only this machine; call it by its address", "host"
         )
 
 
 def expect(method: str, wanted: str) -> None:
-    """Raises Failure for a request of another method."""
+    """Raises Failure unless the request uses the wanted method (HEAD counts as GET)."""
     if method != wanted and (method, wanted) != ("HEAD", "GET"):
-        raise Failure(405, f"{method} is not answered here: send {wanted}", "method_not_allowed")
+        raise Failure(405, f"{method} is not supported here; send {wanted}", "method_not_allowed")
 
 
 # --- web pages of other origins (Fetch Standard, "CORS protocol") ---------------------------------------------------

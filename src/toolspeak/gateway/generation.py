@@ -1,4 +1,4 @@
-"""What requests are answered with: settings, and what was made of them. A reload makes the next generation."""
+"""Settings with the routes and tools made from them. A reload makes the next generation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FIXED = ("host", "port", "workers", "responses", "usage")
 
 
 _OF_ROUTES = ("upstreams", "grace_seconds", "aside_seconds")
-"""Settings that the ways to the models are made by."""
+"""Settings that the routes to the models depend on."""
 
 
 @dataclass(eq=False, slots=True)
 class Generation:
-    """A request uses one of them to its end."""
+    """Settings, routes and tools. A request keeps its generation to its end."""
 
     settings: Settings
     router: Router
@@ -31,12 +31,12 @@ class Generation:
 
 
 def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> Generation:
-    """Raises ConfigurationError for settings that cannot be."""
+    """Raises ConfigurationError for invalid settings."""
     return Generation(settings, Router(settings, environ, metrics), _tools(settings, metrics))
 
 
 def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Raises ConfigurationError for settings that cannot be."""
+    """Raises ConfigurationError for invalid settings."""
     Router(settings, environ)
     if settings.responses is not None:
         open_store(settings.responses.store, settings.responses.seconds)
@@ -49,9 +49,9 @@ def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
 def next_generation(
     old: Generation, settings: Settings, environ: Mapping[str, str], metrics: Metrics
 ) -> tuple[Generation, ServerTools | None]:
-    """The generation behind `old`, and the tools that it is to have. It has those of `old` until they are connected.
+    """The generation after `old`, and its tools. It has the tools of `old` until the new ones are connected.
 
-    What did not change is taken over, with its connections. Raises ConfigurationError for settings that cannot be.
+    Unchanged parts are taken over with their connections. Raises ConfigurationError for invalid settings.
     """
     settings, _ = kept_fixed(old.settings, settings)
     same = all(getattr(settings, name) == getattr(old.settings, name) for name in _OF_ROUTES)
@@ -62,7 +62,7 @@ def next_generation(
 
 
 def kept_fixed(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:
-    """The new settings with those of the old that stay until a restart, and the names of these that differ."""
+    """The new settings, except for those that only a restart changes, and the names of those exceptions that differ."""
     usage = old.usage or new.usage  # a store that is there stays; the first one may come at any time
     changed = [name for name in _FIXED if getattr(old, name) != getattr(new, name)]
     if old.usage is None and usage is not None:

@@ -384,7 +384,7 @@ def test_usage_is_counted_where_a_key_has_limits():
         ("[usage]\nstor = 'x'\n", "usage.stor: unknown key .*Did you mean 'store'"),
         ("[usage]\nstore = 3\n", "usage.store: expected text"),
         ("[usage]\nretention_days = 0\n", "usage.retention_days: expected 1 to 36500 days, found 0"),
-        ("[usage]\nlease_seconds = nan\n", "usage.lease_seconds: nan is no number"),
+        ("[usage]\nlease_seconds = nan\n", "usage.lease_seconds: nan is not a number"),
         ("[usage]\nlease_seconds = 4.5\n", "usage.lease_seconds: expected 5 to 3600 seconds"),
     ],
 )

@@ -31,21 +31,21 @@ BODY_SECONDS = 60.0
 
 _DISCARD_BYTES = 16 * 1024 * 1024
 _DISCARD_SECONDS = 2.0
-"""How much of a request that is too large is read, and thrown away, before it is refused."""
+"""How much of a request that is too large is read and dropped before the refusal."""
 
 _BETWEEN = (b",", b"[", b"{")
-"""What stands in front of each value of JSON but the first of all."""
+"""The characters before each JSON value but the first."""
 
 _JSON_DEPTH = 200
 """pydantic_core's own bound for what it reads."""
 
 
 class ClientGone(Exception):
-    """The client has closed the connection, or reads no more."""
+    """The client has closed the connection, or no longer reads."""
 
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
-    """The body of a request. Raises Failure for one of more than `most` bytes or that does not come, ClientGone."""
+    """The body of a request. Raises Failure if it has more than `most` bytes or does not come, ClientGone."""
     length = header(scope, b"content-length")
     if length.isdigit() and int(length) > most:
         await _discard(receive)
@@ -71,7 +71,7 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
 
 
 async def _discard(receive: Receive) -> None:
-    """Reads on for a while: a client that is still sending would meet a closed connection in place of the answer."""
+    """Reads on for a while: a client that still sends would see a closed connection and no answer."""
     size = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(_DISCARD_SECONDS):
@@ -95,8 +95,8 @@ def header(scope: Scope, wanted: bytes) -> str:
 
 
 def check_values(body: bytes, most: int) -> None:
-    """Raises Failure for JSON of more than `most` values. They are counted without being built: millions of them take
-    seconds, and a hundred bytes each. A body that is no JSON passes, or does not."""
+    """Raises Failure for JSON of more than `most` values. Counts them without parsing: millions of values take seconds,
+    and a hundred bytes each. Says nothing about a body that is not JSON."""
     quotes = body.count(b'"') - body.count(b'\\"')
     if quotes <= 4 * most:  # a key and a value for each
         if sum(map(body.count, _BETWEEN)) <= most:
@@ -122,23 +122,23 @@ def decoded(body: bytes, depth: int) -> JSON:
             value = json.loads(body, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-            raise Failure(400, f"the request's body is no JSON: {why}", "invalid_json") from None
+            raise Failure(400, f"the request's body is not JSON: {why}", "invalid_json") from None
     if depth_beyond(value, depth):
         raise Failure(400, f"the request's JSON is nested more than {depth} deep", "invalid_json")
     return value
 
 
 def _no_constant(name: str) -> JSON:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def date_header() -> tuple[bytes, bytes]:
-    """`Date` of an answer that begins now (RFC 9110, 6.6.1)."""
+    """The header `Date` of an answer that begins now (RFC 9110, 6.6.1)."""
     return b"date", formatdate(usegmt=True).encode()
 
 
 async def send_whole(send: Send, status: int, body: bytes, headers: Headers, content_type: bytes) -> None:
-    """An answer in one piece."""
+    """Sends a whole answer."""
     head = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), date_header(), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
@@ -155,7 +155,7 @@ PING = b": ping\n\n"
 """A comment, which every reader of event streams passes over (WHATWG HTML, 9.2.6)."""
 
 ALONE_SECONDS = 0.002
-"""A piece that comes so long after the last one is sent by its writer."""
+"""Seconds after the last piece from which on a piece is sent by its writer."""
 
 
 class EventStream:
@@ -168,14 +168,14 @@ class EventStream:
 
     def __init__(self, send: Send, headers: Headers, kind: str | None = EVENTS) -> None:
         self.kind = kind
-        """The content type; None while it is not known. A stream of others than events says nothing in a silence."""
+        """The content type; None while it is not known. Only a stream of events gets pings."""
         self.began_at: float | None = None
         """When the first event was written (the event loop's time)."""
         self.chunks = 0
         self.has_left = False
         """Whether anything but pings was written."""
         self.over = False
-        """Whether its end has left."""
+        """Whether the end of the stream has left."""
         self._send = send
         self._headers = headers
         self._loop = asyncio.get_running_loop()
@@ -192,7 +192,7 @@ class EventStream:
         self._sent = self._loop.time()
 
     async def write(self, data: bytes, chunks: int = 1) -> None:
-        """Returns once there is room for more: a slow reader makes its writer wait."""
+        """Sends a piece. Returns once there is room for more: a slow reader makes the writer wait."""
         now = self._loop.time()
         if self.began_at is None:
             self.began_at = now
@@ -219,11 +219,11 @@ class EventStream:
 
     @property
     def failed(self) -> bool:
-        """Whether the server took no more of it: nothing can be said there any more."""
+        """Whether a send has failed, so that nothing more can leave."""
         return self._failed is not None
 
     async def end(self) -> None:
-        """The last of what was written leaves, and with it the end of the answer."""
+        """Sends the rest and the end of the answer."""
         self._ended = True
         self._wake()
         assert self._sender is not None
@@ -232,14 +232,14 @@ class EventStream:
             raise self._failed
 
     def close(self) -> None:
-        """Nothing more leaves."""
+        """Stops sending."""
         if self._sender is not None:
             self._sender.cancel()
 
     async def tick(self, silence: float, stall: float) -> None:
-        """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
+        """Sends a ping after `silence` seconds without a piece. Call it again and again.
 
-        Raises ClientGone if nothing of what waits was read for `stall` seconds, or nothing is taken any more.
+        Raises ClientGone if the client has read nothing for `stall` seconds, or if a send has failed.
         """
         now = self._loop.time()
         if self._failed is not None:
@@ -322,7 +322,7 @@ async def watched(
                     continue
                 except ClientGone:
                     pass
-            if stream is None or not stream.over:  # a server says so behind the end of an answer, too
+            if stream is None or not stream.over:  # a server also reports it after the end of an answer
                 gone = True
                 working.cancel()
             return
@@ -335,7 +335,7 @@ async def watched(
             raise ClientGone from None
         if working.cancelled() or not working.done():
             raise
-        working.result()  # it ended in the moment of the cancellation
+        working.result()  # it ended at the moment of the cancellation
     finally:
         watcher.cancel()
     while task.cancelling() > cancelling:  # the work has answered the cancellation, or ended before it
@@ -346,7 +346,7 @@ async def watched(
 
 
 def event(frame: Frame) -> bytes:
-    """One frame as an event."""
+    """A frame as a server-sent event."""
     name, data = frame
     body = data.encode() if isinstance(data, str) else json_bytes(data)
     if name is None:
@@ -355,14 +355,14 @@ def event(frame: Frame) -> bytes:
 
 
 def noted(frames: list[Frame], notes: Sequence[Note]) -> list[Frame]:
-    """The last frames of an answer with its notes, in the field `toolspeak` of the one that says how it ended."""
+    """The last frames of an answer, with its notes in the field `toolspeak` of the frame with the finish reason."""
     if not notes:
         return frames
     return [(name, with_notes(data, notes) if _tells_the_end(data) else data) for name, data in frames]
 
 
 def with_notes(body: JSON, notes: Sequence[Note]) -> JSON:
-    """An object with the notes in its field `toolspeak`, if there are any."""
+    """The object, with the notes in its field `toolspeak` if there are any."""
     if not notes:
         return body
     extension = {"warnings": [{"code": note.code, "message": note.message} for note in notes]}

@@ -1,8 +1,8 @@
-"""What server-side tools did, carried by the client: in the id of the call that it is given.
+"""What server-side tools did, carried in the id of the client's next call.
 
-A client keeps the conversation and the gateway nothing. Calls that the gateway ran itself are no part of what the
-client was told, so the model would not know of them any more once the client comes back with results of its own tools,
-and would make them again. An id is what every client sends back as it got it, with the call and with its result.
+The client keeps the conversation, the gateway keeps nothing. The client does not see calls that the gateway ran itself.
+So when it comes back with results of its own tools, the model would not know of those calls, and would make them again.
+Every client sends an id back unchanged, with the call and with its result.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from toolspeak.errors import FormatError
 from toolspeak.execute.calls.result_limits import cap_parts
 
 MARK = "__ran_"
-"""Between an id and what it carries; of characters that every API takes in an id."""
+"""Stands between an id and its content; every API takes these characters in an id."""
 
 MAX_ID = 32 * 1024
 """Characters: clients keep ids in databases and send them back twice with every request."""
 
 _MAX_UNFOLDED = 1024 * 1024
-"""Bytes of JSON that an id may unfold to: who asks could send one that unfolds to gigabytes."""
+"""Bytes of JSON that an id may unpack to: a client could send one that unpacks to gigabytes."""
 
 _SHORTER = (None, 4096, 1024, 256)
-"""How much of a result is kept, in bytes, until the id is short enough."""
+"""The bytes of a result that stay, tried in turn until the id is short enough."""
 
 
 def carrying(call_id: str, ran: Sequence[Message]) -> str | None:
-    """The id with the messages that tell what ran; None if they are too long for one. Results are shortened as far as
-    needed, images and files left out then."""
+    """The id with the messages of what ran; None if they are too long. Results are shortened as far as needed, without
+    images and files then."""
     for most in _SHORTER:
         messages = [message if most is None else _shortened(message, most) for message in ran]
         packed = json.dumps([dump(message) for message in messages], separators=(",", ":")).encode()
@@ -59,7 +59,7 @@ def carrying(call_id: str, ran: Sequence[Message]) -> str | None:
 
 
 def restored(messages: Iterable[Message]) -> list[Message]:
-    """The conversation with what its ids carry in front of the turns they are in, and with plain ids."""
+    """The conversation with plain ids, and with the messages that the ids carried, each in front of its turn."""
     whole: list[Message] = []
     plain: dict[str, str] = {}
     for message in messages:
@@ -83,7 +83,7 @@ def _short(content: Sequence[ContentPart], most: int) -> tuple[ContentPart, ...]
 
 
 def _read(call_id: str) -> tuple[str, list[Message]]:
-    """The plain id and what it carries. What cannot be read, a client has made up: then it is an id like any other."""
+    """The plain id and the messages in it. An id that cannot be read is a client's own, and stays as it is."""
     own, mark, text = call_id.partition(MARK)
     if not mark:
         return call_id, []
@@ -103,7 +103,7 @@ def _read(call_id: str) -> tuple[str, list[Message]]:
 
 
 def _is_of_a_run(message: object) -> bool:
-    """Whether it is calls or results: nothing else is ever carried."""
+    """Whether the message holds only calls or results, as every carried message does."""
     if not isinstance(message, Message):
         return False
     allowed = {"assistant": ToolCall | MalformedCall, "tool": ToolResult}.get(message.role)

@@ -27,7 +27,7 @@ from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.wire.base import WireRequest
 
 _BETWEEN = "\n\n"
-"""Between what the model says in one turn and in the next: to the client both are one answer."""
+"""Stands between the text of two turns: for the client both are one answer."""
 
 _NO_CALLS = ToolChoice("none")
 
@@ -35,9 +35,8 @@ _NO_CALLS = ToolChoice("none")
 async def with_tools(
     tools: ServerTools, wire_request: WireRequest, running: Running, hosted: HostedTools | None = None
 ) -> tuple[WireRequest, ToolLoop]:
-    """The request with the server's tools besides the client's, and with what earlier answers of it carry. A request
-    that names tools of its API that run here (`hosted`) gets those alone. Raises FormatError for one that is not there.
-    """
+    """The request with the server's tools besides the client's, and with the messages that its ids carry. A request
+    with hosted tools gets only those. Raises FormatError for a hosted tool that does not exist."""
     request = wire_request.request
     messages = [message for message in request.messages if isinstance(message, Message)]
     offered, running.shadowed = await tools.offered(request.tools)
@@ -51,14 +50,14 @@ async def with_tools(
     if hosted is not None and hosted.choice is not None:
         request = replace(request, choice=hosted.chosen(named))
     elif request.choice.mode in ("none", "specific"):
-        offered = ()  # the client lets no call through, or that of its own tool alone
+        offered = ()  # the client allows no call, or only calls of its own tool
     names = frozenset(tool.name for tool in offered)
     request = replace(request, messages=restored(messages), tools=(*request.tools, *offered))
     return replace(wire_request, request=request), ToolLoop(tools, running, names, named)
 
 
 class AskTurn(Protocol):
-    """Asks for one turn, and puts what leaves of it."""
+    """Runs one turn, and sends what leaves."""
 
     def __call__(
         self,
@@ -92,11 +91,11 @@ class ToolLoop:
         report: TurnReport,
         prompt_size: Callable[[], int],
     ) -> None:
-        """Asks for the turn, runs calls of the server's tools here, and asks again with their results.
+        """Runs turns until one has no calls of the server's tools, and runs those calls in between.
 
-        Text and reasoning of every turn leave as they come. A turn's calls are looked at when it is over. Those of the
-        client's tools end the answer: they leave whole, once the server's own of the same turn have run, and the first
-        one's id carries what ran. Past a limit the model is asked for its answer alone. The usage is that of all turns.
+        Text and reasoning of every turn leave as they come. The calls of a turn wait for its end. Calls of the client's
+        tools end the answer: they leave whole, after the server's calls of the same turn have run, and the id of the
+        first one carries what ran. Past a limit the model gets no more tools. The usage is that of all turns.
         """
         if not self.names:
             await ask(wire_request, put, report, prompt_size)
@@ -117,15 +116,15 @@ class ToolLoop:
                 _add(report, turn_report, turn_report.notes)
                 await self._leave(turn, usage, output, report)
                 return
-            # The model is told what was wrong with a call, and mends it: that is no matter of the client's.
+            # The model reads what was wrong with a call, and writes it again; the client need not know.
             _add(report, turn_report, [note for note in turn_report.notes if note.code != "malformed_call"])
             hosted = self._hosted_calls(mine)
             await put([started for started, _ in hosted])
             results = await self.tools.run(mine, self.running)
             by_call = {result.call_id: result for result in results}
             await put([_ended(started, by_call[call.id]) for started, call in hosted])
-            # What a client is not told of it cannot send back: the call that it gets carries it. (The item of a search
-            # has no place for a result.)
+            # A client cannot send back what it did not see: the id of its call carries that. (The item of a search has
+            # no field for a result.)
             sent_ids = {call.id for call in mine if isinstance(call, ToolCall) and not self._is_item(call)}
             self._ran += [
                 Message("assistant", tuple(call for call in mine if call.id in sent_ids)),
@@ -144,7 +143,7 @@ class ToolLoop:
         return call.name in self.hosted and self.hosted[call.name].kind == "mcp"
 
     def _hosted_calls(self, calls: Sequence[ToolCall | MalformedCall]) -> list[tuple[HostedCallStarted, ToolCall]]:
-        """The calls that the client sees."""
+        """The calls of hosted tools, which the client sees."""
         hosted: list[tuple[HostedCallStarted, ToolCall]] = []
         for call in calls:
             if isinstance(call, ToolCall) and call.name in self.hosted:
@@ -155,12 +154,12 @@ class ToolLoop:
         return hosted
 
     def _next(self, wire_request: WireRequest, more: Sequence[Message], report: TurnReport) -> WireRequest:
-        """What the model is asked behind the results."""
+        """The request after the results."""
         request = wire_request.request
         limit = self.tools.exhausted(self.running)
         choice = _NO_CALLS if limit else ToolChoice()  # what was required has been called
         if limit:
-            report.notes.append(Note("tool_limit", f"the server's tools were stopped after {limit}"))
+            report.notes.append(Note("tool_limit", f"the gateway stopped its tools after {limit}"))
         return replace(wire_request, request=replace(request, messages=[*request.messages, *more], choice=choice))
 
     async def _leave(self, turn: _Turn, usage: Usage, output: _Output, report: TurnReport) -> None:
@@ -173,7 +172,8 @@ class ToolLoop:
             token = carrying(first.id or self._call_id(first.index), self._ran)
             if token is None:
                 message = (
-                    "what the server's tools did is too long to be carried on: the model will not know of it any more"
+                    "what the server's tools did is too long to be passed on, so the model will not know it in the "
+                    "next request"
                 )
                 report.notes.append(Note("tools_not_carried", message))
             else:
@@ -188,8 +188,8 @@ class ToolLoop:
 
 
 class _Output:
-    """What leaves of all turns. White space at a turn's end waits: it leaves with what the turn says behind it, or with
-    the end of the answer, and is dropped where calls follow."""
+    """Sends the text of all turns. White space waits: it leaves with the text after it or with the end of the answer,
+    and is dropped in front of calls."""
 
     def __init__(self, put: Put) -> None:
         self._put = put
@@ -198,7 +198,7 @@ class _Output:
         self._reasoning = _Voice()
 
     def turn_over(self, *, apart: bool) -> None:
-        """The next turn goes on with the answer; `apart`: behind an item of its own, which parts the two."""
+        """Prepares for the next turn. `apart`: an item of its own stands between the two turns."""
         self._waiting = ""
         for voice in (self._text, self._reasoning):
             voice.spoke = voice.spoke and not apart
@@ -232,13 +232,14 @@ class _Output:
 
 @dataclass(slots=True)
 class _Voice:
-    """Text or reasoning. `spoke`: something of it has left; `behind`: in an earlier turn, and nothing in this one."""
+    """Text or reasoning. `spoke`: part of it has left. `behind`: that was in an earlier turn, and nothing left in this
+    one."""
 
     spoke: bool = False
     behind: bool = False
 
     def opened(self, text: str, waiting: str) -> str:
-        """The text, parted from what an earlier turn said if it is the first of its own."""
+        """The text, with a separator in front if it is the first after an earlier turn."""
         if not self.behind or waiting:
             return text
         opening = text.lstrip()
@@ -249,7 +250,7 @@ class _Voice:
 
 
 class _Turn:
-    """One turn: its text leaves, its calls and its end stay here."""
+    """Collects one turn: passes text on, and keeps calls and the end."""
 
     def __init__(self, output: _Output, call_id: Callable[[int], str]) -> None:
         self.calls: list[CallCompleted | CallMalformed] = []
@@ -273,12 +274,12 @@ class _Turn:
 
     @property
     def message(self) -> Message:
-        """The turn as the model reads it afterwards."""
+        """The turn, as the model reads it later."""
         return self._collector.turn().message
 
     def calls_of(self, names: frozenset[str]) -> list[ToolCall | MalformedCall]:
-        """The calls to run here. None if no call is of one of these tools; else all but the client's, so that the
-        model is told of malformed ones too."""
+        """The calls to run here. Empty if no call is of one of these tools; else all but the client's, malformed ones
+        included, so that the model learns what was wrong."""
         calls = self._collector.turn().calls
         if not any(call.name in names for call in calls):
             return []

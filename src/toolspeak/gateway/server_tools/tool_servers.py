@@ -24,18 +24,18 @@ from toolspeak.gateway.settings.gateway_settings import ToolSettings
 from toolspeak.tools import Toolset
 
 _REFUSAL = (
-    "this gateway runs a tool that may change something, or reach the outside, only if its operator allows it "
-    "(--approve-tools); go on without it, and say what it would have been needed for"
+    "this gateway runs a tool that may change something or reach other machines only if its operator allows it "
+    "(--approve-tools); go on without it, and say what you needed it for"
 )
 
 _NOT_RUN = ("rejected", "blocked", "invalid_arguments", "malformed", "skipped", "unknown_tool")
-"""Outcomes of calls that never came to the server."""
+"""Outcomes of calls that did not reach the server."""
 
 
 @dataclass(slots=True)
 class Running:
-    """What one request's server-side tools have done so far, and the most calls that they may take. `changed`: one that
-    does more than read has run."""
+    """What one request's server-side tools did so far, and the most calls that they may make. `changed`: a tool ran
+    that does more than read."""
 
     request_id: str
     log_content: bool
@@ -60,7 +60,7 @@ class Running:
 
 
 class ServerTools:
-    """The tools of the servers that a file lists, and what may run of them."""
+    """The tools of the MCP servers in a file, and which of them may run."""
 
     def __init__(self, settings: ToolSettings, metrics: Metrics) -> None:
         self.settings = settings
@@ -78,7 +78,7 @@ class ServerTools:
 
     @property
     def search(self) -> str:
-        """The tool that searches the web, "" if there is none."""
+        """The name of the tool that searches the web, or ""."""
         name = self.settings.web_search
         return name if name and self._toolset.get(name) is not None else ""
 
@@ -92,7 +92,7 @@ class ServerTools:
 
     @contextmanager
     def used(self) -> Generator[None]:
-        """The servers stay connected at least as long as the context."""
+        """Keeps the servers connected during the context."""
         self._users += 1
         try:
             yield
@@ -101,7 +101,7 @@ class ServerTools:
             self._close_unused()
 
     def retire(self) -> None:
-        """Ends the connections once no request uses them. To be called in the event loop."""
+        """Closes the connections once no request uses them. Call it in the event loop."""
         self._retired = True
         self._close_unused()
 
@@ -120,7 +120,7 @@ class ServerTools:
             await self._servers.aclose()
 
     async def offered(self, others: Sequence[ToolSpec]) -> tuple[tuple[ToolSpec, ...], tuple[str, ...]]:
-        """The tools to offer besides a client's own, and the names of those that a client's stand in place of."""
+        """The tools to offer besides the client's own, and the names of those that a tool of the client replaces."""
         try:
             if await self._servers.refresh():
                 self._take_up()
@@ -131,13 +131,13 @@ class ServerTools:
         return specs, tuple(sorted(theirs & {tool.name for tool in self._toolset}))
 
     def begin(self, request_id: str, *, log_content: bool) -> Running:
-        """For one request."""
+        """The state for one request."""
         context = BatchContext(request_id, agent="gateway")
         ends = asyncio.get_running_loop().time() + self.settings.seconds
         return Running(request_id, log_content, context, ends, most_calls=self.settings.calls)
 
     def exhausted(self, running: Running) -> str:
-        """Which limit a request has reached, "" if none."""
+        """The limit that a request has reached, or ""."""
         settings = self.settings
         if running.steps >= settings.steps:
             return f"{settings.steps} steps"
@@ -185,7 +185,7 @@ class ServerTools:
         log("tool", {**fields, "outcome": outcome, "seconds": round(seconds, 4), **content})
 
     def _take_up(self) -> None:
-        """Makes the servers' tools those that are offered."""
+        """Offers the tools that the servers list now."""
         self._toolset = self._servers.tools
         self._executor = Executor(self._toolset, policy=self._policy)
         for problem in self._servers.left_out:
@@ -205,4 +205,4 @@ class ServerTools:
 
 
 async def _unrecorded(_event: Event) -> None:
-    """The gateway keeps nothing."""
+    """Drops an event: the gateway has no journal."""

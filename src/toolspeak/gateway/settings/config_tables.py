@@ -28,7 +28,7 @@ def checked_kind(value: Any, kind: str, place: str) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
         raise ConfigurationError(f"{place}: {value} is less than 0")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigurationError(f"{place}: {value} is no number of seconds")
+        raise ConfigurationError(f"{place}: {value} is not a number of seconds")
     return value
 
 

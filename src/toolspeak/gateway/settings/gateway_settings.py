@@ -30,7 +30,7 @@ _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much the gateway takes at most, each process for itself.
+    """The most that each process of the gateway takes.
 
     `body_bytes` and `header_bytes` of a request, `depth` and number of its JSON's values; `messages` of its
     conversation, `tool_definitions`, and characters of a name (`name_chars`). `streams` are under way at once,
@@ -164,7 +164,7 @@ def checked(settings: Settings) -> Settings:
         value: float = _server_value(settings, name)
         if not least <= value <= most:
             allowed = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
-            raise ConfigurationError(f"{name}: {value} cannot be; write {allowed}")
+            raise ConfigurationError(f"{name}: {value} is out of range; expected {allowed}")
     _check_names([name for names in {each.names: None for each in settings.upstreams} for name in names])
     keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
     cors = _checked_origins(settings.cors, has_keys=bool(keys))
@@ -264,7 +264,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"the configuration {path} cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the configuration {path} is no TOML: {error}") from error
+        raise ConfigurationError(f"the configuration {path} is not TOML: {error}") from error
 
 
 def with_server(settings: Settings, values: Mapping[str, Any]) -> Settings:

@@ -1,4 +1,4 @@
-"""Upstreams: where models are served, and how they are asked."""
+"""Upstreams: the addresses of models, and how the gateway asks them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN_WAYS = ("auto", "native")
 """What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""
 
 Policy: TypeAlias = Literal["round_robin", "sticky"]
-"""How requests are shared among the upstreams of one model: each in turn, or those that begin alike to the same."""
+"""How the upstreams of one model share requests: in turn, or the same upstream for the same beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Upstream:
 
 
 def labels_of(upstreams: Sequence[Upstream]) -> tuple[str, ...]:
-    """What logs and metrics call the upstreams of one model: the host and port of each, or its provider. Those that
-    would be called the same have a number, too."""
+    """The names of a model's upstreams in logs and metrics: host and port, or the provider. Equal names get a
+    number."""
     hosts = [httpx2.URL(each.url).netloc.decode() if each.url else each.provider for each in upstreams]
     numbers, labels = Counter[str](), list[str]()
     for host in hosts:
@@ -79,7 +79,7 @@ def upstream_of(target: str, **rest: Any) -> Upstream:
     """The upstream that `--upstream` names: an address, `provider`, or `provider:model`. Raises ConfigurationError."""
     if target.startswith(("http://", "https://")):
         if "url" in rest:
-            raise ConfigurationError(f"{target!r} is an address, and url names another: leave one out")
+            raise ConfigurationError(f"{target!r} is an address, and url is another one; set only one of them")
         return Upstream(url=target, **rest)
     provider, _, model = target.partition(":")
     if provider not in PROVIDERS:
@@ -90,7 +90,7 @@ def upstream_of(target: str, **rest: Any) -> Upstream:
     for name, value in (("provider", provider), ("model", model)):
         if value and rest.get(name, value) != value:
             raise ConfigurationError(
-                f"{target!r} names the {name} {value!r}, and {name} says {rest[name]!r}: leave one out"
+                f"{target!r} names the {name} {value!r}, but {name} is {rest[name]!r}; set only one of them"
             )
     values: dict[str, Any] = {"model": model, **rest, "provider": provider}
     return Upstream(**values)
@@ -101,8 +101,8 @@ _UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_var
 
 
 def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
-    """The upstreams of a table `[[model]]`: itself, or those of its list `upstreams`, for which it says what they have
-    in common. Raises ConfigurationError naming the key."""
+    """The upstreams of a table `[[model]]`: the one it names, or those in its list `upstreams`, which share its other
+    fields. Raises ConfigurationError naming the key."""
     if not isinstance(row, dict):
         raise ConfigurationError(f"{place}: expected a table [[model]]")
     table = cast("dict[str, Any]", row)
@@ -110,7 +110,7 @@ def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
     if "upstreams" not in table:
         return (_upstream_of_table(table, place, {}, place),)
     if "upstream" in table:
-        raise ConfigurationError(f"{place}: upstream names one, upstreams names several; leave one of both out")
+        raise ConfigurationError(f"{place}: set upstream (one) or upstreams (several), not both")
     rows: Any = table["upstreams"]
     if not isinstance(rows, list) or not rows:
         raise ConfigurationError(
@@ -131,8 +131,8 @@ def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
 
 
 def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, Any], shared_place: str) -> Upstream:
-    """The upstream of a table, with what it shares with others where it says nothing itself. An error names the place
-    of the table that holds the field."""
+    """The upstream of a table, with the shared fields that it does not set. An error names the place of the table that
+    holds the field."""
 
     def place_of(name: str) -> str:
         return f"{shared_place if name in shared and name not in own else place}.{name}"
@@ -174,7 +174,7 @@ def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, 
 
 
 def checked_upstream(upstream: Upstream, place_of: Callable[[str], str] = str) -> Upstream:
-    """The upstream, if it can be. `place_of` is what errors call a field. Raises ConfigurationError."""
+    """The upstream, if it is valid. `place_of` gives the name of a field in errors. Raises ConfigurationError."""
     if upstream.provider not in PROVIDERS:
         raise ConfigurationError(f"{place_of('provider')}: there is no {suggest(upstream.provider, PROVIDERS)}")
     if upstream.dialect not in OWN_WAYS:
@@ -185,13 +185,13 @@ def checked_upstream(upstream: Upstream, place_of: Callable[[str], str] = str) -
     if upstream.policy not in get_args(Policy):
         raise ConfigurationError(f"{place_of('policy')}: there is no {suggest(upstream.policy, get_args(Policy))}")
     if upstream.starts_in not in ("text", "reasoning"):
-        raise ConfigurationError(f"{place_of('starts_in')}: {upstream.starts_in!r} is none; write text or reasoning")
+        raise ConfigurationError(f"{place_of('starts_in')}: expected text or reasoning, found {upstream.starts_in!r}")
     if upstream.listing is not None and upstream.listing not in get_args(PromptListing):
         raise ConfigurationError(
             f"{place_of('listing')}: there is no {suggest(upstream.listing, get_args(PromptListing))}"
         )
     if not 0 <= upstream.repair <= 3:
-        raise ConfigurationError(f"{place_of('repair')}: {upstream.repair} is none; write 0 (never) to 3")
+        raise ConfigurationError(f"{place_of('repair')}: expected 0 (never) to 3, found {upstream.repair}")
     return upstream
 
 
@@ -214,7 +214,7 @@ def _capabilities(value: Any, place: str) -> Mapping[str, JSON]:
         if name == "grammar":
             if each not in ("gbnf", "xgrammar"):
                 raise ConfigurationError(
-                    f"{place}.grammar: {each!r} is none; write gbnf (llama.cpp) or xgrammar (vLLM, SGLang)"
+                    f"{place}.grammar: expected gbnf (llama.cpp) or xgrammar (vLLM, SGLang), found {each!r}"
                 )
         else:
             checked_kind(each, "int" if name == "context" else "bool", f"{place}.{name}")

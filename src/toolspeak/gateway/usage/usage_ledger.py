@@ -1,4 +1,4 @@
-"""One process's way to the store of usage: what happens at the same time goes into one transaction."""
+"""One process's access to the usage store: what happens at the same time goes into one transaction."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ Failed = Callable[[Exception, Mapping[str, object] | None], None]
 
 
 class Ledger:
-    """Asks the store whether requests may begin, and tells it what they used. One event loop's.
+    """Asks the store whether requests may begin, and stores what they used. For one event loop.
 
-    What the store does not take is kept and told again, so that a store that fails for a while loses nothing. `failed`
-    hears of each failure, and of the counts that are lost, if the process ends before they are stored. Raises
-    ConfigurationError for a store that cannot be.
+    Counts that the store does not take are stored later, so a store that fails for a while loses nothing. `failed` is
+    called with each failure, and with the counts that are lost if the process ends before they are stored. Raises
+    ConfigurationError for a store that does not exist.
     """
 
     def __init__(self, settings: UsageSettings, failed: Failed) -> None:
@@ -56,7 +56,7 @@ class Ledger:
         self._ended: dict[str, Load] = {}
         self._asks: list[tuple[Ask, asyncio.Future[Verdict]]] = []
         self._load: dict[str, Load] = {}
-        """What the store holds as under way in this process, `_ended` included."""
+        """The requests under way in this process according to the store, `_ended` included."""
         self._refusals: dict[Key, tuple[float, Verdict]] = {}
         self._wake = asyncio.Event()
         self._later: asyncio.TimerHandle | None = None
@@ -72,7 +72,7 @@ class Ledger:
         await self._store.open()
 
     async def aclose(self) -> None:
-        """Tells the store all that was counted, and that nothing is under way any more."""
+        """Stores all counts, and that nothing is under way any more."""
         if self._task is not None:
             self._closing = True
             self._wake.set()
@@ -83,7 +83,7 @@ class Ledger:
     # --- what requests do ----------------------------------------------------------------------------------------
 
     def refusal(self, key: Key) -> Verdict | None:
-        """The last refusal of a key while another verdict is not to be expected."""
+        """The last refusal of a key, for as long as it holds."""
         known = self._refusals.get(key)
         if known is None:
             return None
@@ -96,7 +96,7 @@ class Ledger:
         return replace(verdict, seconds=verdict.seconds - passed, standing=standing)
 
     async def ask(self, ask: Ask) -> Verdict:
-        """Whether a request may begin. One that may is under way until `end`. Raises JournalError where the store
+        """Whether a request may begin. If it may, it is under way until `end`. Raises JournalError if the store
         fails."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Verdict] = loop.create_future()
@@ -106,7 +106,7 @@ class Ledger:
             async with asyncio.timeout(ASK_SECONDS):
                 verdict = await waiting
         except TimeoutError:
-            raise JournalError(f"the store of usage did not answer within {ASK_SECONDS:g} seconds") from None
+            raise JournalError(f"the usage store did not respond within {ASK_SECONDS:g} seconds") from None
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 self._give_back(ask, waiting.result())  # the verdict came together with the cancellation
@@ -129,13 +129,13 @@ class Ledger:
             self._later = asyncio.get_running_loop().call_later(_REFUSED_SECONDS, self._work_on)
 
     def end(self, ask: Ask) -> None:
-        """What a verdict let begin is over."""
+        """Ends a request that a verdict let begin."""
         name = ask.key.name
         self._ended[name] = self._ended.get(name, Load()).plus(ask.load)
         self._work_on()
 
     async def settled(self) -> None:
-        """Returns once the store has what was counted so far, has failed, or takes too long."""
+        """Returns once the store has the counts so far, has failed, or takes too long."""
         if self._settled is None:
             self._settled = asyncio.get_running_loop().create_future()
         self._work_on()

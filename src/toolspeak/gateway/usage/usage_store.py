@@ -1,4 +1,4 @@
-"""Usage in a database that all workers share: what one transaction does. Each excludes all others."""
+"""The usage of keys in a database that all workers share. Each transaction excludes all others."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class UsageStore:
         self.aclose = database.aclose
 
     async def settle(self, batch: UsageBatch) -> Settled:
-        """Counts what a batch holds and decides on those that ask: all of it, or nothing."""
+        """Stores the counts of a batch and decides on its requests, in one transaction."""
         return await self._database.do(partial(_settle, batch=batch))
 
     async def rows(self, by: Sequence[Column], since: str) -> Sequence[Row]:
@@ -134,11 +134,11 @@ async def _settle(db: Connection, batch: UsageBatch) -> Settled:
 
 async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> Standing:
     if key.requests_per_minute is not None:
-        # A request of the future was written before the clock was set back.
+        # A request in the future was written before the clock was set back.
         await db.change(
             "DELETE FROM arrivals WHERE key = $1 AND (at <= $2 OR at > $3)", key.name, now - WINDOW, now + 1
         )
-    # So was a lease that ends later than one that is taken now.
+    # The same holds for a lease that ends later than a new one would.
     latest = now + batch.lease + 1
     await db.change(
         "DELETE FROM loads WHERE key = $1 AND worker <> $2 AND (until <= $3 OR until > $4)",
@@ -162,7 +162,7 @@ async def _time_of(db: Connection, key: str, number: int) -> float:
         number -= count
         if number <= 0:
             return at
-    raise AssertionError("so many requests are there")
+    raise AssertionError("fewer arrivals stored than counted")
 
 
 async def _carry(db: Connection, batch: UsageBatch, load: Mapping[str, Load], now: float) -> None:
