@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import TypeAlias, Unpack, cast, get_args
 
 import httpx2
@@ -117,7 +116,7 @@ class ApiProvider:
         """See `Provider.stream`. Reads an answer that is not streamed, too. Sends the request again if it fails before
         its first delta (`retry.py`)."""
         relaying, original = RELAYING.get(), request
-        request = replace(request, options={**self._options, **request.options})
+        request = changed(request, options={**self._options, **request.options})
         attempts = self._attempts()
         while True:
             any_delta = any_call = False
@@ -223,7 +222,7 @@ class ApiProvider:
         counting = self._counting
         if counting is None:
             return None
-        request = replace(request, options={**self._options, **request.options})
+        request = changed(request, options={**self._options, **request.options})
         body = self._endpoint.wire.encode_request(request, model=self._model, stream=False)
         if counting.fields:
             body = {name: value for name, value in body.items() if name in counting.fields}
