@@ -71,19 +71,19 @@ CLIENT_LEFT = 499
 """The status, in log and metrics, of a request whose client left before its answer; nginx uses the same."""
 
 _LARGE_BYTES = 256 * 1024
-"""A body of so many bytes is read in a thread, so that others are answered meanwhile: 10 ms and more."""
+"""Bytes from which on a body is decoded in a thread: it takes 10 ms or more, in which other requests would wait."""
 
-_LAST_SECONDS = 1.0  # for answers that were cut off to be counted, when the gateway ends
+_LAST_SECONDS = 1.0  # at the end of the gateway, for the counts of answers that were cut off
 _DECODING = 2
-"""Large bodies that are read at the same time: each takes several times its size."""
+"""Large bodies that are decoded at the same time: each takes several times its size in memory."""
 
 _ASKING = frozenset((*FORMATS, COUNT_TOKENS, *PASSED))
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 
 
 class Gateway:
-    """The application: routes, admission and counters of one process. `current` answers new requests. While it is
-    `draining`, new requests get 503."""
+    """The application: routes, admission and counters of one process. `current` answers new requests. While `draining`,
+    new requests get a 503."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self.metrics = Metrics()
@@ -117,7 +117,7 @@ class Gateway:
         except ClientGone:
             request.status, request.facts["client_left"] = CLIENT_LEFT, True
             self.metrics.gone.labels(*self._labels(request)).inc()
-        except Exception as error:  # noqa: BLE001 - a bug of ours too has an answer
+        except Exception as error:  # noqa: BLE001 - a bug of the gateway has an answer too
             failure = failure_of(error, request.id)
             is_bug = not isinstance(error, Failure | ToolspeakError)
             if (
@@ -138,9 +138,9 @@ class Gateway:
             await self.current.tools.open()
 
     def reload(self, settings: Settings) -> None:
-        """Answers new requests by these settings; requests under way keep theirs. New tool servers are connected in the
-        background, and used once they answer. Call it in the event loop. Raises ConfigurationError for settings that
-        are not valid, and changes nothing then."""
+        """Applies these settings to new requests; requests under way keep theirs. Connects new tool servers in the
+        background, and uses them once they answer. Call it in the event loop. Raises ConfigurationError for invalid
+        settings, and then changes nothing."""
         old = self.current
         new, tools = next_generation(old, settings, self._environ, self.metrics)
         self.accounts.begin(new.settings.usage)
@@ -158,7 +158,7 @@ class Gateway:
             self._connecting = asyncio.get_running_loop().create_task(self._take_up(tools))
 
     async def _take_up(self, tools: ServerTools | None) -> None:
-        """Connects to servers of tools, and has requests use them from then on."""
+        """Connects to tool servers, and then uses them for new requests."""
         if tools is not None:
             try:
                 await tools.open()
@@ -173,7 +173,7 @@ class Gateway:
         log("tools_reloaded", {})
 
     async def aclose(self) -> None:
-        """Closes the connections to the upstreams, to the servers of tools and to the stores."""
+        """Closes the connections to upstreams, tool servers and stores."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self.memory is not None:
@@ -185,7 +185,7 @@ class Gateway:
         await self.accounts.aclose()
         self.metrics.close()
 
-    # --- who may ask what --------------------------------------------------------------------------------------
+    # --- dispatch ----------------------------------------------------------------------------------------------
 
     async def _answer(self, request: Request) -> None:
         method, path = request.scope["method"], request.path
@@ -224,14 +224,14 @@ class Gateway:
 
     @asynccontextmanager
     async def _placed(self, request: Request, kinds: Sequence[str]) -> AsyncGenerator[Account]:
-        """A place among the requests that are answered, and the account, of one whose body is of one of these types.
+        """Gives a request a place and its account. `kinds`: the content types that its body may have.
 
         Raises Failure.
         """
         if self.draining:
             raise draining()
         kind = header(request.scope, b"content-type").partition(";")[0].strip().lower()
-        if kind not in kinds:  # what a form of any web page may send without asking is not JSON
+        if kind not in kinds:  # a web page may send other types without a preflight
             raise Failure(415, f"send the request as {kinds[0]}: the header content-type has to say so", "content_type")
         account = request.account = request.account or self.accounts.account(request.key, request.wire)
         async with account, self.admission.place():
@@ -251,11 +251,11 @@ class Gateway:
 
     @asynccontextmanager
     async def _routed(self, request: Request, account: Account) -> AsyncGenerator[Routes]:
-        """The routes to the model of a request that was read. Raises UnknownModel."""
+        """The routes to the model that a request names. Raises UnknownModel."""
         started = await self.admission.start()
         REQUEST_SENT.set(started)
         try:
-            current = request.current = self.current  # as of now, whatever was reloaded since it came
+            current = request.current = self.current  # the newest, if there was a reload since the request came
             tools_used = nullcontext() if current.tools is None else current.tools.used()
             with current.router.routes(request.model, request.allows) as routes, tools_used:
                 account.model = request.model
@@ -265,7 +265,7 @@ class Gateway:
 
     @asynccontextmanager
     async def _fields_and_routes(self, request: Request) -> AsyncGenerator[tuple[Fields, Routes]]:
-        """The fields of what a client asks, and the routes to its model, with a place among those that are answered.
+        """Gives a request a place, and returns its fields and the routes to its model.
 
         Raises Failure, ClientGone, FormatError, UnknownModel.
         """
@@ -283,7 +283,7 @@ class Gateway:
                 yield fields, routes
 
     async def _pass_on(self, request: Request) -> None:
-        """An endpoint of the server's own."""
+        """Passes a request on to an endpoint that the gateway does not translate."""
         kind = header(request.scope, b"content-type")
         async with self._placed(request, KINDS[request.path]) as account:
             body = await self._body(request, account)
@@ -297,14 +297,14 @@ class Gateway:
                 await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
 
     async def _apart(self, request: Request, read: Callable[[], T]) -> T:
-        """What `read` gives; of a large body in a thread."""
+        """Calls `read`; for a large body in a thread."""
         if request.size < _LARGE_BYTES:
             return read()
         async with self._decoding:
             return await asyncio.to_thread(read)
 
     async def _read(self, request: Request, fields: Fields) -> tuple[WireRequest, Sequence[Note]]:
-        """What a client asks, and the notes on its conversation."""
+        """The decoded request, and notes on repairs of its conversation."""
         bounds = request.current.settings.bounds
         wire_request, notes = await self._apart(request, partial(read_request, request.wire, fields, bounds))
         if wire_request.request.tools:
@@ -361,7 +361,7 @@ class Gateway:
         )
 
     async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
-        """Does the work of an answer, and notes what is known of it."""
+        """Runs the work of an answer, and stores its facts for the log."""
         try:
             await working
         finally:
@@ -383,7 +383,7 @@ class Gateway:
             notes = [*repairs, *count.notes]
             await request.respond(200, json_bytes(with_notes(count.body, notes)), warning_header(notes))
 
-    # --- what is told of it ------------------------------------------------------------------------------------
+    # --- errors, metrics and the log ----------------------------------------------------------------------------
 
     async def _fail(self, request: Request, failure: Failure) -> None:
         request.facts.setdefault("error", failure.cause)
@@ -394,7 +394,9 @@ class Gateway:
         body = failure_body(request.wire, failure)
         headers = failure_headers(failure)
         if request.ran_tools:
-            headers.append((b"x-should-retry", b"false"))  # OpenAI's and Anthropic's clients would run them again
+            headers.append(
+                (b"x-should-retry", b"false")
+            )  # else OpenAI's and Anthropic's clients would send the request again
         await request.respond(failure.status, body, headers)
 
     def _labels(self, request: Request) -> tuple[str, str]:
@@ -408,7 +410,7 @@ class Gateway:
         seconds = time.perf_counter() - request.began_at
         keeping = request.keeping
         queued = keeping is not None and keeping.background and request.status == 200 and not request.runs
-        if not queued:  # a request for the background is counted when its response is made
+        if not queued:  # a background request is counted once its response is complete
             labels = self._labels(request)
             streamed = "true" if request.stream else "false"
             self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()

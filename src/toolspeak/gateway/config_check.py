@@ -1,4 +1,4 @@
-"""What a configuration gives each model, and why: `toolspeak serve --check`."""
+"""Checks a configuration: what each model gets, and why (`toolspeak serve --check`)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from toolspeak.gateway.usage.usage_store import UsageStore, open_usage
 from toolspeak.providers.base import Provider
 
 MOST_MODELS = 50
-"""Models of one glob that are looked at."""
+"""The most models that are checked for one glob."""
 
 _WINDOWS = ("max_model_len", "context_length", "max_context_length", "n_ctx")
-"""Fields in which servers say a model's window: vLLM and SGLang, OpenRouter and Together, LM Studio, llama.cpp."""
+"""Fields with a model's window: of vLLM and SGLang, OpenRouter and Together, LM Studio, llama.cpp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
-    """What each model gets, and what concerns the gateway as a whole: `problems` keep it from starting, `warnings` do
-    not; `notes` may be as they should."""
+    """The findings for each model, and for the gateway as a whole: `problems` keep it from starting, `warnings` do not,
+    and `notes` may be intended."""
 
     models: Sequence[Finding]
     problems: Sequence[str]
@@ -87,7 +87,7 @@ async def check(settings: Settings, environ: Mapping[str, str]) -> ConfigReport:
 
 
 async def _stores(settings: Settings) -> list[str]:
-    """What is wrong with the stores of usage and of responses."""
+    """The problems of the stores of usage and of responses."""
     stores: list[UsageStore | ResponseStore] = []
     if settings.usage is not None:
         stores.append(open_usage(settings.usage.store))
@@ -142,7 +142,7 @@ async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -
 async def _of_model(
     router: Router, upstream: Upstream, name: str, rows: Mapping[str, Mapping[str, Any]] | None, problem: str
 ) -> Finding | None:
-    """None if the name is another upstream's, which comes before this one's glob."""
+    """None if the name belongs to another upstream, which comes before this one's glob."""
     with router.routes(name) as routes:
         route = next((route for route in routes.routes if route.upstream is upstream), None)
         if route is None:

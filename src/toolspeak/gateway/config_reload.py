@@ -1,4 +1,4 @@
-"""Settings that are read again when their files change, and on SIGHUP."""
+"""Reads the settings again when their files change, and on SIGHUP."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from toolspeak.gateway.settings.gateway_settings import Settings, changed_keys
 from toolspeak.gateway.settings.settings_sources import Sources, Stamp, stamp
 
 POLL_SECONDS = 0.25
-"""Seconds between two looks at the files. A changed file is read once two looks see the same: its writer may not have
-finished before."""
+"""Seconds between two looks at the files. A changed file is read once two looks see the same content: before, its
+writer may not have finished."""
 
 _HANGUP = getattr(signal, "SIGHUP", None)
 """Windows has none."""
@@ -29,7 +29,7 @@ _HANGUP = getattr(signal, "SIGHUP", None)
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings, where they come from, and the stamps that their files had when they were read."""
+    """Settings, their sources, and the stamps of the files when they were read."""
 
     settings: Settings
     sources: Sources
@@ -43,22 +43,22 @@ def load(sources: Sources) -> LoadedSettings:
 
 
 class Reloader:
-    """Reads the settings of one process again; `loaded` are those that it goes by."""
+    """Reads the settings of one process again; `loaded` are those in use."""
 
     def __init__(self, loaded: LoadedSettings) -> None:
         self.loaded = loaded
         self._stamps_read = self._last_look = dict(loaded.stamps)
 
     def changed(self) -> bool:
-        """Looks at the files once. Whether they are others than when they were read last, and no longer change."""
+        """Looks at the files once. Returns whether they differ from those that were read last, and no longer change."""
         now = {path: stamp(path) for path in self._stamps_read}
         settled, self._last_look = now == self._last_look, now
         return settled and now != self._stamps_read
 
     def read(self) -> tuple[LoadedSettings, tuple[str, ...]]:
-        """The settings as the files are now, and the names of those that stay as they were until a restart.
+        """The settings from the files, and the names of those that only a restart changes.
 
-        Raises ConfigurationError; the files are not read again then until one of them changes.
+        Raises ConfigurationError; then the files are read again only after another change.
         """
         stamps: dict[str, Stamp] = {}
         try:
@@ -71,7 +71,7 @@ class Reloader:
         return LoadedSettings(settings, self.loaded.sources, stamps), fixed
 
     async def reload(self, gateway: Gateway, why: str) -> None:
-        """Applies the settings of the files to the gateway. If they are not valid, it logs that and changes nothing."""
+        """Applies the settings of the files to the gateway. Logs invalid settings, and then changes nothing."""
         before = self.loaded
         try:
             loaded, fixed = await asyncio.to_thread(self.read)
@@ -91,7 +91,7 @@ class Reloader:
 
 @asynccontextmanager
 async def reloading(gateway: Gateway, loaded: LoadedSettings) -> AsyncGenerator[None]:
-    """Follows the files, and SIGHUP, as long as the context is open."""
+    """Follows the files and SIGHUP during the context."""
     loop, hangup = asyncio.get_running_loop(), asyncio.Event()
 
     async def follow() -> None:
@@ -116,8 +116,8 @@ async def reloading(gateway: Gateway, loaded: LoadedSettings) -> AsyncGenerator[
 
 @contextmanager
 def on_hangup(act: Callable[[], object]) -> Generator[None]:
-    """SIGHUP acts so as long as the context is open. One that comes because the process's terminal was closed ends the
-    process, as SIGTERM does. Does nothing outside of the main thread, and where there is no such signal."""
+    """Calls `act` on SIGHUP during the context. If the signal comes because the terminal was closed, it ends the
+    process like SIGTERM. Does nothing outside of the main thread, and on systems without the signal."""
     terminal = os.isatty(sys.stderr.fileno()) if _HANGUP is not None else False
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -128,7 +128,7 @@ def on_hangup(act: Callable[[], object]) -> Generator[None]:
 
     try:
         before = None if _HANGUP is None else signal.signal(_HANGUP, handle)
-    except ValueError:  # not in the main thread: whoever runs us there gets the signals
+    except ValueError:  # not in the main thread, which gets the signals
         yield
         return
     try:

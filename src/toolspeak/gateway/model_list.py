@@ -1,4 +1,4 @@
-"""What upstreams say of themselves: which models they have, and whether they can be reached."""
+"""The models of the upstreams, and whether the upstreams answer."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ async def answer_models(request: Request, wanted: str) -> None:
 
 
 async def listed_models(router: Router) -> list[dict[str, JSON]]:
-    """The names that are configured, and what the upstreams of globs list themselves, each with what its upstream says
-    of it."""
+    """The configured names, and the models that upstreams of globs list, each with its upstream's description."""
     models: dict[str, Mapping[str, JSON]] = {name: {} for name in router.names}
     with router.probes() as probes:
         upstreams = [upstream for upstream, _ in probes]
@@ -37,7 +36,7 @@ async def listed_models(router: Router) -> list[dict[str, JSON]]:
         listed = rows or {}
         for name in upstream.exact:
             models[name] = models[name] or listed.get(upstream.model or name, {})
-        if upstream.model and not upstream.exact:  # it answers to any name: this is its own
+        if upstream.model and not upstream.exact:  # it answers to any name, and this is its own
             models.setdefault(upstream.model, listed.get(upstream.model, {}))
         elif not upstream.model and len(upstream.exact) != len(upstream.names):
             for name, row in listed.items():
@@ -47,7 +46,7 @@ async def listed_models(router: Router) -> list[dict[str, JSON]]:
 
 
 def _row(name: str, listed: Mapping[str, JSON]) -> dict[str, JSON]:
-    """What a client reads of a model under its name here."""
+    """A model's description for clients, under its name here."""
     theirs = listed.get("id") or listed.get("name")
     fields = {field: name if value == theirs else value for field, value in listed.items()}
     return {"object": "model", "created": 0, "owned_by": "toolspeak", **fields, "id": name}
@@ -64,8 +63,8 @@ class Reachability:
 
 
 async def reachability(router: Router) -> Reachability:
-    """Asks every upstream for its models. One that refuses the gateway's key, or has no API at its address, counts as
-    one that does not answer."""
+    """Asks every upstream for its models. An upstream that refuses the gateway's key, or has no API at its address,
+    counts as one that does not answer."""
     with router.probes() as probes:
         upstreams = [upstream for upstream, _ in probes]
         answers = await asyncio.gather(*(probe(provider, thorough=True) for _, provider in probes))

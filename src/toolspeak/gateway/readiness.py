@@ -1,4 +1,4 @@
-"""Whether the process answers, and whether its upstreams do."""
+"""Answers whether the process works, and whether its upstreams do."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from toolspeak.gateway.upstreams.routing import Router
 from toolspeak.providers.relayed import json_bytes
 
 OPEN = ("/health", "/healthz", "/readyz")
-"""The endpoints that need no key."""
+"""The endpoints without a key."""
 
 _PROBED_SECONDS = 2.0
 
 
 class Readiness:
-    """Answers `GET /healthz` and `/readyz`. The upstreams are asked once in a while, however often the gateway is."""
+    """Answers `GET /healthz` and `/readyz`. Asks the upstreams at most every two seconds."""
 
     def __init__(self) -> None:
         self._probed: tuple[float, Router, asyncio.Future[Reachability]] | None = None
 
     async def answer(self, request: Request, router: Router, *, draining: bool) -> None:
-        """`draining`: the gateway is being stopped."""
+        """Answers one request. `draining`: the gateway is stopping."""
         if request.path != "/readyz":
             await request.respond(200, b'{"status":"ok"}')
             return
@@ -34,7 +34,7 @@ class Readiness:
             await request.respond(503, b'{"status":"draining"}')
             return
         reached = await self._ask_upstreams(router)
-        for problem in reached.problems:  # who asks need not have a key, so only the log says why
+        for problem in reached.problems:  # the client needs no key, so only the log has the reason
             log("unreachable", {"problem": problem}, level=logging.WARNING)
         body: dict[str, JSON] = {"status": "ready" if reached.is_ready else "upstream unreachable"}
         if reached.unreachable:

@@ -1,4 +1,4 @@
-"""Requests about responses that are kept, and those that are made in the background."""
+"""Requests about stored responses, and responses in the background."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolspeak.gateway.stored.response_memory import PATH, Keeping, ResponseMemo
 from toolspeak.providers.relayed import json_bytes
 from toolspeak.wire.base import WireRequest
 
-_OFF = "responses are not kept here: send the whole conversation as 'input', or have the operator configure [responses]"
+_OFF = "no responses are stored here; send the whole conversation as 'input', or ask the operator to set [responses]"
 
 
 async def answer_about(memory: ResponseMemory | None, request: Request) -> None:
@@ -31,7 +31,9 @@ async def answer_about(memory: ResponseMemory | None, request: Request) -> None:
         case "GET", "":
             if query.get("stream", "").lower() == "true":
                 raise Failure(
-                    400, "stream: events are not kept here: ask without it until the status is final", "invalid_request"
+                    400,
+                    "stream: events are not stored here; ask without it until the status is final",
+                    "invalid_request",
                 )
             body = await memory.retrieved(owner, response_id)
         case "DELETE", "":
@@ -41,7 +43,7 @@ async def answer_about(memory: ResponseMemory | None, request: Request) -> None:
         case "POST", "cancel":
             body = await memory.cancelled(owner, response_id)
         case _, "" | "input_items" | "cancel":
-            raise Failure(405, f"{method} is not answered here: see the API's reference", "method_not_allowed")
+            raise Failure(405, f"{method} is not supported here; see the API's reference", "method_not_allowed")
         case _:
             raise Failure(404, f"there is nothing at {request.path}", "not_found")
     await request.respond(200, json_bytes(body))
@@ -54,8 +56,7 @@ async def begin_background(
     work: Callable[[Request], Awaitable[None]],
     finish: Callable[[Request], None],
 ) -> None:
-    """Answers with a response that is queued, and has `work` done for it, and `finish` when that is over. Raises
-    Failure."""
+    """Answers with a queued response, and starts `work` for it; `finish` is called at the end. Raises Failure."""
     keeping = request.keeping
     assert keeping is not None, "the request asks for the background"
     encoder = request.wire.encoder(wire_request, response_id=keeping.response_id, created=int(request.came))
@@ -68,7 +69,7 @@ async def begin_background(
     task = asyncio.get_running_loop().create_task(_run(memory, run, keeping, body, work, finish))
     memory.runs[keeping.response_id] = task
     task.add_done_callback(lambda _: memory.runs.pop(keeping.response_id, None))
-    task.add_done_callback(lambda _: account.settle())  # also of one that was cancelled before its first step
+    task.add_done_callback(lambda _: account.settle())  # also if it is cancelled before its first step
     await request.respond(200, json_bytes(body))
 
 
@@ -80,13 +81,13 @@ async def _run(
     work: Callable[[Request], Awaitable[None]],
     finish: Callable[[Request], None],
 ) -> None:
-    """Does the work; what goes wrong with it is the end of the response."""
+    """Runs the work; its failure ends the response."""
     failure: Failure | None = None
     try:
         await work(run)
-    except asyncio.CancelledError:  # by its client, which ended it already, or because the gateway ends
+    except asyncio.CancelledError:  # by its client, which has ended the response, or by the end of the gateway
         failure = stopped()
-    except Exception as error:  # noqa: BLE001 - it is the response's end
+    except Exception as error:  # noqa: BLE001 - it ends the response
         failure = failure_of(error, run.id)
     if failure is not None:
         run.status = failure.status
@@ -98,7 +99,7 @@ async def _run(
 
 async def _never() -> Message:
     await asyncio.get_running_loop().create_future()
-    raise AssertionError("nobody leaves")
+    raise AssertionError("this client stays")
 
 
 async def _nowhere(_message: Message) -> None:

@@ -1,4 +1,4 @@
-"""How many tokens a request has, asked of the upstream or estimated: Anthropic's `count_tokens`."""
+"""Counts the tokens of a request, at the upstream or by an estimate (Anthropic's `count_tokens`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from toolspeak.gateway.upstreams.upstream_health import goes_elsewhere
 from toolspeak.providers.api import ApiProvider
 from toolspeak.wire.base import WireRequest
 
-_ESTIMATED = Note("usage_estimated", "the upstream counts no tokens before it is asked: the number is an estimate")
+_ESTIMATED = Note("usage_estimated", "the upstream does not count the tokens of requests: the number is an estimate")
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """`route` is the one that counted."""
+    """A count of tokens; `route` leads to the upstream that counted."""
 
     tokens: int
     route: Route
@@ -29,13 +29,13 @@ class Counted:
 
     @property
     def body(self) -> JSON:
-        """As the API answers."""
+        """The answer in the API's format."""
         return {"input_tokens": self.tokens}
 
 
 async def counted(wire_request: WireRequest, routes: Routes, client_format: str) -> Counted:
-    """What an upstream would read, tools that a dialect writes into the prompt included. Raises ProviderError,
-    ConfigurationError."""
+    """Counts the tokens that an upstream would read, with the tools that a dialect writes into the prompt. Raises
+    ProviderError, ConfigurationError."""
     errors: list[ToolspeakError] = []
     for route in routes.up_first():
         driver, turn, _ = turn_of(wire_request, route, client_format)

@@ -67,7 +67,7 @@ def serving(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_what_cannot_be_served_is_told_at_the_start(tmp_path):
     alone = serving(tmp_path, "--approve-tools", "all")
     assert alone.returncode == 2
-    assert "--approve-tools says which tools of --tools FILE may run" in alone.stderr
+    assert "--approve-tools needs --tools FILE" in alone.stderr
     missing = serving(tmp_path, "--tools", "none.json")
     assert missing.returncode == 2
     assert "none.json: there is no such file" in missing.stderr

@@ -1,7 +1,7 @@
-"""A conversation whose calls and results do not pair, made one that every API takes. Pure.
+"""Repairs a conversation whose calls and results do not pair, so that every API takes it. Pure.
 
 Clients break their histories: a user interrupts a call, a client cuts a conversation between a call and its result,
-results come in late or twice. APIs refuse such a conversation as a whole, and so do many chat templates.
+results come late or twice. APIs and many chat templates refuse such a conversation.
 """
 
 from __future__ import annotations
@@ -30,26 +30,25 @@ from toolspeak.wire.request_encoding import text_of
 _NO_RESULT = "this call has no result in the conversation: it may have run or not"
 
 _NAMED = 3
-"""How many calls a note names."""
+"""The most calls that a note names."""
 
 _REPAIRS: Mapping[NoteCode, str] = {
-    "call_without_result": "calls without a result got one that says that their outcome is unknown",
-    "result_without_call": "results without a call stand in messages of the user",
-    "result_moved": "results were moved behind the turn with their call",
-    "result_repeated": "further results of a call stand in messages of the user, unless they say what the first says",
-    "result_without_id": "results that name no call were taken for those of the newest calls without one",
-    "call_id_repeated": "calls with the id of another call of their turn got an id of their own",
-    "reasoning_left_out": "thoughts that nothing follows in their turn were left out",
+    "call_without_result": "calls without a result got one that says that the outcome is unknown",
+    "result_without_call": "results without a call became messages of the user",
+    "result_moved": "results were moved after the turn with their call",
+    "result_repeated": "further results of a call became messages of the user, unless they repeat the first one",
+    "result_without_id": "results that name no call were given to the newest calls without a result",
+    "call_id_repeated": "calls with the id of another call of their turn got a new id",
+    "reasoning_left_out": "thoughts at the end of a turn were left out",
 }
 
 
 def healed(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Note]]:
-    """The conversation with one result for each call, in the message behind it, and a note for each kind of repair.
+    """The conversation with one result for each call, in the message after it, and a note for each kind of repair.
 
-    A sound conversation comes back as it is and without notes; so does one that is healed already. Calls have unique
-    ids, as the wire formats read them. Linear in the length of the conversation. Of several results of a call the first
-    stays: the turns behind it rest on that one, and the prompt begins as it did before, so that the server's cache
-    holds.
+    A sound or repaired conversation comes back unchanged and without notes. Call ids are unique: the wire formats see
+    to that. Linear in the length of the conversation. Of several results of a call the first stays: later turns rest on
+    it, and the beginning of the prompt stays the same, as the server's cache needs.
     """
     healing = _Healing(messages)
     return healing.messages(), healing.notes()
@@ -115,7 +114,7 @@ class _Healing:
                 self._repair("result_moved", result.name)
 
     def _take_in(self, place: _Place, result: ToolResult, waiting: _UnansweredCalls) -> None:
-        """A result that names no call that is there."""
+        """Handles a result that names no call of the conversation."""
         call = None if result.call_id else waiting.take(result.name)
         if call is None:
             self._repair("result_without_call", result.name or result.call_id)
@@ -125,7 +124,7 @@ class _Healing:
             self._results[call.id] = (place, replace(result, call_id=call.id, name=call.name or ""))
 
     def _set_aside(self, place: _Place, result: ToolResult, what: str) -> None:
-        """The model reads the result in a message of the user, behind what the result stands in."""
+        """Makes a message of the user from the result, after the message that holds it."""
         named = " of " + result.name if result.name else ""
         introduction = f"{what}{named}{' (it failed)' if result.status == 'failure' else ''}:"
         media: list[Part] = [part for part in result.content if isinstance(part, ImagePart | FilePart)]
@@ -136,7 +135,7 @@ class _Healing:
     # --- what is written ---------------------------------------------------------------------------------------
 
     def _is_answered(self, turn: int) -> bool:
-        """Whether the message behind the turn is the results of all its calls, and nothing else."""
+        """Whether the message after the turn holds the results of all its calls, and nothing else."""
         behind = self._messages[turn + 1] if turn + 1 < len(self._messages) else None
         if behind is None or len(behind.parts) != len(self._messages[turn].calls):
             return False
@@ -156,7 +155,7 @@ class _Healing:
         return failure(call, "unknown_outcome", _NO_RESULT)
 
     def _without_strays(self, message: Message) -> Message:
-        """The message without results, without reasoning that nothing follows, and with each call's id once."""
+        """The message without results, without reasoning at its end, and with each call id once."""
         if message.role != "assistant":
             if not message.results:
                 return message
@@ -177,7 +176,7 @@ class _Healing:
 
 
 _Place = tuple[int, int]
-"""Where a result stands: in which message, as which of its parts."""
+"""The place of a result: the number of its message, and its number among the parts."""
 
 
 def _results(messages: Sequence[Message]) -> Iterator[tuple[_Place, ToolResult]]:
@@ -197,7 +196,7 @@ class _UnansweredCalls:
             self._named.setdefault(call.name or "", deque()).append(call.id)
 
     def take(self, name: str) -> ToolCall | MalformedCall | None:
-        """The first call of this tool, or of any if the name is empty."""
+        """Takes the first call of this tool, or of any tool if the name is empty."""
         if not name:
             call_id = next(iter(self._calls), "")
         else:

@@ -1,4 +1,4 @@
-"""From a client's request to a driver's: the messages, the options, the tools, and the rules for the answer."""
+"""Maps a client's request to a driver's: messages, options, tools, and the rules for the answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
 from toolspeak.wire.json_validation import require_name, require_object, shortened
 
 _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
-"""Options about an API's own tools, which mean nothing where calls are text."""
+"""Options about an API's own tools, without meaning if calls are text."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
@@ -41,12 +41,12 @@ def turn_of(
     messages = [message for message in request.messages if isinstance(message, Message)]
     options = translated(request.options, client_format, route.wire)
     if not request.tools and not any(message.calls or message.results for message in messages):
-        # Nothing to do with tools: the conversation passes as it is, with its images and output format.
+        # A conversation without tools passes unchanged, with its images and output format.
         turn = TurnRequest(messages, (), output=request.output, options=options)
         return route.plain, turn, LeaveRules(hold_text=not wire_request.stream, hold_calls=not wire_request.stream)
     choice = request.choice if request.tools else ToolChoice("none")
     rules = _rules(wire_request, route, choice, client_format)
-    # One that may have to go on with text takes the system messages apart, as text does.
+    # A driver that may fall back to text gets the system messages apart, like a driver for text.
     instructions, rest = ("", messages) if route.upstream.dialect == "native" else _instructions(messages)
     if not route.is_text:
         output, choice = request.output, request.choice
@@ -60,7 +60,7 @@ def turn_of(
 
 
 def read_fields(body: bytes, bounds: Bounds) -> Fields:
-    """The fields of a client's request; they name a model. Raises Failure, FormatError."""
+    """The fields of a client's request, which has to name a model. Raises Failure, FormatError."""
     check_values(body, bounds.json_values)
     fields = require_object(decoded(body, bounds.depth), "the request")
     model = require_name(fields.get("model"), "model")
@@ -79,8 +79,8 @@ def read_request(wire: WireFormat, fields: Fields, bounds: Bounds) -> tuple[Wire
 
 
 def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:
-    """Raises Failure for more messages or tools than the gateway takes, for longer names, for two tools of one name,
-    and for one whose name has a line break or another control character."""
+    """Raises Failure for too many messages or tools, for names that are too long, for two tools with one name, and for
+    a tool with a control character in its name."""
     request = wire_request.request
     for what, count, most in (
         ("messages", len(request.messages), bounds.messages),
@@ -130,8 +130,8 @@ def _instructions(messages: Sequence[Message]) -> tuple[str, list[Message]]:
 def _without_native(
     options: Mapping[str, JSON], output: OutputSchema | None
 ) -> tuple[Mapping[str, JSON], OutputSchema | None]:
-    """The options of a turn whose calls are text. A server's own JSON mode would let no call through, so that the
-    answer's form is asked for in words."""
+    """The options of a turn whose calls are text. A server's JSON mode would allow no call, so the prompt asks for the
+    form of the answer."""
     response_format = options.get("response_format")
     others = {name: value for name, value in options.items() if name not in (*_NATIVE_ONLY, "response_format")}
     if output is None and response_format == {"type": "json_object"}:
@@ -182,17 +182,17 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
         "frequency_penalty": "frequency_penalty",
     },
 }
-"""Each API's fields, by the word they have in common."""
+"""Each API's fields, with the word that they have in common."""
 
 _REFUSED = {"anthropic": ("temperature", "top_p", "top_k")}
 """What an API answers 400 to (docs/reference/models.md): left out when it comes from another API's request."""
 
 
 def translated(options: Mapping[str, JSON], client_format: str, upstream: str) -> Mapping[str, JSON]:
-    """The options of a request in the client's format, for a request in the format `upstream`.
+    """The options of a client's request, for a request in the format `upstream`.
 
-    Within a format everything passes. Between two, what both have passes, and the rest is left out: a field that an API
-    does not know is an error there.
+    Within one format all options pass. Between two formats only the options that both have pass: an API refuses fields
+    that it does not know.
     """
     if client_format == upstream:
         return options

@@ -50,7 +50,7 @@ PASSED: Mapping[str, str] = {
     "/detokenize": "/detokenize",
     "/infill": "/infill",
 }
-"""By a client's path, the server's: below the base URL, or, where it begins with /, below the server's root.
+"""The server's path for each path of a client: below the base URL, or with a leading / below the server's root.
 
 OpenAI's API reference; vLLM's `serve` (score, classify, pooling, tokenize, rerank as Jina's); llama.cpp's server
 (infill, tokenize); text-embeddings-inference (rerank at the root).
@@ -69,8 +69,8 @@ _USAGE = re.compile(rb'"usage"\s*:\s*(\{[^{}]{0,400}(?:\{[^{}]{0,400}\}[^{}]{0,4
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A request that is passed on: the model it names (None if it names none), whether it asks for a stream and its
-    usage, and its body for a model's name."""
+    """A request that is passed on: its model (None if it names none), whether it wants a stream and the usage, and a
+    function that gives its body for a model's name."""
 
     model: str | None
     stream: bool
@@ -79,7 +79,7 @@ class Passed:
 
 
 def read_passed(path: str, content_type: str, body: bytes, bounds: Bounds) -> Passed:
-    """What the gateway itself reads of such a request. Raises Failure, FormatError."""
+    """Reads the fields that the gateway needs. Raises Failure, FormatError."""
     passed = _of_form(content_type, body) if FORM in KINDS[path] else _of_json(path, body, bounds)
     if passed.model is None and not PASSED[path].startswith("/"):
         raise FormatError("model: missing; the request has to name a model")
@@ -102,7 +102,7 @@ def _of_json(path: str, body: bytes, bounds: Bounds) -> Passed:
         fields = {**fields, "stream_options": {**stream_options, "include_usage": True}}
 
     def content(name: str) -> bytes:
-        # Written anew: of a name that stands there twice, servers may read the other one.
+        # Encoded again: if a name stands there twice, a server may read the other value.
         return json_bytes(fields if model is None else {**fields, "model": name})
 
     return Passed(model, stream, wanted, content)
@@ -116,15 +116,15 @@ def _of_form(content_type: str, body: bytes) -> Passed:
 
 
 async def pass_on(answering: Answering, passed: Passed, path: str, content_type: str) -> None:
-    """Sends the request on and its answer back: events and bytes of no JSON as they come, else in one piece. Raises
-    ToolspeakError for what fails before the answer has begun, ClientGone if nobody is there any more."""
+    """Sends the request on and its answer back: JSON whole, events and other bytes as they come. Raises ToolspeakError
+    for a failure before the answer begins, ClientGone if the client leaves."""
     able = [route for route in answering.routes.routes if route.wire in _FORMATS]
     able = [route for route in able if isinstance(route.provider, ApiProvider)]
     if not able:
         raise Failure(
             404,
-            f"{path} is of servers that speak OpenAI's API, and the server of {answering.wire_request.model!r} is "
-            f"asked in another one ({answering.route.wire}): name another model",
+            f"{path} needs a server with OpenAI's API, and the server of {answering.wire_request.model!r} has another "
+            f"one ({answering.route.wire}); name another model",
             "not_found",
         )
     answering.report.attempts = 1
@@ -159,7 +159,7 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
 
 
 class _Passing:
-    """One answer that is passed on. `body` and `kind` (its content type) are those of one in one piece."""
+    """One answer that is passed on. `body` and `kind` (the content type) are those of a whole answer."""
 
     def __init__(self, answering: Answering, passed: Passed) -> None:
         self.body = b""
@@ -170,7 +170,7 @@ class _Passing:
         """The name that the client knows the model by, if it is not the upstream's."""
 
     async def read(self, reply: Reply, stream: EventStream, path: str) -> None:
-        """Reads the answer, and has leave of it what leaves as it comes."""
+        """Reads the answer; events and other bytes leave as they come."""
         kind = reply.content_type or {"stream": EVENTS, "json": "application/json"}.get(await reply.kind(), "")
         if kind == EVENTS:
             stream.kind = EVENTS
@@ -223,13 +223,13 @@ class _Passing:
         if fields is None:
             return raw
         if not self._passed.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
-            return b""  # the gateway asked for it, and not the client
+            return b""  # only the gateway asked for the usage
         named = fields if self._model is None else with_model(fields, self._model)
         return raw if named is fields else with_data(raw, named)
 
     def _note(self, fields: Fields | None) -> None:
-        """Notes the usage that a server tells, for the log and the metrics. Raises ProviderError for an error that came
-        as an answer."""
+        """Stores the server's usage, for the log and the metrics. Raises ProviderError for an error in a successful
+        answer."""
         if fields is None:
             return
         error = fields.get("error")
@@ -249,14 +249,14 @@ def _count(usage: Fields, *names: str) -> int | None:
 
 
 def _finishes(fields: Fields | None) -> bool:
-    """Whether a chunk of a completion says that it is whole."""
+    """Whether a chunk of a completion has a finish reason."""
     choices = fields.get("choices") if fields is not None else None
     rows = cast("list[JSON]", choices) if isinstance(choices, list) else []
     return any(isinstance(row, dict) and cast("Fields", row).get("finish_reason") is not None for row in rows)
 
 
 def _object(data: bytes) -> dict[str, JSON] | None:
-    """The JSON object of an answer or an event; None if it is none."""
+    """The JSON object in an answer or an event; None if there is none."""
     try:
         value: JSON = from_json(data)
     except ValueError:

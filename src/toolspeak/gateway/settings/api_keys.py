@@ -1,4 +1,4 @@
-"""API keys of clients: who may ask, for which models, and how much. A key is known by its digest alone."""
+"""API keys of clients: which models and how much each may use. Only digests of keys are stored."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _DIGEST = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _COMMENT = re.compile(r"(^|\s)#.*")  # a key may hold the sign
 LIMITS = ("requests_per_minute", "streams", "tokens_per_day")
-"""What a key may be limited by: fields of `Key`."""
+"""The fields of `Key` that are limits."""
 
 SHORTEST = 16
-"""Characters that a key has at least: a digest of less is found by trying."""
+"""The fewest characters of a key: the digest of a shorter one can be guessed."""
 
 _NAME_DIGITS = 8
-"""Digits of its digest that name a key without a name."""
+"""The digits of its digest that serve as the name of a key without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Key:
 
     @property
     def digests(self) -> Sequence[str]:
-        """Those of all its secrets."""
+        """The digests of all its secrets."""
         return self.digest, *self.other_digests
 
     @property
@@ -61,7 +61,7 @@ class Key:
 
     @property
     def limits(self) -> Sequence[str]:
-        """The names of the limits that it has."""
+        """The names of the key's limits."""
         return [name for name in LIMITS if getattr(self, name) is not None]
 
     def allows(self, model: str) -> bool:
@@ -70,7 +70,7 @@ class Key:
 
 
 def unnamed(key_digest: str) -> Key:
-    """A key of which no more than its digest is configured: it may do everything."""
+    """A key with no more than a digest: it may do everything."""
     return Key(key_digest[:_NAME_DIGITS], key_digest, metrics=True)
 
 
@@ -94,7 +94,7 @@ def read_keys(path: str | Path) -> tuple[Key, ...]:
         raise ConfigurationError(f"the API keys of {path} cannot be read: {error}") from error
     keys = tuple(unnamed(_read(line, f"{path}:{i + 1}")) for i, line in enumerate(lines) if _without_comment(line))
     if not keys:
-        raise ConfigurationError(f"{path} holds no API key: write one a line, or sha256: and its digest")
+        raise ConfigurationError(f"{path} holds no API key; write one key a line, or sha256: and its digest")
     return keys
 
 
@@ -156,7 +156,7 @@ def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
 
 
 def checked_name(name: Any, place: str) -> str:
-    """The name of a key. Raises ConfigurationError for what is none."""
+    """The name of a key. Raises ConfigurationError if it is invalid."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise ConfigurationError(
             f"{place}: write 1 to 64 letters, digits and . _ @ -, beginning with a letter or a digit"
@@ -212,13 +212,13 @@ def _moment(value: Any, place: str) -> float:
 
 
 def checked_keys(keys: Iterable[Key], serves: Callable[[str], bool]) -> tuple[Key, ...]:
-    """The keys, each once. Raises ConfigurationError for two that go by the same name or are the same, and for a model
-    that nobody serves."""
+    """The keys, each once. Raises ConfigurationError for two keys with the same name or secret, and for a model without
+    an upstream."""
     names: dict[str, Key] = {}
     digests: dict[str, Key] = {}
     for key in keys:
         if digests.get(key.digest) == key:
-            continue  # in the file and in the environment, say
+            continue  # for instance in the file and in the environment
         for each in key.digests:
             if each in digests:
                 raise ConfigurationError(

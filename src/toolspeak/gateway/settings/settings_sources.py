@@ -1,4 +1,4 @@
-"""Where the settings come from: the command line and the files that it names, read again for each reload."""
+"""The sources of the settings: the command line and the files that it names, read again for each reload."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolspeak.gateway.settings.gateway_settings import (
 from toolspeak.gateway.settings.upstream_settings import Upstream
 
 Stamp: TypeAlias = tuple[int, int, int] | None
-"""What tells one content of a file from another: inode, size and time of its last change. None: it is not there."""
+"""Identifies the content of a file: inode, size and time of the last change. None if there is no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Sources:
     responses: str | None = None
 
     def load(self, environ: Mapping[str, str], stamps: dict[str, Stamp]) -> Settings:
-        """The settings as the files are now. `stamps` gets the stamp of every file that is read, taken before it is
-        read, also if the settings cannot be. Raises ConfigurationError naming the place and the remedy."""
+        """Reads the settings. `stamps` receives the stamp of every file, taken before the file is read, also for
+        invalid settings. Raises ConfigurationError naming the place and the remedy."""
         if self.config is None:
             file_settings = FileSettings(self.upstreams, {})
         else:
@@ -67,18 +67,18 @@ class Sources:
         return checked(replace(settings, keys=keys, tools=tools, responses=responses, usage=file_settings.usage))
 
     def _tools(self, tools: ToolSettings | None) -> ToolSettings | None:
-        """What the file says, with what the command line says in its place."""
+        """The file's settings of tools, replaced by those of the command line."""
         if self.tools is not None:
             tools = ToolSettings(self.tools) if tools is None else replace(tools, file=self.tools)
         if self.approve_tools is None:
             return tools
         if tools is None:
-            raise ConfigurationError("--approve-tools says which tools of --tools FILE may run: name that file, too")
+            raise ConfigurationError("--approve-tools needs --tools FILE, whose tools it approves")
         return replace(tools, approve=approved_names(self.approve_tools))
 
 
 def stamp(path: str) -> Stamp:
-    """The stamp of a file, or of the one that a link leads to."""
+    """The stamp of a file, or of a link's target."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

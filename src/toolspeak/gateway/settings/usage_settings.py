@@ -1,4 +1,4 @@
-"""What `[usage]` in the gateway's configuration says."""
+"""The table `[usage]` of the gateway's configuration."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def usage_of_table(value: Any, folder: Path) -> UsageSettings:
 
 
 def usage_for(usage: UsageSettings | None, keys: Iterable[Key]) -> UsageSettings | None:
-    """The settings that hold: usage is counted where that is configured, and where a key has limits."""
+    """The settings in use: usage is counted if that is configured, or if a key has limits."""
     if usage is None and any(key.limited for key in keys):
         return UsageSettings(default_store())
     return usage
