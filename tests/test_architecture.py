@@ -385,6 +385,27 @@ def test_the_design_names_no_file_that_is_gone():
     assert [name for name in names if not any(path.endswith(f"/{name}") for path in paths)] == []
 
 
+def test_the_design_names_no_function_that_is_gone():
+    root = SOURCE.parents[1]
+    design = (root / "docs" / "design.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", design)
+    assert len(named) > 35
+    gone: list[str] = []
+    for path, name in named:
+        (file,) = [*SOURCE.glob(path), *(root / "tests").rglob(path)]
+        tree: ast.AST = ast.parse(file.read_text(encoding="utf-8"))
+        for part in name.split("."):
+            defined = {each.name: each for each in ast.iter_child_nodes(tree) if isinstance(each, _DEFINITIONS)}
+            if part not in defined:
+                gone.append(f"{path}: {name}")
+                break
+            tree = defined[part]
+    assert gone == []
+
+
+_DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
 # --- importing does nothing --------------------------------------------------------------------------------------
 
 IMPORT_ALL = """
