@@ -355,6 +355,12 @@ EVENTS = st.recursive(
 )
 
 
+def test_a_call_whose_block_ends_twice_is_one_call():
+    start = {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "c", "name": "f"}}
+    deltas = decode(begin(), start, stop(0), stop(0))
+    assert [each for each in deltas if isinstance(each, CallCompleted)] == [CallCompleted(0, "f", {}, "c")]
+
+
 @given(st.lists(EVENTS, max_size=4))
 @settings(deadline=None)
 def test_no_event_breaks_the_reader(events: list[Any]):

@@ -183,7 +183,8 @@ class AnthropicDecoder:
     def _stop(self, index: int) -> list[Delta]:
         if self._calls.is_open(index):
             # The next event shows whether the token limit cut it off.
-            self._ended_calls.append(index)
+            if index not in self._ended_calls:
+                self._ended_calls.append(index)
         elif self._kinds.get(index) == "thinking" and (self._thought or self._signature):
             opaque = self._opaque({"signature": self._signature}) if self._signature else None
             self._thought, self._signature = False, ""

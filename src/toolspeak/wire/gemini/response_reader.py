@@ -79,17 +79,20 @@ class GeminiDecoder:
             chunk = cast("dict[str, Any]", data)
             text = _plain_text(chunk.get("candidates"))
             if text:
-                self._usage = chunk.get("usageMetadata") or self._usage
+                self._note_turn(chunk)
                 return [TextDelta(text)]
         return self._chunk(as_object(data, "a chunk of the stream"))
+
+    def _note_turn(self, chunk: dict[str, JSON]) -> None:
+        self._usage = chunk.get("usageMetadata") or self._usage  # each is a total so far
+        self._model = chunk.get("modelVersion") or self._model
+        self._id = chunk.get("responseId") or self._id
 
     def _chunk(self, chunk: dict[str, JSON]) -> list[Delta]:
         if chunk.get("error"):
             raise reported_error(chunk["error"])
         self._started = not self._whole
-        self._usage = chunk.get("usageMetadata") or self._usage  # each is a total so far
-        self._model = chunk.get("modelVersion") or self._model
-        self._id = chunk.get("responseId") or self._id
+        self._note_turn(chunk)
         deltas: list[Delta] = []
         for candidate in as_list(chunk.get("candidates"), "'candidates'"):
             fields = as_object(candidate, "a candidate")
