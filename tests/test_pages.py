@@ -49,6 +49,10 @@ def test_a_guide_runs_as_one_program(name: str, tmp_path: Path):
     subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=tmp_path, check=True, timeout=60)
 
 
+def test_the_page_of_the_command_line_prints_what_it_shows(tmp_path: Path):
+    assert check_page(DOCS / "reference" / "command-line.md", tmp_path)
+
+
 def test_every_page_with_a_program_is_run():
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if program_of(path)}
     run = {f"tutorial/{name}.md" for name in TUTORIAL} | set(ONE_PROGRAM) | ELSEWHERE.keys() | NOT_RUN.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from page_examples import check_console
+from toolspeak.dialects.catalogue import DIALECTS
 
-README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 CONSOLE = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
 
@@ -21,13 +24,28 @@ def test_there_are_examples():
     assert CONSOLE
 
 
-@pytest.mark.parametrize("source", PYTHON)
-def test_python_examples_run(source, tmp_path):
-    subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=tmp_path, check=True, timeout=60)
+def test_the_python_example_runs_with_a_scripted_model_in_place_of_the_local_one(tmp_path):
+    call = '<execute>[{"name": "stock", "args": {"item": "apple"}}]</execute>'
+    turns = [call, 'We have {{find:"content": (\\d+)}} apples.']
+    (tmp_path / "model.json").write_text(json.dumps({"turns": turns}), "utf-8")
+    (source,) = PYTHON
+    assert "ollama:qwen3:8b" in source
+    command = [sys.executable, "-W", "error", "-c", source.replace("ollama:qwen3:8b", "scripted:model.json")]
+    assert subprocess.check_output(command, cwd=tmp_path, text=True, timeout=60) == "We have 3 apples.\n"
+
+
+def test_it_counts_the_dialects():
+    assert f"**{len(DIALECTS)} dialects**" in README
+
+
+def test_the_picture_of_the_terminal_shows_what_is_printed_now():
+    command = [sys.executable, ROOT / "docs" / "terminal_picture.py", "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_the_page_on_effects_runs_as_one_program(tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / "guides" / "declaring-effects.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "declaring-effects.md").read_text("utf-8")
     source = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", source],

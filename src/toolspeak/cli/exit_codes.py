@@ -1,4 +1,4 @@
-"""The exit codes of `toolspeak`, as the README documents them."""
+"""The exit codes of `toolspeak`, as docs/reference/command-line.md documents them."""
 
 ANSWERED = 0
 NO_ANSWER = 1
