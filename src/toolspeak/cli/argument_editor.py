@@ -15,7 +15,7 @@ import click
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ConfigurationError
-from toolspeak.execute.concurrency.threads import in_thread
+from toolspeak.execute.concurrency.limits import in_thread
 
 
 def editor() -> str:

@@ -20,7 +20,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.approval.approvers import approve_none
-from toolspeak.execute.concurrency.threads import in_thread
+from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.tools.builtin.text_format import visible
 from toolspeak.ui import Question, make_console, screen_rows, write
 

@@ -13,7 +13,16 @@ from toolspeak.execute.approval.approvers import (
     resolve_approver,
 )
 from toolspeak.execute.approval.policy_rules import StandingRules, rules_policy
-from toolspeak.execute.batch_context import BatchContext, BatchExecutor, BatchPaused, BatchResult, Emit, Pause, RunScope
+from toolspeak.execute.batch_context import (
+    ANSWERED_FROM,
+    BatchContext,
+    BatchExecutor,
+    BatchPaused,
+    BatchResult,
+    Emit,
+    Pause,
+    RunScope,
+)
 from toolspeak.execute.calls.observe import (
     NO_DETAILS,
     LocalDetails,
@@ -24,7 +33,6 @@ from toolspeak.execute.calls.observe import (
     ToolExecution,
 )
 from toolspeak.execute.calls.replay import RecordedResult, Replayer, ResultRecorder
-from toolspeak.execute.calls.result_cache import ANSWERED_FROM
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency, Timers
 from toolspeak.execute.concurrency.schedule import ScheduleName, Wait, hints, plan, waits

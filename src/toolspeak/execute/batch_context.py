@@ -1,23 +1,115 @@
-"""The run around a batch of calls: its context, its pause, what its batches share; and the result of a batch."""
+"""The run around a batch of calls: its context, its pause, what its batches share (such as the result cache); and the
+result of a batch."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias
 
 from toolspeak.data.events import Event
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
+from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult, no_extra
+from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.data.values import quick
 from toolspeak.execute.approval.approvers import ApprovalRequest
 from toolspeak.execute.calls.observe import NO_DETAILS, LocalDetails, Observer, ToolExecution
 from toolspeak.execute.calls.prepare import key_of
-from toolspeak.execute.calls.result_cache import ResultCache
 from toolspeak.execute.concurrency.limits import Concurrency, Limiter, OrphanedCalls, Timers
+from toolspeak.execute.concurrency.schedule import Conflicts
 from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.tool import Tool
+
+_MOST_RESULTS = 256  # results of a run; the oldest go first
+_NOTE = (
+    "[This is the result of the same call made before ({earlier}): nothing has changed it since. "
+    "Use it, or do something else.]\n"
+)
+ANSWERED_FROM = "answered_from"
+"""The key in a result's `extra` that names the call it was taken from."""
+
+
+class ResultCache:
+    """The last results of a run's read-only calls that declare which resources they read.
+
+    A repeated read is answered from here while nothing has changed what it reads.
+    """
+
+    __slots__ = ("_results",)
+
+    def __init__(self) -> None:
+        self._results: dict[str, tuple[Effects, ToolResult]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._results)
+
+    def answer(self, call: ToolCall, effects: Effects) -> ToolResult | None:
+        """Returns the result of an earlier equal call, with a note for the model, if it still holds; else None."""
+        if not self._results or not _tells(effects):
+            return None
+        earlier = self._results.get(_key(call))
+        if earlier is None or earlier[0] != effects:  # its `version` included
+            return None
+        result = earlier[1]
+        note = TextPart(_NOTE.format(earlier=result.call_id))
+        extra = {**result.extra, ANSWERED_FROM: result.call_id}
+        return replace(result, call_id=call.id, content=(note, *result.content), extra=extra)
+
+    def learn(self, calls: Sequence[tuple[ToolCall, Effects, ToolResult | None]], *, ordered: bool) -> None:
+        """Takes the results of a batch's calls, in call order; None for a call that began and has no result.
+
+        `ordered`: calls that conflict ran one after the other, so a read holds unless a later call changed what it
+        read.
+        """
+        if not self._results:
+            for _, effects, _ in calls:
+                if _tells(effects):
+                    break
+            else:
+                return
+        changes = Conflicts()
+        fresh: dict[str, tuple[Effects, ToolResult]] = {}
+        if not ordered:
+            for index, (_, effects, _) in enumerate(calls):
+                if effects.writes:
+                    changes.add(index, effects)
+        for index in range(len(calls) - 1, -1, -1):
+            call, effects, result = calls[index]
+            if ordered and effects.writes:
+                changes.add(index, effects)
+            if result is None or result.status != "success" or not _tells(effects) or ANSWERED_FROM in result.extra:
+                continue
+            key = _key(call)
+            if key not in fresh and not changes.any_with(effects):
+                fresh[key] = (effects, result)
+        valid = {
+            key: earlier
+            for key, earlier in self._results.items()
+            if key not in fresh and not changes.any_with(earlier[0])
+        }
+        self._results = {**valid, **fresh}
+        while len(self._results) > _MOST_RESULTS:
+            del self._results[next(iter(self._results))]
+
+
+def _tells(effects: Effects) -> bool:
+    """Whether the call's dependencies are all declared and versioned, and lie on this machine."""
+    return (
+        bool(effects.reads)
+        and EVERYTHING not in effects.reads
+        and effects.declared
+        and effects.read_only
+        and not effects.external
+        and not effects.repeatable
+        and effects.version != UNVERSIONED
+    )
+
+
+def _key(call: ToolCall) -> str:
+    return f"{call.name} {json.dumps(call.arguments, sort_keys=True)}"
+
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 """Records a fact; returns once it is durable."""
@@ -37,27 +129,21 @@ class Pause:
 
     def __init__(self) -> None:
         self.is_requested = False
-        self._callbacks: list[Callable[[], None]] = []
+        self.callbacks: list[Callable[[], None]] = []
+        """Called when the pause is requested."""
 
     def ask(self) -> None:
         """Requests the pause: no further call starts."""
         if not self.is_requested:
             self.is_requested = True
-            for callback in tuple(self._callbacks):
+            for callback in tuple(self.callbacks):
                 callback()
-
-    def add_callback(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` when the pause is requested, until `remove_callback`."""
-        self._callbacks.append(callback)
-
-    def remove_callback(self, callback: Callable[[], None]) -> None:
-        self._callbacks.remove(callback)
 
     @asynccontextmanager
     async def ends(self) -> AsyncGenerator[None]:
         """Cancels the block when the pause is requested, and raises BatchPaused."""
         loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
-        self.add_callback(end := lambda: limit.reschedule(loop.time()))
+        self.callbacks.append(end := lambda: limit.reschedule(loop.time()))
         try:
             async with limit:
                 if self.is_requested:
@@ -68,7 +154,7 @@ class Pause:
                 raise BatchPaused from None
             raise
         finally:
-            self.remove_callback(end)
+            self.callbacks.remove(end)
 
 
 @quick(frozen=False, eq=False)
@@ -102,7 +188,7 @@ class RunScope:
             if self._threads is None:
                 self._threads = Limiter(limits.threads)
             needed = (*needed, self._threads)
-        own = self.own_limiter(tool)
+        own = None if tool.max_concurrent is None else self.own_limiter(tool)
         return needed if own is None else (*needed, own)
 
     def own_limiter(self, tool: Tool) -> Limiter | None:
@@ -217,9 +303,6 @@ class Deadline:
     def move_on(self, seconds: float) -> None:
         if self.at is not None:
             self.at += seconds
-
-    def passed(self) -> bool:
-        return self.at is not None and asyncio.get_running_loop().time() >= self.at
 
     def before_start(self) -> str:
         """Why a call did not start, for the model."""

@@ -24,16 +24,11 @@ from toolspeak.execute.approval.approvers import ApprovalRequest
 from toolspeak.execute.batch_context import BatchContext, Deadline, Emit
 from toolspeak.execute.calls.observe import NO_DETAILS, LocalDetails, Observation, ToolExecution
 from toolspeak.execute.calls.prepare import PreparedCall, key_of, prepare
-from toolspeak.execute.calls.replay import Replayer, ResultRecorder
-from toolspeak.execute.calls.result_limits import ResultCap
-from toolspeak.execute.calls.secrets import Secrets
-from toolspeak.execute.concurrency.limits import Concurrency, Limiter, Timers
-from toolspeak.execute.concurrency.schedule import ScheduleName
-from toolspeak.execute.hooks import HookNotes, Interceptor
-from toolspeak.execute.invocation import EarlyCall, EarlyStart
+from toolspeak.execute.concurrency.limits import Limiter, Timers
+from toolspeak.execute.hooks import HookNotes
+from toolspeak.execute.invocation import EarlyCall, EarlyStart, ExecutorSettings
 from toolspeak.execute.recovery import CallsInDoubt
 from toolspeak.execute.sub_runs import SubRuns
-from toolspeak.tools.toolset import Toolset
 
 Phase: TypeAlias = Literal[
     "proposed",  # the model wrote it
@@ -165,23 +160,6 @@ class Call:
         return ToolExecution(key_of(run_id, call_id), self.call, self.result, started, self.completed, known)
 
 
-@quick()
-class ExecutorSettings:
-    """The arguments of an `Executor`, which documents them."""
-
-    tools: Toolset
-    schedule: ScheduleName
-    concurrency: Concurrency
-    interceptors: Sequence[Interceptor]
-    secrets: Secrets
-    tool_timeout: float | None
-    cap: ResultCap
-    throw_on_failure: bool
-    stop_on_block: bool
-    recorder: ResultRecorder | None
-    replayer: Replayer | None
-
-
 @quick(frozen=False, eq=False)
 class BatchState:
     """One batch under way.
@@ -228,7 +206,7 @@ class BatchState:
 
     @property
     def is_late(self) -> bool:
-        return self.expired or (self.deadline.at is not None and self.deadline.passed())
+        return self.expired or (self.deadline.at is not None and asyncio.get_running_loop().time() >= self.deadline.at)
 
     @property
     def is_being_cancelled(self) -> bool:

@@ -99,7 +99,7 @@ class CallAdmission:
                 await self._refuse_malformed(call, written)
             elif max_calls is not None and counted > max_calls:
                 self._keep_from_running(call, failure(written, "skipped", "the run's limit on calls is reached"))
-            elif deadline.passed():
+            elif batch.is_late:
                 self._keep_from_running(call, failure(written, "skipped", deadline.before_start()))
             else:
                 try:

@@ -11,7 +11,7 @@ import asyncio
 import copy
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any, cast
@@ -22,15 +22,42 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.prepare import PreparedCall, prepare
+from toolspeak.execute.calls.replay import Replayer, ResultRecorder
+from toolspeak.execute.calls.result_limits import ResultCap
 from toolspeak.execute.calls.secrets import Secrets
-from toolspeak.execute.concurrency.limits import Concurrency, Flag, Limiter, Timers
+from toolspeak.execute.concurrency.limits import (
+    Concurrency,
+    Flag,
+    Limiter,
+    ThreadOutcome,
+    Timers,
+    call_in_loop,
+    in_thread,
+)
 from toolspeak.execute.concurrency.schedule import Conflicts, ScheduleName
-from toolspeak.execute.concurrency.threads import ThreadOutcome, call_in_loop, in_thread
+from toolspeak.execute.hooks import Interceptor
 from toolspeak.execute.sub_runs import ENTERED, SubRuns
 from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.toolset import Toolset
 
 _MISSING = object()
+
+
+@quick()
+class ExecutorSettings:
+    """The arguments of an `Executor`, which documents them."""
+
+    tools: Toolset
+    schedule: ScheduleName
+    concurrency: Concurrency
+    interceptors: Sequence[Interceptor]
+    secrets: Secrets
+    tool_timeout: float | None
+    cap: ResultCap
+    throw_on_failure: bool
+    stop_on_block: bool
+    recorder: ResultRecorder | None
+    replayer: Replayer | None
 
 
 @quick(frozen=False)
@@ -72,7 +99,17 @@ class Invocation:
             if tool.is_async:
                 outcome = ThreadOutcome(await tool.function(**arguments))
             else:
-                outcome = await self._in_thread(arguments)
+                ended = self.ended = Flag()
+
+                def call() -> Any:
+                    try:
+                        return tool.function(**arguments)
+                    finally:
+                        ended.is_set = True
+
+                outcome = await in_thread(call, lambda: None if self.on_end is None else self.on_end())
+                if isawaitable(outcome.value):
+                    outcome = ThreadOutcome(await outcome.value)
         except asyncio.CancelledError as error:
             if limit is None or not limit.stop():
                 raise
@@ -83,27 +120,10 @@ class Invocation:
             if entered is not None:
                 ENTERED.reset(entered)
             if self.is_over is not None:
-                self.is_over.set()
+                self.is_over.is_set = True
             if limit is not None:
                 limit.stop()
         return outcome, limit is not None and limit.expired
-
-    async def _in_thread(self, arguments: Mapping[str, Any]) -> ThreadOutcome:
-        function, ended = self.prepared.tool.function, Flag()
-        self.ended = ended
-
-        def call() -> Any:
-            try:
-                return function(**arguments)
-            finally:
-                ended.set()
-
-        outcome = await in_thread(call, self._orphan_ended)
-        return ThreadOutcome(await outcome.value) if isawaitable(outcome.value) else outcome
-
-    def _orphan_ended(self) -> None:
-        if self.on_end is not None:
-            self.on_end()
 
     def _run_context(self, is_over: Flag) -> RunContext[Any]:
         context = self.context
@@ -114,7 +134,7 @@ class Invocation:
             state=context.state,
             memory=context.memory,
             progress=self._progress(is_over),
-            cancelled=is_over.is_set,
+            cancelled=lambda: is_over.is_set,
         )
 
     def _progress(self, is_over: Flag) -> Callable[[str], None]:
@@ -122,7 +142,7 @@ class Invocation:
         report, secrets, call_id = self.context.progress, self.secrets, self.prepared.call.id
 
         def progress(message: str) -> None:
-            if is_over.is_set():
+            if is_over.is_set:
                 return
             message = secrets.hide_text(message)
             if threading.get_ident() == home:
@@ -150,13 +170,6 @@ class EarlyCall:
     task: asyncio.Task[tuple[ThreadOutcome, bool]]
     is_taken: bool = False
 
-    async def outcome(self) -> tuple[ThreadOutcome, bool]:
-        """Returns what `Invocation.run` returned. Cancelling this cancels the call."""
-        outcome = await self.task
-        if self.memory is not None:
-            self.memory.merge()
-        return outcome
-
 
 class EarlyStart:
     """Starts the calls of one turn that may begin before it is over. Make a new one for each turn.
@@ -165,33 +178,21 @@ class EarlyStart:
     `drop` must be awaited in the end: it cancels the calls that no batch takes.
     """
 
-    def __init__(
-        self,
-        tools: Toolset,
-        *,
-        context: BatchContext,
-        schedule: ScheduleName,
-        concurrency: Concurrency,
-        secrets: Secrets,
-        tool_timeout: float | None,
-    ) -> None:
-        self._tools = tools
+    def __init__(self, settings: ExecutorSettings, context: BatchContext) -> None:
+        self._settings = settings
         self._context = context
-        self._schedule: ScheduleName = schedule
-        self._concurrency = concurrency
-        self._secrets = secrets
-        self._tool_timeout = tool_timeout
         self._writes: Conflicts | None = None  # the calls offered that a read may have to wait for
         self._offered = 0
         self._calls: dict[str, EarlyCall] = {}
         self._memory: _MemoryCopy | None = None
         self._timers = context.scope.timers or Timers()
-        self._batch = None if concurrency.batch is None else Limiter(concurrency.batch)
+        self._batch = None if settings.concurrency.batch is None else Limiter(settings.concurrency.batch)
 
     def offer(self, call: ToolCall) -> None:
         """Takes the next complete call of the turn. It begins now, or not before the turn is over."""
+        settings, secrets = self._settings, self._settings.secrets
         try:
-            prepared = prepare(call, self._tools, self._secrets, self._context.run_id)
+            prepared = prepare(call, settings.tools, secrets, self._context.run_id)
         except ToolDefinitionError:
             return  # the batch raises it
         if type(prepared) is not PreparedCall:
@@ -203,7 +204,7 @@ class EarlyStart:
                 self._writes = Conflicts()
             self._writes.add(self._offered, effects)
         self._offered += 1
-        limiters = context.scope.limiters(tool, self._concurrency)
+        limiters = context.scope.limiters(tool, settings.concurrency)
         if self._batch is not None:
             limiters = (*limiters, self._batch)
         if not may_start or not all(limiter.has_slot for limiter in limiters):
@@ -214,7 +215,7 @@ class EarlyStart:
             if self._memory is None:
                 self._memory = _MemoryCopy(context.memory)
             context = replace(context, memory=self._memory.copy)
-        invocation = Invocation(prepared, seconds_of(prepared, self._tool_timeout), context, self._secrets)
+        invocation = Invocation(prepared, seconds_of(prepared, settings.tool_timeout), context, secrets)
         task = asyncio.get_running_loop().create_task(invocation.run(self._timers))
         if limiters:  # not in the task's own code: a task that is cancelled before its first step never runs any
             task.add_done_callback(lambda _: _release(limiters))
@@ -263,7 +264,7 @@ class EarlyStart:
         if effects.needs_approval:
             return False
         scope = self._context.scope
-        match self._schedule:
+        match self._settings.schedule:
             case "parallel":
                 return scope.result_cache.answer(call, effects) is None
             case "sequential":
@@ -271,7 +272,7 @@ class EarlyStart:
             case "serializable":
                 return (
                     not (self._writes is not None and self._writes.any_with(effects))
-                    and not scope.orphans.conflicting_tool(effects)
+                    and not (scope.orphans.calls and scope.orphans.conflicting_tool(effects))
                     and scope.result_cache.answer(call, effects) is None
                 )
 

@@ -21,7 +21,7 @@ from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick
 from toolspeak.execute.approval.approvers import Approver, BatchApprover, StandingApprover, decision_of
 from toolspeak.execute.calls.prepare import PreparedCall
-from toolspeak.execute.concurrency.threads import in_thread
+from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.tool import Tool

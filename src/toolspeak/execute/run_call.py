@@ -19,8 +19,7 @@ from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.replay import RecordedResult
 from toolspeak.execute.calls.result_limits import describe, finish_result, result_of, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
-from toolspeak.execute.concurrency.limits import OrphanedCall
-from toolspeak.execute.concurrency.threads import ThreadOutcome
+from toolspeak.execute.concurrency.limits import OrphanedCall, ThreadOutcome
 from toolspeak.execute.hooks import HookNotes, chain_of
 from toolspeak.execute.invocation import Invocation, seconds_of
 from toolspeak.execute.sub_runs import CallHeld, SubRuns
@@ -166,7 +165,7 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
             prepared.tool.spec.name,
             prepared.idempotency_key,
             call.waited_for,
-            hide_effects(prepared.effects, settings.secrets),
+            hide_effects(prepared.effects, settings.secrets) if settings.secrets.has_values else prepared.effects,
             call.early is not None,
             prepared.call if prepared.changed else None,
         )
@@ -215,7 +214,12 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
     else:
         invocation = early.invocation
     try:
-        outcome, timed_out = await (invocation.run(batch.timers) if early is None else early.outcome())
+        if early is None:
+            outcome, timed_out = await invocation.run(batch.timers)
+        else:
+            outcome, timed_out = await early.task  # a cancellation here cancels the early call too
+            if early.memory is not None:
+                early.memory.merge()
     except asyncio.CancelledError as error:
         _orphan(batch, call, prepared, invocation)
         if batch.is_being_cancelled:
@@ -282,7 +286,7 @@ async def _of_sub_runs(
 def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: Invocation) -> bool:
     """Whether the call goes on although nobody waits for it any more: a thread cannot be stopped."""
     ended = invocation.ended
-    if ended is None or ended.is_set():
+    if ended is None or ended.is_set:
         return False
     scope = batch.context.scope
     scope.orphans.add(OrphanedCall(prepared.call.id, prepared.tool.name, prepared.effects, ended))

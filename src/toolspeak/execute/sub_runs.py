@@ -10,7 +10,7 @@ from toolspeak.data.events import RunStatus
 from toolspeak.data.values import quick
 from toolspeak.execute.approval.approvers import ApprovalRequest
 from toolspeak.execute.batch_context import NotStarted
-from toolspeak.execute.concurrency.threads import call_in_loop
+from toolspeak.execute.concurrency.limits import call_in_loop
 
 
 @quick()

@@ -8,7 +8,7 @@ import pytest
 from toolspeak import ToolCall
 from toolspeak.data.tools import UNVERSIONED
 from toolspeak.execute import BatchContext, Executor, approve_all
-from toolspeak.execute.calls.result_cache import ANSWERED_FROM
+from toolspeak.execute.batch_context import ANSWERED_FROM
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import Workspace, workspace_tools
 

@@ -80,12 +80,14 @@ def unstarted_result(call: ToolCall | MalformedCall, *, started: bool) -> ToolRe
 
 def without_secrets(message: Message, secrets: Secrets) -> Message:
     """The message with placeholders for secrets."""
-    return replace(message, parts=tuple(_hide(part, secrets) for part in message.parts)) if secrets else message
+    return (
+        replace(message, parts=tuple(_hide(part, secrets) for part in message.parts)) if secrets.has_values else message
+    )
 
 
 def hide_call(call: ToolCall, secrets: Secrets) -> ToolCall:
     """The call with placeholders for secrets in its name, its ids, its arguments and the text it was repaired from."""
-    if not secrets:
+    if not secrets.has_values:
         return call
     raw = None if call.repaired_from is None else secrets.hide_text(call.repaired_from)
     return replace(

@@ -22,7 +22,7 @@ from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.replay import Replayer, ResultRecorder
 from toolspeak.execute.calls.result_limits import describe
 from toolspeak.execute.calls.secrets import Secrets, hide_effects
-from toolspeak.execute.concurrency.threads import in_thread
+from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.tool import Tool

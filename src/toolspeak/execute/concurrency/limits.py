@@ -1,15 +1,20 @@
-"""How many calls run at once, and how long each may take.
+"""How many calls run at once, how long each may take, and the threads of synchronous calls.
 
-A thread cannot be stopped, so a synchronous call may go on after its time: it is orphaned.
+A thread cannot be stopped, so a synchronous call may go on after its time: it is orphaned. The interpreter does not
+wait for these threads at its end. `asyncio.to_thread` does not fit: its pool is bounded, so a few tools that hang would
+stop all others, and the interpreter joins its threads at its end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
 
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
@@ -67,7 +72,8 @@ class Limiter:
 
     def release(self) -> None:
         self._used -= 1
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def wait(self, start: Callable[[], None]) -> None:
         """Calls `start` when a slot may be free. It acquires one, or waits again."""
@@ -89,19 +95,11 @@ class Limiter:
             self._waiting.popleft()()
 
 
+@quick(frozen=False, eq=False)
 class Flag:
     """Set once, in one thread, and read in others."""
 
-    __slots__ = ("_on",)
-
-    def __init__(self) -> None:
-        self._on = False
-
-    def set(self) -> None:
-        self._on = True
-
-    def is_set(self) -> bool:
-        return self._on
+    is_set: bool = False
 
 
 @quick()
@@ -142,8 +140,8 @@ class OrphanedCalls:
         return tuple(self.calls)
 
     def _sweep(self) -> None:
-        if any(call.ended.is_set() for call in self.calls):
-            self.calls = [call for call in self.calls if not call.ended.is_set()]
+        if any(call.ended.is_set for call in self.calls):
+            self.calls = [call for call in self.calls if not call.ended.is_set]
 
 
 @quick(frozen=False, eq=False)
@@ -214,3 +212,100 @@ class Timers:
             limits.popleft().expire()
         if limits:
             self._handles[seconds] = loop.call_at(limits[0].due, self._fire, seconds)
+
+
+_IDLE_SECONDS = 10.0
+"""How long an idle worker waits for another job before its thread ends."""
+
+
+@quick(frozen=False)
+class ThreadOutcome:
+    """The value that a function returned, or the exception that it raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None] | None = None) -> ThreadOutcome:
+    """Runs the function in a daemon worker thread, in a copy of the current context.
+
+    Cancelling the wait orphans the thread: it goes on to its own end, its outcome is dropped, and the event loop calls
+    `orphan_ended` then. A thread that never ends keeps neither the event loop nor the interpreter from ending.
+    """
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    waiting: asyncio.Future[ThreadOutcome] = loop.create_future()
+
+    def deliver(outcome: ThreadOutcome) -> None:
+        if not waiting.done():
+            waiting.set_result(outcome)
+        elif orphan_ended is not None:
+            orphan_ended()
+
+    def job() -> None:
+        try:
+            outcome = ThreadOutcome(value=context.run(function))
+        except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
+            outcome = ThreadOutcome(error=error)
+        call_in_loop(loop, deliver, outcome)
+
+    _hand_over(job)
+    return await waiting
+
+
+def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: Any) -> None:
+    """Schedules the function in the loop's thread. Nothing happens if the loop is closed."""
+    try:
+        loop.call_soon_threadsafe(function, *arguments)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
+_Job: TypeAlias = Callable[[], None]
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[_Job] = SimpleQueue()
+        self.thread = threading.Thread(target=self._work, name="toolspeak-tool", daemon=True)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                job = self.jobs.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                if self._retire():
+                    return
+                job = self.jobs.get()
+            job()
+            # Else an idle thread would keep the last call's arguments alive.
+            del job
+            _idle.append(self)
+
+    def _retire(self) -> bool:
+        """Leaves the idle workers. False if `_hand_over` has just taken this one: then a job is coming."""
+        try:
+            _idle.remove(self)
+        except ValueError:
+            return False
+        return True
+
+
+# No lock: a deque's own methods are atomic, and a lock could be held in another thread during a fork.
+_idle: deque[_Worker] = deque()
+
+
+def _hand_over(job: _Job) -> None:
+    while True:
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            worker = _Worker()
+            worker.jobs.put(job)
+            worker.thread.start()
+            return
+        # After a fork the child finds its parent's workers here, without their threads.
+        if worker.thread.is_alive():
+            worker.jobs.put(job)
+            return
