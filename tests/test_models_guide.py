@@ -25,7 +25,7 @@ from toolspeak.providers.http_client import ConnectionOptions, Timeouts
 from toolspeak.providers.ollama import OllamaProvider, host_url
 from toolspeak.providers.openai import OPENAI_URL, OpenAIProvider
 from toolspeak.providers.openai_responses import OpenAIResponsesProvider
-from toolspeak.providers.retry import BASE_SECONDS, CAP_SECONDS, LONGEST_SECONDS, RETRIES
+from toolspeak.providers.provider_failures import BASE_SECONDS, CAP_SECONDS, LONGEST_SECONDS, RETRIES
 from toolspeak.wire.anthropic.request_writer import MAX_TOKENS
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "reference" / "models.md").read_text("utf-8")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak.errors import ProviderError
-from toolspeak.providers.event_stream_reader import EventData
+from toolspeak.providers.reply import EventData
 
 LINES = st.sampled_from(
     [

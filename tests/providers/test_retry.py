@@ -19,14 +19,14 @@ from openai_turns import CHUNKED_HEAD, EVENTS
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.http_client import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.providers.provider_failures import requested_wait
-from toolspeak.providers.retry import (
+from toolspeak.providers.provider_failures import (
     BASE_SECONDS,
     CAP_SECONDS,
     LONGEST_SECONDS,
     RETRIES,
     SYSTEM_CLOCK,
     delay_before,
+    requested_wait,
 )
 
 OPENAI = KNOWN["openai"]

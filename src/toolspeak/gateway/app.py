@@ -48,8 +48,7 @@ from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.load_balancing import prefix_of
 from toolspeak.gateway.upstreams.routing import Routes, sole_model
 from toolspeak.gateway.usage.accounts import Account, Accounts
-from toolspeak.providers.http_client import REQUEST_SENT
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import REQUEST_SENT, json_bytes
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT

@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.upstreams.routing import Router, UnknownModel
 from toolspeak.gateway.upstreams.upstream_probe import probe
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import json_bytes
 
 
 async def answer_models(request: Request, wanted: str) -> None:

@@ -11,7 +11,7 @@ from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.model_list import Reachability, reachability
 from toolspeak.gateway.observability.request_log import log
 from toolspeak.gateway.upstreams.routing import Router
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import json_bytes
 
 OPEN = ("/health", "/healthz", "/readyz")
 """The endpoints without a key."""

@@ -13,7 +13,7 @@ from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.http.asgi import Message
 from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
 from toolspeak.gateway.stored.response_memory import PATH, Keeping, ResponseMemory
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import WireRequest
 
 _OFF = "no responses are stored here; send the whole conversation as 'input', or ask the operator to set [responses]"

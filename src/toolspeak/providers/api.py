@@ -13,14 +13,13 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ProviderError
 from toolspeak.providers.capabilities import Capabilities
-from toolspeak.providers.http_client import ConnectionOptions, HttpApi
-from toolspeak.providers.provider_failures import decode_json
-from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, is_preamble, json_bytes
+from toolspeak.providers.http_client import ConnectionOptions, HttpApi, json_bytes
+from toolspeak.providers.provider_failures import Attempts, decode_json
+from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, is_preamble
 from toolspeak.providers.reply import Reply, drain
-from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.call_assembler import CallAssembler
-from toolspeak.wire.token_limit import token_limit
+from toolspeak.wire.request_encoding import token_limit
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
 _PIECES = frozenset(get_args(_Piece))

@@ -1,6 +1,6 @@
 """HTTP for providers: one client per provider and event loop, timeouts, proxies and CAs.
 
-`reply.py` reads the responses, `provider_failures.py` makes the errors, and `retry.py` decides about retries.
+`reply.py` reads the responses, `provider_failures.py` makes the errors and decides about retries.
 """
 
 from __future__ import annotations
@@ -18,20 +18,25 @@ from types import MappingProxyType
 from typing import TypedDict, cast
 
 import httpx2
+from pydantic_core import to_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.provider_failures import (
+    LONGEST_SECONDS,
+    RETRIES,
+    SYSTEM_CLOCK,
+    Clock,
     SilentServer,
     dropped_error,
     status_error,
     transport_error,
 )
 from toolspeak.providers.reply import Reply, unpacked
-from toolspeak.providers.retry import LONGEST_SECONDS, RETRIES, SYSTEM_CLOCK, Clock
 from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.json_validation import shortened
+from toolspeak.wire.request_encoding import without_lone_surrogates
 
 MAX_ERROR_BYTES = 64 * 1024
 
@@ -325,6 +330,14 @@ def _system_cas(_file: str | None, _folder: str | None) -> ssl.SSLContext:
     """The CAs of the system or of the environment. Reading them blocks the event loop for a tenth of a second, so it
     happens once. Raises OSError."""
     return httpx2.create_ssl_context()
+
+
+def json_bytes(value: JSON | Mapping[str, JSON]) -> bytes:
+    """JSON in UTF-8. UTF-8 cannot encode a lone surrogate: it becomes U+FFFD."""
+    try:
+        return to_json(value)
+    except ValueError:  # a lone surrogate, or nested deeper than pydantic_core goes
+        return json.dumps(without_lone_surrogates(value), separators=(",", ":")).encode()
 
 
 def _encode(body: Mapping[str, JSON]) -> bytes:

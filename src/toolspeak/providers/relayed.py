@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Protocol, cast
-
-from pydantic_core import to_json
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.wire.base import ModelRequest
-from toolspeak.wire.request_encoding import without_lone_surrogates
 
 _PREAMBLE = ("message_start", "ping", "response.created", "response.in_progress", "response.queued")
 
@@ -57,14 +53,6 @@ def is_preamble(data: Mapping[str, JSON]) -> bool:
     rows = [cast("dict[str, JSON]", row) for row in cast("list[JSON]", choices) if isinstance(row, dict)]
     deltas = [cast("dict[str, JSON]", row["delta"]) for row in rows if isinstance(row.get("delta"), dict)]
     return not any(value for delta in deltas for name, value in delta.items() if name != "role")
-
-
-def json_bytes(value: JSON | Mapping[str, JSON]) -> bytes:
-    """JSON in UTF-8. UTF-8 cannot encode a lone surrogate: it becomes U+FFFD."""
-    try:
-        return to_json(value)
-    except ValueError:  # a lone surrogate, or nested deeper than pydantic_core goes
-        return json.dumps(without_lone_surrogates(value), separators=(",", ":")).encode()
 
 
 def as_object(data: JSON) -> dict[str, JSON] | None:

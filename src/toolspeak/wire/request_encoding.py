@@ -93,3 +93,27 @@ def without_lone_surrogates(value: JSON) -> JSON:
             for key, item in cast("Mapping[Any, Any]", value).items()
         }
     return value
+
+
+_LIMIT_NAMES = (
+    "max_completion_tokens",  # OpenAI; takes precedence over the older name
+    "max_tokens",  # Anthropic, Mistral and every server with OpenAI's Chat Completions
+    "max_output_tokens",  # OpenAI Responses
+    "maxOutputTokens",  # Gemini
+    "num_predict",  # Ollama
+    "n_predict",  # llama.cpp's server
+)
+
+_LIMIT_PLACES = ("generationConfig", "options")
+"""The fields that hold it in Gemini's and Ollama's requests."""
+
+
+def token_limit(options: Mapping[str, JSON]) -> int | None:
+    """The most tokens that a request's body or options allow for a turn; None without a limit above 0."""
+    for fields in (options, *(options.get(place) for place in _LIMIT_PLACES)):
+        if isinstance(fields, Mapping):
+            for name in _LIMIT_NAMES:
+                limit = cast("Mapping[str, JSON]", fields).get(name)
+                if type(limit) is int and limit > 0:
+                    return limit
+    return None

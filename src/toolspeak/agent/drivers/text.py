@@ -21,7 +21,7 @@ from toolspeak.dialects.prompt import Prompt, asks_text, choice_text, joined
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
-from toolspeak.wire.token_limit import token_limit
+from toolspeak.wire.request_encoding import token_limit
 
 _GrammarKey: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
 """What a grammar depends on, of a request."""

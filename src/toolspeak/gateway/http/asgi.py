@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.turns.turn_gate import Note
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import Frame
 from toolspeak.wire.call_assembler import depth_beyond
 

@@ -13,7 +13,7 @@ import httpx2
 from toolspeak.errors import ConfigurationError, FormatError, ProviderError, ProviderErrorCode, ToolspeakError
 from toolspeak.gateway.observability.request_log import log
 from toolspeak.gateway.upstreams.routing import UnknownModel
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import WireFormat
 
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 
 from toolspeak.data.messages import JSON
-from toolspeak.providers.http_client import TRACE
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import TRACE, json_bytes
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")
 """The id of the current request, for every line of its context."""

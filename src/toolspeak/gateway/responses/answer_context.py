@@ -19,7 +19,7 @@ from toolspeak.gateway.stored.response_memory import Keeping, ResponseMemory
 from toolspeak.gateway.turns.turn_attempts import BYTES_PER_TOKEN, TurnReport, estimated
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.usage.accounts import Account
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import WireFormat, WireRequest
 
 

@@ -25,7 +25,7 @@ from toolspeak.gateway.responses.relayed_answer import known_as, with_data, with
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
-from toolspeak.providers.relayed import json_bytes
+from toolspeak.providers.http_client import json_bytes
 from toolspeak.providers.reply import Reply
 from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.json_validation import optional_flag, require_name, require_object

@@ -39,7 +39,8 @@ from toolspeak.gateway.responses.unknown_fields import (
 )
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
-from toolspeak.providers.relayed import Relayed, is_preamble, json_bytes
+from toolspeak.providers.http_client import json_bytes
+from toolspeak.providers.relayed import Relayed, is_preamble
 from toolspeak.wire.base import Encoder, ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 

@@ -18,7 +18,8 @@ from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
-from toolspeak.providers.relayed import Relayed, json_bytes
+from toolspeak.providers.http_client import json_bytes
+from toolspeak.providers.relayed import Relayed
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import Frame, ModelRequest, WireFormat, WireRequest
 from toolspeak.wire.json_validation import invalid_field, optional_flag, require_name, require_object

@@ -23,7 +23,8 @@ from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, prompt_size, run_turn
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.routing import Route
-from toolspeak.providers.relayed import RELAYING, json_bytes
+from toolspeak.providers.http_client import json_bytes
+from toolspeak.providers.relayed import RELAYING
 from toolspeak.wire.base import WireRequest
 
 WARNING_HEADER = b"x-toolspeak-warning"

@@ -17,7 +17,7 @@ from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.gateway.settings.config_tables import check_fields, checked_kind
 from toolspeak.providers import PROVIDERS, Capabilities
 from toolspeak.providers.http_client import Timeouts
-from toolspeak.providers.retry import RETRIES
+from toolspeak.providers.provider_failures import RETRIES
 
 OWN_WAYS = ("auto", "native")
 """What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""

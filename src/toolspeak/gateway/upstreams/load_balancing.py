@@ -19,7 +19,7 @@ from toolspeak.gateway.observability.metrics import Metrics
 from toolspeak.gateway.observability.request_log import log
 from toolspeak.gateway.settings.upstream_settings import Policy
 from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health, answered_by, goes_elsewhere, is_fault
-from toolspeak.providers.retry import Clock, SystemClock, delay_before
+from toolspeak.providers.provider_failures import Clock, SystemClock, delay_before
 
 LONGEST_WAIT = 2.0
 """The longest Retry-After, in seconds, that the gateway waits for. A longer one goes to the client as an error at

@@ -22,7 +22,7 @@ from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.compatible import COMPATIBLE
 from toolspeak.providers.families import capabilities_of
-from toolspeak.providers.retry import Clock
+from toolspeak.providers.provider_failures import Clock
 
 MAX_MODELS = 256
 """Names of models that one process keeps connections for, if an upstream serves any name."""
