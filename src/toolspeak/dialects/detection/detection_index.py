@@ -177,9 +177,9 @@ class Union:
         self._index = self._indexes[text]
         return self
 
-    def decide(self, held: str, final: bool = False, forms: bool = True) -> Verdict:
-        verdict = self._decide(held, final or self.closing)
-        return "text" if verdict in ("undecided", "opened") and len(held) >= MAX_CANDIDATE else verdict
+    def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:
+        verdict = self._decide(text, final or self.closing)
+        return "text" if verdict in ("undecided", "opened") and len(text) >= MAX_CANDIDATE else verdict
 
     def marker_at(self, text: str, at: int) -> MarkerMatch | None:
         best: MarkerMatch | None = None

@@ -180,9 +180,9 @@ class StrictParser(BlockParser):
     def _may_run(self, draft: Draft[ThinkingParser]) -> bool:
         return self._is_call(draft.deltas)
 
-    def _tell(self, draft: Draft[ThinkingParser], out: list[Delta], *, cut: bool = False) -> None:
+    def _report_draft(self, draft: Draft[ThinkingParser], out: list[Delta], *, truncated: bool = False) -> None:
         if self._broken and self._begins_call(draft.deltas):
-            super()._tell(draft, out, cut=cut)
+            super()._report_draft(draft, out, truncated=truncated)
 
     def _counts(self, trial: _Trial, deltas: Sequence[Delta]) -> bool:
         """Whether a block that is over was one of calls."""

@@ -76,13 +76,15 @@ def ends_line(rest: str, ending: bool) -> bool | None:
 def may_end_in_call(tail: str, ends: Iterable[str]) -> bool:
     """Whether a text with this end may end in a call, whole or damaged, or in an end marker of calls: nearly all text
     ends in another character, and nobody has to read the rest of it."""
-    said = tail.rstrip().rstrip(" \t\r\n,;`")
-    return said == "" or said.endswith(("}", "]", ")", ">", *ends)) or _CUT_TAG.search(said[-_TAG:]) is not None
+    content = tail.rstrip().rstrip(" \t\r\n,;`")
+    return (
+        content == "" or content.endswith(("}", "]", ")", ">", *ends)) or _CUT_TAG.search(content[-_TAG:]) is not None
+    )
 
 
-def is_open(end: str, said: str) -> bool:
+def is_open(end: str, text: str) -> bool:
     """Whether this end marker, if it is an element's, ends one of the text: `said` holds more that begin than end."""
-    return end.startswith("</") and said.count(f"<{end[2:-1]}") > said.count(end[:-1])
+    return end.startswith("</") and text.count(f"<{end[2:-1]}") > text.count(end[:-1])
 
 
 def _end_of(end: EndMarker, window: str, at: int) -> int:
@@ -99,12 +101,12 @@ def _begins_with(text: str, names: Iterable[str]) -> bool:
     return word is not None and word[0] in names
 
 
-def unreadable_block(match: MarkerMatch, example: str, cut: bool) -> MarkerMatch:
+def unreadable_block(match: MarkerMatch, example: str, truncated: bool) -> MarkerMatch:
     """The block that begins here, which nobody can read."""
     marker = match.marker
     between = f"between {marker.text} and {marker.end}" if marker.end else f"behind {marker.text}"
     unreadable = f"what stands {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
-    problem = Problem("truncated", CUT) if cut else Problem("unreadable", unreadable)
+    problem = Problem("truncated", CUT) if truncated else Problem("unreadable", unreadable)
     # A tag is part of the body that it begins.
     length = 0 if isinstance(marker.opening, Tag) else len(marker.text) if marker.begins_tag else match.length
     return MarkerMatch(marker, length, "", match.notes, match.reader, problem)
@@ -113,13 +115,13 @@ def unreadable_block(match: MarkerMatch, example: str, cut: bool) -> MarkerMatch
 def lone_end(read: Markdown, ends: Iterable[str]) -> str:
     """The end marker of calls with which a reply ends though nothing opened it; empty if there is none, or if it is
     mentioned in a sentence."""
-    said = read.tail.rstrip()
-    end = max((end for end in ends if said.endswith(end)), key=len, default="")  # one may end in another
+    text = read.tail.rstrip()
+    end = max((end for end in ends if text.endswith(end)), key=len, default="")  # one may end in another
     if not end or read.in_block or read.in_inline_code:
         return ""
     front = Markdown()
-    front.add("x" * read.is_cut + said.removesuffix(end))
-    return end if not said.removesuffix(end).strip() or front.place == "line" else ""
+    front.add("x" * read.is_cut + text.removesuffix(end))
+    return end if not text.removesuffix(end).strip() or front.place == "line" else ""
 
 
 def lone_end_problem(end: str, example: str) -> Problem:
@@ -159,12 +161,12 @@ def _heads(names: tuple[str, ...]) -> re.Pattern[str]:
 
 def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
     """Whether a text ends in the call of a known tool, though no marker of calls opens it: what is left of one may."""
-    said = text.rstrip(" \t\r\n,;")
-    if not names or not said.endswith(("}", "]", *ends)):
+    content = text.rstrip(" \t\r\n,;")
+    if not names or not content.endswith(("}", "]", *ends)):
         return False
-    for head in _heads(tuple(names)).finditer(said):
-        before = said[: head.start()]
-        if ESCAPE.search(said, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
+    for head in _heads(tuple(names)).finditer(content):
+        before = content[: head.start()]
+        if ESCAPE.search(content, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
             continue  # as a result writes it, which the model repeats
         line = before[before.rfind("\n") + 1 :].lstrip(",;")  # behind another call
         here = Markdown()
@@ -181,5 +183,5 @@ def unmarked_problem(example: str) -> Problem:
 
 def sample_call(tools: Sequence[ToolSpec]) -> tuple[ToolCall, list[ToolSpec]]:
     """A call that shows the form, and the tools it is of."""
-    shown = example_tools(tools)[:1] or [_SAMPLE]
-    return ToolCall("call_1", shown[0].name, sample_arguments(shown[0])), shown
+    examples = example_tools(tools)[:1] or [_SAMPLE]
+    return ToolCall("call_1", examples[0].name, sample_arguments(examples[0])), examples

@@ -108,25 +108,25 @@ class Echo:
         """What part of the repetition text[position:] is, and where that part ends."""
         if self._progress:
             return self._go_on(text, position, position)
-        held = text[position : position + MAX_CANDIDATE]
-        rest = held.lstrip()
+        window = text[position : position + MAX_CANDIDATE]
+        rest = window.lstrip()
         if not rest:
-            return "undecided" if len(held) < MAX_CANDIDATE else "none", position
+            return "undecided" if len(window) < MAX_CANDIDATE else "none", position
         self._whole = self._whole or self.body.value().lstrip() + self.end
-        seen = min(len(rest), len(self._whole))
-        if rest[:seen] != self._whole[:seen] or self.opens(self._whole[:MAX_CANDIDATE]):
+        length = min(len(rest), len(self._whole))
+        if rest[:length] != self._whole[:length] or self.opens(self._whole[:MAX_CANDIDATE]):
             return "none", position
-        if seen < len(self._whole) and len(held) < MAX_CANDIDATE:
+        if length < len(self._whole) and len(window) < MAX_CANDIDATE:
             return "undecided", position
-        return self._go_on(text, position, position + len(held) - len(rest))
+        return self._go_on(text, position, position + len(window) - len(rest))
 
     def _go_on(self, text: str, position: int, start: int) -> tuple[Literal["more", "over"], int]:
-        left = len(self._whole) - self._progress
-        piece = text[start : start + left]
+        remaining = len(self._whole) - self._progress
+        piece = text[start : start + remaining]
         if not self._whole.startswith(piece, self._progress):
             return "over", position
         self._progress += len(piece)
-        return "over" if len(piece) == left else "more", start + len(piece)
+        return "over" if len(piece) == remaining else "more", start + len(piece)
 
 
 class BlockState(TurnParser):

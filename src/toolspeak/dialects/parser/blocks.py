@@ -89,11 +89,11 @@ class BlockParser(TextParser):
                 return self._hold(text, position)
             reader.start = body.start
             block.body = body = reader
-        begun = len(out)
+        first_new = len(out)
         stop = body.feed(text, position, out)
         if self._raws is not None:
-            self._asides += tuple(delta for delta in out[begun:] if type(delta) is TextAside)
-            out[begun:] = [delta for delta in out[begun:] if type(delta) is not TextAside]
+            self._asides += tuple(delta for delta in out[first_new:] if type(delta) is TextAside)
+            out[first_new:] = [delta for delta in out[first_new:] if type(delta) is not TextAside]
         if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
             return behind
         if body.problem is not None:  # else it waits: the beginning of a special token stands there
@@ -247,7 +247,7 @@ class BlockParser(TextParser):
         elif self._pending:
             self._close_candidate(out, normal)
         if self._hidden_draft is not None:
-            self._tell_hidden(out)
+            self._report_hidden_draft(out)
         if self._mentioned_calls and self._batch.has_block:
             self._report_mentioned(out)
         if self._state is self._text_state:
@@ -328,8 +328,8 @@ class BlockParser(TextParser):
             self._batch.has_block = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
-            cut = Problem("truncated", CUT)
-            block = OpenBlock(marker, None, body, (), "", cut, self._position)
+            problem = Problem("truncated", CUT)
+            block = OpenBlock(marker, None, body, (), "", problem, self._position)
             body.raw.add(self._pending)
             self._finish(block, out)
         elif verdict == "undecided" and self._block_format.table.markup.is_cut(self._pending):

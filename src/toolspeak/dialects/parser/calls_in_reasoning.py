@@ -93,11 +93,11 @@ class Draft(Generic[ReaderT]):
         last = calls[-1] if calls else None
         return isinstance(last, CallCompleted) and (not names or last.name in names)
 
-    def malformed(self, index: int, *, cut: bool) -> CallMalformed:
+    def malformed(self, index: int, *, truncated: bool) -> CallMalformed:
         """What the model is told of it. `cut`: the turn was cut off in reasoning."""
         name = next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), None)
         where = "it stood in your thoughts, where nothing runs"
-        if cut:
+        if truncated:
             where = "the turn was cut off inside your thoughts, where nothing runs"
         reason = f"{where}; end your thoughts first, then write the call"
         if name is not None and self.format.tools and name not in self.format.tools:

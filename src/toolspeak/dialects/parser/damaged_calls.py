@@ -46,9 +46,9 @@ def nearly_called(
         heads = [head] if len(head) >= max(least, 1) else []
         heads += [bare[0]] if bare and bare[0] != head and text[-1] in "}]" else []
         for start, line in named:
-            begun = any(_begins(line, each) for each in heads)
-            begun = begun or (word is not None and re.match(rf"{word[0]}[\[{{(]", line) is not None)
-            if begun and not _is_quoted(text, start):
+            is_start = any(_begins(line, each) for each in heads)
+            is_start = is_start or (word is not None and re.match(rf"{word[0]}[\[{{(]", line) is not None)
+            if is_start and not _is_quoted(text, start):
                 return True
     return False
 
@@ -102,13 +102,13 @@ def _names(line: str, name: str) -> bool:
 
 def _head(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> str:
     """How a call of the tool begins, up to the name of its first argument; without white space."""
-    written = example([tool])
-    at = written.find(tool.name) + len(tool.name)
+    sample = example([tool])
+    at = sample.find(tool.name) + len(tool.name)
     if at < len(tool.name):
         return ""  # a dialect that writes it in another way
     keys = "|".join(map(re.escape, sample_arguments(tool)))
-    first = re.compile(rf"(?<![\w-])(?:{keys})(?![\w-])").search(written, at) if keys else None
-    head = "".join(written[: first.start() if first else len(written)].split())
+    first = re.compile(rf"(?<![\w-])(?:{keys})(?![\w-])").search(sample, at) if keys else None
+    head = "".join(sample[: first.start() if first else len(sample)].split())
     own = _ID.search(head)
     return head[: own.start()] if own else head
 

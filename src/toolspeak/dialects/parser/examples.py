@@ -193,9 +193,9 @@ class ExampleParser(StrayParser):
             self._quote, self._state = None, self._text_state
             out += quote.deltas
             return
-        cut = not normal and quote.kind == "sentence"
+        is_cut_sentence = not normal and quote.kind == "sentence"
         if (
-            cut
+            is_cut_sentence
             or quote.kind in ("fence", "indented", "cited")
             or (quote.kind == "code" and not quote.closed)
             or quote.broken

@@ -25,8 +25,8 @@ FILLER = re.compile(r"\s*(?:assistant)?\s*(?:commentary|analysis|final)?\s*")
 @lru_cache(64)
 def _call_of(names: tuple[str, ...]) -> re.Pattern[str]:
     """Such a call of one of these tools, up to its arguments."""
-    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"to=functions\.(?:{known})(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?=\{{)")
+    any_name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"to=functions\.(?:{any_name})(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?=\{{)")
 
 
 _COMING = re.compile(
@@ -44,8 +44,8 @@ def beginnings_in(text: str, position: int, stop: int) -> list[int]:
     while at >= 0:
         places.append(at)
         at = text.find(RECIPIENT, at + 1, stop)
-    cut = BEGINNING.search(text, max(position, stop - len(RECIPIENT) + 1), stop)
-    return places if cut is None else [*places, cut.start()]
+    partial = BEGINNING.search(text, max(position, stop - len(RECIPIENT) + 1), stop)
+    return places if partial is None else [*places, partial.start()]
 
 
 def decide(names: Iterable[str], text: str, at: int) -> int | Literal["text", "undecided"]:

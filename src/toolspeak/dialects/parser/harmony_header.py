@@ -43,5 +43,5 @@ def stripped_shape(names: tuple[str, ...]) -> NamedShape:
 
 
 def last(pattern: re.Pattern[str], head: str) -> str:
-    found = pattern.findall(head)
-    return found[-1] if found else ""
+    matches = pattern.findall(head)
+    return matches[-1] if matches else ""

@@ -191,15 +191,15 @@ class HarmonyParser(TurnParser):
 
     def _before_bare(self, text: str, position: int, token: int, out: list[Delta]) -> int | None:
         """In text: a call without tokens, if one may begin before any token does; the first may be text[token]."""
-        quoting, seen = self._quoting, position
+        quoting, scan_end = self._quoting, position
         while token >= 0:
-            quoting, seen = inline_code_at(quoting, text, seen, token), token
+            quoting, scan_end = inline_code_at(quoting, text, scan_end, token), token
             if not quoting and (_OUTER.match(text, token) or _cut_token(text, token) == token):
                 break
             token = text.find("<|", token + 2)
-        quoting, seen = self._quoting, position
+        quoting, scan_end = self._quoting, position
         for at in beginnings_in(text, position, token if token >= 0 else len(text)):
-            quoting, seen = inline_code_at(quoting, text, seen, at), at
+            quoting, scan_end = inline_code_at(quoting, text, scan_end, at), at
             verdict = "text" if quoting else decide(self._tools, text, at)
             if verdict != "text":
                 self._say(text[position:at], out)
@@ -212,10 +212,10 @@ class HarmonyParser(TurnParser):
             stop = self._before_bare(text, position, at, out)
             if stop is not None:
                 return stop
-        start = seen = position
+        start = scan_end = position
         quoting = self._quoting
         while at >= 0:
-            quoting, seen = inline_code_at(quoting, text, seen, at), at
+            quoting, scan_end = inline_code_at(quoting, text, scan_end, at), at
             # A stray backtick in a thought must not cost the call behind: two tokens in a row end it.
             open_thought = quoting and self._thinking
             quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
@@ -243,7 +243,7 @@ class HarmonyParser(TurnParser):
             at = text.find("<|", position)
         else:
             at = len(text) - 1 if text.endswith("<", position) else len(text)
-            if at < len(text) and not self._thinking and inline_code_at(quoting, text, seen, at):
+            if at < len(text) and not self._thinking and inline_code_at(quoting, text, scan_end, at):
                 at = len(text)
         self._say(text[start:at], out)
         return self._hold(text, at)

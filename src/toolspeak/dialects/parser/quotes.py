@@ -133,7 +133,7 @@ def sentence_continues(rest: str, ending: bool) -> bool | None:
 
 
 def is_mention(
-    here: Markdown, rest: str, said: bool, results: Literal["", "made", "none"], ending: bool
+    here: Markdown, rest: str, has_text: bool, results: Literal["", "made", "none"], ending: bool
 ) -> bool | None:
     """Whether a marker of reasoning or results, `rest` behind it, is spoken of and opens nothing; None asks for more.
     `said`: text of the turn stands before it. `results`: it is one of results, and the turn has made calls, which these
@@ -142,10 +142,10 @@ def is_mention(
     if place in ("item", "cited", "quoted"):
         return True
     if place == "indented":
-        return said and results != "made"
+        return has_text and results != "made"
     if place == "sentence" or here.joined:
         return sentence_continues(rest, ending)
-    if not said or results or (rest and rest[0] not in " \t"):
+    if not has_text or results or (rest and rest[0] not in " \t"):
         return False
     word = rest.lstrip(" \t")
     return word[0].islower() if word else sentence_continues(rest, ending)

@@ -50,20 +50,20 @@ class ThinkingParser(BlockState):
         """Where in the turn the open block cannot be read any more, or may be an example; None if neither."""
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
-        start = seen = looked = position
+        start = read_end = search_end = position
         ends, candidate = self._thought_ends, self._marks.inside
         here: Markdown | None = None
         while True:
             match = candidate.search(text, position)
             at = match.start() if match else len(text)
-            self._restated = self._restated and not text[looked:at].strip()
+            self._restated = self._restated and not text[search_end:at].strip()
             if match is None:
                 return self._think(text, start, len(text), out)
-            looked, closed = at, max(end.match(text, at) for end in ends)
+            search_end, closed = at, max(end.match(text, at) for end in ends)
             verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE])
             spoken: bool | None = False
             if closed > 0 or verdict != "text":
-                here, seen = self._read_on(here, text, seen, at), at
+                here, read_end = self._read_on(here, text, read_end, at), at
                 if closed > 0:
                     spoken = self._is_end_mentioned(text, closed, here)
                 elif here.in_inline_code:
@@ -190,10 +190,10 @@ class ThinkingParser(BlockState):
             self._hide(draft, draft.text, out)
             return
         # What began as another block inside of it may be one of its own.
-        stop, found = draft.marked
+        stop, match = draft.marked
         whole = draft.text
         self._hide(draft, whole[:stop], out)
-        self._begin_draft(found, draft.start + stop)
+        self._begin_draft(match, draft.start + stop)
         again = self._draft
         if again is not None and not again.feed(whole[stop:]):
             self._hide(again, again.text, out)
@@ -218,8 +218,8 @@ class ThinkingParser(BlockState):
     def _end_thoughts(self, out: list[Delta], normal: bool) -> None:
         """The turn is over, wherever it was."""
         if self._draft is not None and self._pending:
-            held, self._pending = self._pending, ""
-            self._go_on_drafting(self._draft, held, out)
+            rest, self._pending = self._pending, ""
+            self._go_on_drafting(self._draft, rest, out)
         draft = self._draft
         if draft is not None:
             self._draft = None
@@ -231,7 +231,7 @@ class ThinkingParser(BlockState):
             else:
                 self._hide(draft, draft.text, out)
                 if draft.has_call:
-                    self._tell(draft, out, cut=not normal)
+                    self._report_draft(draft, out, truncated=not normal)
 
     def _may_run(self, draft: Draft[ThinkingParser]) -> bool:
         """Whether what a turn ends with, inside reasoning, is a call of a known tool."""
@@ -241,16 +241,16 @@ class ThinkingParser(BlockState):
         """Takes over what a draft's reader knows of the turn's calls."""
         self._batch, self._calls = reader._batch, reader._calls
 
-    def _tell_hidden(self, out: list[Delta]) -> None:
+    def _report_hidden_draft(self, out: list[Delta]) -> None:
         """The turn is over: if the calls in its thoughts are all that it holds, the model takes them for made."""
         if self._hidden_draft is None or self._batch.has_block or self._has_text:
             return
         if not any(isinstance(delta, TextDelta) and not delta.text.isspace() for delta in out):
-            self._tell(self._hidden_draft, out)
+            self._report_draft(self._hidden_draft, out)
 
-    def _tell(self, draft: Draft[ThinkingParser], out: list[Delta], *, cut: bool = False) -> None:
+    def _report_draft(self, draft: Draft[ThinkingParser], out: list[Delta], *, truncated: bool = False) -> None:
         self._hidden_draft = None
-        malformed = draft.malformed(self._calls, cut=cut)
+        malformed = draft.malformed(self._calls, truncated=truncated)
         self._calls += 1
         out.append(malformed)
         self._batch.has_block = True

@@ -54,7 +54,7 @@ class TextParser(ExampleParser):
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         if self._echo is not None:
             return self._skip_echo(self._echo, text, position, out)
-        start = seen = position
+        start = read_end = position
         here: Markdown | None = None
         candidate = self._candidate
         match, self._first_candidate = self._first_candidate or candidate.search(text, position), None
@@ -71,7 +71,7 @@ class TextParser(ExampleParser):
             if self._may_end and self._marks.thought_end_starts.match(text, at):
                 closed = self._thought_end(text, at)
                 if closed > 0:
-                    here, seen = self._read_on(here, text, seen, at), at
+                    here, read_end = self._read_on(here, text, read_end, at), at
                     closed = self._stray_end(text, closed, here)
                 if closed >= 0:
                     self._emit(TextDelta, text, start, at, out)
@@ -87,7 +87,7 @@ class TextParser(ExampleParser):
             if verdict in ("undecided", "opened") and at == start and not runs and self._is_unsaid():
                 return self._hold(text, at)  # there is nothing to weigh it against
             if isinstance(verdict, MarkerMatch) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
-                here, seen = self._read_on(here, text, seen, at), at
+                here, read_end = self._read_on(here, text, read_end, at), at
                 verdict = self._weigh(verdict, here, text, start, at)
             if type(verdict) is MarkerMatch:
                 assert here is not None, "leaving text from nowhere is our bug"
@@ -96,7 +96,7 @@ class TextParser(ExampleParser):
                 self._emit(TextDelta, text, start, at, out)
                 return self._hold(text, at)
             if verdict == "text" and self._marks.call_end_starts.match(text, at):
-                here, seen = self._read_on(here, text, seen, at), at
+                here, read_end = self._read_on(here, text, read_end, at), at
                 stop = self._lone_end(text, start, at, here)
                 if stop >= 0:
                     self._emit(TextDelta, text, start, at, out)
@@ -145,11 +145,11 @@ class TextParser(ExampleParser):
         if verdict == "text" if not self._ending else not isinstance(verdict, MarkerMatch):
             return self._find_attempt(text, at, here, verdict)
         if isinstance(verdict, MarkerMatch) and verdict.marker.spare and verdict.marker.kind == "noise":
-            meant = self._find_attempt(text, at, here, "text")  # dropped only where it is no attempt
-            return verdict if meant == "text" else meant
+            attempt = self._find_attempt(text, at, here, "text")  # dropped only where it is no attempt
+            return verdict if attempt == "text" else attempt
         if isinstance(verdict, MarkerMatch) and text.startswith(verdict.marker.text[:1], at + verdict.length):
-            told = isinstance(verdict.marker.opening, Alone) or verdict.length == 0  # whatever stands behind it
-            again = "text" if told else self._repeated_marker(verdict, text, at)
+            is_certain = isinstance(verdict.marker.opening, Alone) or verdict.length == 0  # whatever stands behind it
+            again = "text" if is_certain else self._repeated_marker(verdict, text, at)
             return verdict if again == "text" else again
         return verdict
 
@@ -157,10 +157,10 @@ class TextParser(ExampleParser):
         """Whether the marker of reasoning or results at text[at] is only mentioned; None asks for more."""
         if here.in_block:
             return True
-        said = self._has_text or text[start:at].strip() != ""
+        has_text = self._has_text or text[start:at].strip() != ""
         window = text[at + match.length : at + match.length + MAX_CANDIDATE]
         results = "" if match.marker.kind == "reasoning" else "made" if self._batch.has_block else "none"
-        return is_mention(here, window, said, results, self._ending != "")
+        return is_mention(here, window, has_text, results, self._ending != "")
 
     def _may_stand(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int) -> bool:
         """Whether the marker at text[at], which may not stand anywhere, has its place there; what stands before
@@ -255,11 +255,11 @@ class TextParser(ExampleParser):
         here, fenced = self._read_up(), self._marks.fenced
         if not fenced and (here.in_block or here.in_inline_code):
             return
-        said = end_of(self._read_pieces).rstrip()
-        said = said.rstrip("`\n") if fenced else said
+        content = end_of(self._read_pieces).rstrip()
+        content = content.rstrip("`\n") if fenced else content
         ends = self._marks.call_ends
-        lost = here.place != "cited" and unmarked(said, format.tools, ends)
-        if lost or nearly_called(said, tuple(format.tools.values()), format.writes, ends):
+        is_unmarked = here.place != "cited" and unmarked(content, format.tools, ends)
+        if is_unmarked or nearly_called(content, tuple(format.tools.values()), format.writes, ends):
             problem = unmarked_problem(format.example)
             self._report(CallMalformed(self._calls, "", problem.code, problem.reason, at, None, True), out)
             self._read_pieces.clear()

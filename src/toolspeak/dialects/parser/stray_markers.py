@@ -21,19 +21,19 @@ class StrayParser(ThinkingParser):
     @abstractmethod
     def _report_unmarked(self, at: int, out: list[Delta]) -> None: ...
 
-    def _opens_calls(self, held: str) -> bool:
-        verdict = self._table.decide(held)
+    def _opens_calls(self, text: str) -> bool:
+        verdict = self._table.decide(text)
         return (
             isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls" and verdict.marker.place == "anywhere"
         )
 
     def _skip_echo(self, echo: Echo, text: str, position: int, out: list[Delta]) -> int:
-        found, stop = echo.read(text, position)
-        if found == "undecided":
+        part, stop = echo.read(text, position)
+        if part == "undecided":
             return self._hold(text, position)
         if stop > position:
             out.append(TextAside(text[position:stop]))
-        self._echo = echo if found == "more" else None
+        self._echo = echo if part == "more" else None
         return stop
 
     def _thought_end(self, text: str, at: int) -> int:
@@ -71,8 +71,8 @@ class StrayParser(ThinkingParser):
             if not text.startswith(marker, stop, at + MAX_CANDIDATE):
                 break
             last, stop = stop, stop + len(marker)
-        held, full = text[stop : at + MAX_CANDIDATE], len(text) - at >= MAX_CANDIDATE
-        if marker.startswith(held) and not (self._ending or full):
+        rest, full = text[stop : at + MAX_CANDIDATE], len(text) - at >= MAX_CANDIDATE
+        if marker.startswith(rest) and not (self._ending or full):
             return "undecided"
         again = self._table.decide(text[last : at + MAX_CANDIDATE]) if last > at else "text"
         if isinstance(again, MarkerMatch) and again.marker.kind == "calls":

@@ -73,8 +73,8 @@ class ParsedTurn:
     @property
     def dialect(self) -> str | None:
         """The dialect that `auto` found, if it was not the model's own."""
-        found = other_dialects(self.notes)
-        return found[-1] if found else None
+        others = other_dialects(self.notes)
+        return others[-1] if others else None
 
 
 @quick(frozen=False, eq=False)

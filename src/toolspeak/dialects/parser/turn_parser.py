@@ -105,9 +105,9 @@ class TurnParser(ABC):
 
     def feed(self, chunk: str) -> list[Delta]:
         if self._run is not None:
-            taken = self._run.take(chunk)
-            if taken is not None:
-                return taken
+            deltas = self._run.take(chunk)
+            if deltas is not None:
+                return deltas
             self._end_run(self._run)
         plain = self._plain(chunk)
         if plain is not None:

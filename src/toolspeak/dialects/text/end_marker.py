@@ -1,4 +1,4 @@
-"""How a block's end is recognised."""
+"""End markers of blocks, and the test whether a text may be the beginning of one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from collections.abc import Iterable, Sequence
 from toolspeak.dialects.text.candidates import beginning_of
 
 MAX_END = 64
-"""Characters an end marker may take, white space included."""
+"""The length limit of an end marker, in characters, with white space."""
 
 _HEAD = 4
-"""Characters of a marker, or of an element's name, that tell it from most other text."""
+"""How many characters of a marker, or of an element's name, distinguish it from most other text."""
 
 _END_ELEMENT = re.compile(r"</([A-Za-z_][\w:.-]*)>")
 
 
 class EndMarker:
-    """How an end marker is recognised: `</name>` in any case, with white space inside, up to `MAX_END` characters in
-    all; any other marker literally. `others` are further texts that end the same."""
+    """Recognises an end marker.
+
+    `</name>` matches in any case and with white space inside, up to `MAX_END` characters. Any other marker matches
+    literally. `others` are further texts that end the same block.
+    """
 
     __slots__ = ("_first", "_others", "_pattern", "_target", "text")
 
@@ -32,21 +35,21 @@ class EndMarker:
 
     @property
     def first(self) -> frozenset[str]:
-        """The characters it may begin with."""
+        """The characters that the marker may begin with."""
         return frozenset(self._first).union(*(other.first for other in self._others))
 
     @property
     def heads(self) -> list[tuple[bool, str]]:
-        """How it, or another that ends the same, begins; whether that is the name of an element."""
+        """The beginning of the marker and of each of `others`, with whether it is the name of an element."""
         text = self.text[2:-1] if self._pattern else self.text
         return [(self._pattern is not None, text[:_HEAD]), *(head for other in self._others for head in other.heads)]
 
     def find_candidate(self, text: str, at: int) -> int:
-        """Where the marker may begin next; -1 for nowhere in this text."""
+        """Where the marker may begin next, from `at` on; -1 if it begins nowhere in this text."""
         return text.find(self._first, at)
 
     def match(self, text: str, at: int) -> int:
-        """Where the marker that begins at `at` ends; -1 if there is none (yet)."""
+        """Where the marker that begins at `at` ends; -1 if no whole marker stands there."""
         if text.startswith(self.text, at):
             return at + len(self.text)
         match = self._pattern.match(text, at, at + MAX_END) if self._pattern else None
@@ -54,22 +57,25 @@ class EndMarker:
         return stop if stop > 0 or not self._others else max(other.match(text, at) for other in self._others)
 
     def viable(self, text: str, at: int) -> bool:
-        """Whether all that follows from `at` is a beginning of the marker: more characters are needed to decide."""
+        """Whether text[at:] is the beginning of a marker, so that more characters are needed."""
         if any(other.viable(text, at) for other in self._others):
             return True
         if self._pattern is None:
             return len(text) - at < len(self.text) and self.text.startswith(text[at:])
-        held = text[at : at + MAX_END]
-        return len(held) < MAX_END and self._target.startswith("".join(held.split()).lower())
+        rest = text[at : at + MAX_END]
+        return len(rest) < MAX_END and self._target.startswith("".join(rest.split()).lower())
 
 
 def beginnings(ends: Iterable[EndMarker]) -> re.Pattern[str]:
-    """Matches where one of these may begin, and at little else: most that looks like a marker is none of them."""
+    """A pattern that matches where one of these ends may begin, and at little else."""
     return re.compile(beginning_of_ends(ends) or "(?!)")
 
 
 def beginning_of_ends(ends: Iterable[EndMarker]) -> str:
-    """A pattern that matches where one of these, whole or cut by the end of the text, may begin; empty for none."""
+    """The source of a pattern that matches where one of these ends may begin; empty without ends.
+
+    The text may end before the marker does.
+    """
     heads = {head for end in ends for head in end.heads}
     names, texts = ({text for named, text in heads if named is kind} for kind in (True, False))
     named = rf"<\s*(?:/\s*(?:(?ai:{beginning_of(names)})|\Z)|\Z)" if names else ""
@@ -77,16 +83,16 @@ def beginning_of_ends(ends: Iterable[EndMarker]) -> str:
 
 
 def begins(text: str, position: int, *literals: str) -> bool:
-    """Whether all that follows is a beginning of one of these, and more is needed."""
-    left = len(text) - position
-    for literal in literals:  # noqa: SIM110 - asked for at every tag, and twice as fast as `any`
-        if left < len(literal) and literal.startswith(text[position:]):
+    """Whether text[position:] is the beginning of one of these, so that more characters are needed."""
+    remaining = len(text) - position
+    for literal in literals:  # noqa: SIM110 - runs at every tag, and twice as fast as `any`
+        if remaining < len(literal) and literal.startswith(text[position:]):
             return True
     return False
 
 
 def stands(text: str, position: int, literals: tuple[str, ...]) -> str | None:
-    """Which of these stands at `position`; empty for none, None if more characters are needed to tell."""
+    """The literal at `position`; empty if none of these stands there, None if more characters are needed."""
     for literal in literals:
         if text.startswith(literal, position):
             return literal

@@ -1,4 +1,4 @@
-"""JSON found in what a model wrote around it."""
+"""Finds JSON in a text that a model wrote around it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ _FENCED = re.compile(r"```[\w+.-]*\s*(.*?)```", re.DOTALL)
 _BRACKET = re.compile(r"[\[{]")
 _THOUGHT_END = "</think>"
 _MAX_PLACES = 64
-"""Brackets in prose that are tried: each may be read to the end of the text before it turns out to begin nothing."""
+"""How many brackets in prose are tried: for each, the decoder may read to the end of the text and fail."""
 
 
 def json_values(text: str) -> Iterator[JSON]:
-    """Whatever JSON a text may be meant as, the likeliest first: the whole text, what stands in code fences, and what
-    begins at a bracket. What a thought left in the text drafts is none if there is more behind it."""
+    """The JSON values that a text may mean, the likeliest first.
+
+    These are the whole text, then the contents of code fences, then what begins at a bracket. Reasoning up to
+    `</think>` counts only if no JSON follows it.
+    """
     whole = [*_read(text)]
     yield from whole
     _, closed, behind = text.partition(_THOUGHT_END)
     if closed and not whole:
-        found = False
+        has_value = False
         for value in (*_read(behind), *_within(behind)):
-            found = True
+            has_value = True
             yield value
-        if found:
+        if has_value:
             return
     yield from _within(text)
 
@@ -46,7 +49,7 @@ def _within(text: str) -> Iterator[JSON]:
 
 
 def json_objects(text: str) -> Iterator[Mapping[str, JSON]]:
-    """The objects among them, alone in a list or not."""
+    """The objects among `json_values`; an object that is the only item of a list counts too."""
     for value in json_values(text):
         listed = cast("list[JSON]", value) if isinstance(value, list) else [value]
         if len(listed) == 1 and isinstance(listed[0], dict):
@@ -54,12 +57,12 @@ def json_objects(text: str) -> Iterator[Mapping[str, JSON]]:
 
 
 def json_object(text: str) -> Mapping[str, JSON] | None:
-    """The first of them; None if there is none."""
+    """The first of `json_objects`, or None."""
     return next(json_objects(text), None)
 
 
 def only_object(text: str) -> Mapping[str, JSON] | None:
-    """The object that a text is, with or without a code fence around it; None if it is anything else."""
+    """The JSON object that is the whole text, with or without a code fence around it; else None."""
     fenced = _FENCED.fullmatch(text.strip())
     value = next(_read(fenced[1] if fenced else text), None)
     return cast("dict[str, JSON]", value) if isinstance(value, dict) else None

@@ -1,7 +1,7 @@
-"""Text that is almost JSON made JSON: quotes, comments, commas and final brackets change, nothing else.
+"""Repairs text that is almost JSON. Only quotes, comments, commas and final brackets change.
 
-The library `json-repair` does it, and it guesses a lot. So its result counts only where both texts, read token by
-token, say the same: what else was wrong (a string without its end, a missing value, a key given twice) stays wrong.
+The library `json-repair` guesses a lot. Its result counts only if both texts have the same tokens. Other faults stay:
+a string without an end, a missing value, a duplicate key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolspeak.dialects.text.scan import Caps, Problem, decode_json
 from toolspeak.errors import ConfigurationError
 
 MAX_MENDED = 256 * 1024
-"""Characters of a text that are looked at: a longer one stays as it is."""
+"""The length limit in characters: a longer text stays unchanged."""
 
 _TOKEN = re.compile(
     r"""(?P<gap>\s++ | //[^\n]*+ | /\*(?s:.*?)\*/ | \#[^\n]*+ )
@@ -34,14 +34,14 @@ _OPENERS = (("mark", "{"), ("mark", "["))
 _IN_SINGLE_QUOTES = re.compile(r"\\.|\"", re.DOTALL)
 
 _END = re.compile(r"\Z|<[|｜]|```")
-"""What may stand where a final bracket is missing: nothing, or the format's next token. Anything else, a string
-without its end among it, is text of which nobody knows what it was meant to be."""
+"""What may stand where a final bracket is missing: the text's end, or the format's next token. Any other text, such as
+a string without an end, is ambiguous."""
 
 _Token = tuple[str, JSON]
 
 
 def load_repair() -> Callable[[str], str]:
-    """`json-repair` as a function from text to text. Raises ConfigurationError saying how to get it."""
+    """`json-repair` as a function from text to text. Raises ConfigurationError if the package is not installed."""
     try:
         library = importlib.import_module("json_repair")  # not at the top: it is an extra, and slow to import
     except ImportError:
@@ -51,9 +51,9 @@ def load_repair() -> Callable[[str], str]:
 
 
 def mend(text: str, repair: Callable[[str], str], caps: Caps = Caps()) -> str | None:
-    """The text with every JSON value in it mended, where that can be done; None if nothing changed.
+    """The text with its JSON values repaired where that is possible; None if nothing changed.
 
-    `text` is the body of a block: JSON, or headers with a JSON object behind each.
+    `text` is the body of a block: JSON, or headers, each followed by a JSON object.
     """
     if len(text) > MAX_MENDED:
         return None
@@ -81,16 +81,16 @@ def _mended(value: str, tokens: list[_Token], repair: Callable[[str], str], caps
     except (RecursionError, ValueError):
         return None
     again, stop = _read(repaired, 0, caps)
-    said = again[: len(tokens)]
+    beginning = again[: len(tokens)]
     added = again[len(tokens) :]
-    whole = stop == len(repaired) and said == tokens and all(token[1] in ("}", "]") for token in added)
+    whole = stop == len(repaired) and beginning == tokens and all(token[1] in ("}", "]") for token in added)
     return repaired if whole else None
 
 
 def _read(text: str, start: int, caps: Caps) -> tuple[list[_Token], int]:
-    """The tokens of the value that begins at `start`, and where it ends: with its bracket, or before what is no JSON.
+    """The tokens of the value that begins at `start`, and its end: behind its bracket, or in front of other text.
 
-    No tokens at all for a value that must not be mended.
+    Returns no tokens for a value that must not be repaired.
     """
     tokens: list[_Token] = []
     open_brackets: list[str] = []
@@ -119,13 +119,13 @@ def _read(text: str, start: int, caps: Caps) -> tuple[list[_Token], int]:
 
 
 def _drop_comma(tokens: list[_Token]) -> None:
-    """The one behind the last entry, if there is an entry."""
+    """Removes the comma behind the last entry, if there is an entry."""
     if tokens[-1] == ("mark", ",") and tokens[-2] not in _OPENERS:
         tokens.pop()
 
 
 def _token(kind: str, text: str) -> _Token | None:
-    """What a token says, whatever its spelling; None for one that says nothing certain."""
+    """The token without its spelling; None if its meaning is not certain."""
     if kind == "key":
         return "value", ("str", text)
     if kind == "word":

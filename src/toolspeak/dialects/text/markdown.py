@@ -1,8 +1,8 @@
-"""Where in Markdown a text has got to: in a code block, in inline code, in a quotation, in a list item, in a sentence.
+"""Tracks the place in Markdown where a text ends: code block, inline code, quotation, list item or sentence.
 
-Fences are CommonMark's (https://spec.commonmark.org/0.31.2/#fenced-code-blocks): three or more backticks or tildes
-begin a block, and as many of the same, with nothing behind them, end it; in a block quote its end does so too. Models
-write them less strictly, so a fence may be indented at will, and may also be the end of a line.
+Fences are CommonMark's (https://spec.commonmark.org/0.31.2/#fenced-code-blocks). Three or more backticks or tildes
+begin a block. As many of the same character, alone on the rest of their line, end it; so does the end of the block
+quote around it. Models are less strict: here a fence may have any indentation, and may stand at the end of a line.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ import re
 from typing import Literal
 
 Place = Literal["line", "item", "sentence", "quoted", "indented", "cited"]
-"""`line`: a line or a sentence begins there. `item`: so does a list item. `quoted`: right behind a quotation mark, a
-bracket, an emphasis or a tag of HTML. `indented`: as code is. `cited`: in a block quote or the row of a table."""
+"""A place in a text.
+
+- `line`: a line begins, or a sentence behind another one.
+- `item`: a list item begins.
+- `sentence`: in the middle of a sentence.
+- `quoted`: right behind a quotation mark, a bracket, an emphasis or a tag of HTML.
+- `indented`: as far from the margin as code.
+- `cited`: in a block quote or a table row.
+"""
 
 FENCE = re.compile(r"(?:`{3,}|~{3,})[\w+.-]{0,16}\s*")
 FENCE_START = re.compile(r"`{1,2}|~{1,2}|(?:`{3,}|~{3,})[\w+.-]{0,16}\s*")
@@ -22,7 +29,7 @@ _HTML = (
     "|strong|sub|summary|sup|td|th|tt|u|var)"
 )
 HTML_END = re.compile(rf"</{_HTML}\s*>")
-"""The end tag of an element whose text is read as it stands."""
+"""The end tag of an HTML element with running text."""
 HTML_END_START = re.compile(r"<(?:/[a-zA-Z1-6]{0,10}\s?)?")
 
 _HTML_START = re.compile(rf"<{_HTML}(?:\s[^<>]*)?>\Z")
@@ -44,7 +51,7 @@ _BLANKS = " \t\r"
 
 
 class Markdown:
-    """Reads a text in pieces, cut anywhere, and says where it has got to. `tail` is the end of the text."""
+    """Reads a text in pieces of any length and knows the place where it ends. `tail` is the end of the text."""
 
     __slots__ = (
         *("_at", "_begins", "_cited", "_closing", "_column", "_fence", "_continues", "_head", "_html", "_opener"),
@@ -54,23 +61,23 @@ class Markdown:
     def __init__(self) -> None:
         self.tail = ""
         self.last = ""  # the last character that is not white space
-        self._fence = ""  # that opened the code block
+        self._fence = ""  # the fence that opened the code block
         self._cited = False  # the fence stands in a block quote
-        self._html = ""  # the element that opened code
-        self._continues = False  # the fence stands in a message before this one
+        self._html = ""  # the HTML element that opened code
+        self._continues = False  # the fence stands in an earlier message
         self._begin_line()
 
     def _begin_line(self) -> None:
         self._head = ""  # the beginning of the line
         self._column = 0
         self._spaced = False  # a blank stands behind the last character
-        self._ticks = 0  # of inline code that is open
-        self._opener = ""  # a fence, if the rest of the line lets it be one
-        self._closing = False  # a fence that ends the block, if nothing follows on the line
-        self._begins = False  # either begins the line
-        self._since = ""  # what stands behind either
-        self._token = ""  # what may go on in the next piece
-        self._at = 0  # its column
+        self._ticks = 0  # the number of backticks that opened the inline code
+        self._opener = ""  # a fence that opens a block if the rest of the line allows it
+        self._closing = False  # a fence that closes the block if nothing follows on its line
+        self._begins = False  # that fence begins the line
+        self._since = ""  # the text behind that fence
+        self._token = ""  # a token that may continue in the next piece
+        self._at = 0  # the column of `_token`
 
     def copy(self) -> Markdown:
         new = object.__new__(Markdown)
@@ -79,7 +86,7 @@ class Markdown:
         return new
 
     def continues(self, char: str) -> bool:
-        """Whether a run of this character ends the text, and may go on."""
+        """Whether the text ends in a run of this character, which may continue."""
         return self._token[-1:] == char
 
     def add(self, text: str) -> None:
@@ -94,7 +101,7 @@ class Markdown:
         self.tail = text[-_TAIL:] if len(text) >= _TAIL else (self.tail + text)[-_TAIL:]
 
     def _add_lines(self, lines: str) -> None:
-        """Whole lines. One that neither begins nor ends a block of code changes nothing that outlasts it."""
+        """Reads whole lines. It skips those that neither begin nor end a code block: they have no lasting effect."""
         at = 0
         while at < len(lines):
             if not (self._html or self._cited):
@@ -109,13 +116,13 @@ class Markdown:
         self.last = lines.rstrip(" \t\r\n")[-1:] or self.last
 
     def end_message(self) -> None:
-        """What follows is another message of the turn."""
+        """Ends a message: the text that follows belongs to another message of the turn."""
         self._end_line()
         self._continues = self._fence != ""
 
     @property
     def in_block(self) -> bool:
-        """Whether this is in a block of code."""
+        """Whether the text ends in a code block."""
         self._settle()
         if self._html:
             return True
@@ -124,12 +131,12 @@ class Markdown:
 
     @property
     def fence(self) -> str:
-        """The fence of the block of code; empty if this is in none that has one."""
+        """The fence of the code block; empty outside of fenced blocks."""
         return self._fence if self.in_block else ""
 
     @property
     def fence_continues(self) -> bool:
-        """Whether the block of code began in a message before this one."""
+        """Whether the code block began in an earlier message."""
         return self._continues and self.in_block
 
     @property
@@ -139,17 +146,17 @@ class Markdown:
 
     @property
     def is_new(self) -> bool:
-        """Whether it has read nothing."""
+        """Whether no text was added."""
         return self.tail == "" and not self._continues
 
     @property
     def is_cut(self) -> bool:
-        """Whether `tail` may not be the whole text."""
+        """Whether `tail` may be shorter than the text."""
         return len(self.tail) == _TAIL
 
     @property
     def line(self) -> str:
-        """The end of the line so far."""
+        """The end of the current line."""
         return self.tail[self.tail.rfind("\n") + 1 :]
 
     @property
@@ -168,8 +175,7 @@ class Markdown:
 
     @property
     def joined(self) -> bool:
-        """Whether a letter stands right before this of a script in which words may follow each other without a
-        blank."""
+        """Whether the text ends in a letter of a script that needs no blanks between words."""
         return not self._spaced and self._column > 0 and is_uncased(self.last)
 
     def _add_to_line(self, piece: str) -> None:
@@ -177,9 +183,9 @@ class Markdown:
             return
         if self._column < _HEAD:
             self._head += piece[: _HEAD - self._column]
-        said = piece.rstrip(_BLANKS)
-        self._spaced = len(said) < len(piece)
-        self.last = said[-1] if said else self.last
+        content = piece.rstrip(_BLANKS)
+        self._spaced = len(content) < len(piece)
+        self.last = content[-1] if content else self.last
         if self._token or _MARKED.search(piece):
             self._read(piece)
         elif len(self._since) < _SINCE:
@@ -187,13 +193,13 @@ class Markdown:
         self._column += len(piece)
 
     def _read(self, piece: str) -> None:
-        known = len(self._token)
+        old_length = len(self._token)
         text = self._token + piece
         position, self._token = 0, ""
         for match in _TOKEN.finditer(text):
             self._since = (self._since + text[position : match.start()])[:_SINCE]
             position = match.end()
-            column = self._at if match.start() < known else self._column + match.start() - known
+            column = self._at if match.start() < old_length else self._column + match.start() - old_length
             if position == len(text) and text[-1] != ">":
                 self._token, self._at = match[0][:_LONGEST], column
                 return
@@ -201,7 +207,7 @@ class Markdown:
         self._since = (self._since + text[position:])[:_SINCE]
 
     def _settle(self) -> None:
-        """What stands at the end is over."""
+        """Takes the token at the end as complete."""
         token, self._token = self._token, ""
         if token:
             self._take(token, self._at)
@@ -260,11 +266,11 @@ class Markdown:
 
 
 def run_end(text: str, at: int) -> int:
-    """Where the backticks or tildes at text[at] end."""
+    """The end of the run of backticks or tildes at text[at]."""
     run = _TICKS.match(text, at)
     return run.end() if run else at
 
 
 def is_uncased(char: str) -> bool:
-    """A letter of a script without capitals."""
+    """Whether the character is a letter of a script without capitals."""
     return char.isalpha() and not char.isupper() and not char.islower()

@@ -1,6 +1,6 @@
-"""Markers, and the table that decides by what follows a marker whether it opens a block.
+"""Markers, and the table that decides by the text behind a marker whether it opens a block.
 
-Whether the place allows a block there: parser/running_text.py.
+`parser/running_text.py` decides whether the place of the marker allows a block.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from toolspeak.dialects.text.openings import Alone, Answer, AtEnd, Matches, Open
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
-"""What Llama's template writes before a turn, and a model now and then once more."""
+"""Llama's template writes this before a turn, and some models repeat it."""
 
 MarkerKind = Literal["calls", "reasoning", "results", "noise"]
-"""`noise` opens nothing: a special token around the text, dropped from it."""
+"""What a marker opens. `noise` opens nothing: it is a special token around the text, and is dropped."""
 
 
 @quick()
 class Marker:
-    """One start marker and what it opens, up to `end` (None: the body knows its own end).
+    """One start marker and the block that it opens.
 
-    An element (`<name>`) is also recognised in another case and with attributes; any other marker literally.
+    An element (`<name>`) also matches in another case and with attributes. Any other marker matches literally.
 
+    `kind`: what the block holds.
+    `end`: the end marker; None if the body knows its own end.
     `opening`: how the body must begin, which separates a marker from its mention in prose.
     `plain`: the body is text without structure, up to `end`.
     `ends_reasoning`: the marker also opens its block inside reasoning.
@@ -37,11 +39,12 @@ class Marker:
     `tails`: texts that are dropped right behind the block, such as the end marker of a wrapper that never began.
     `label`: a text that is dropped where reasoning begins.
     `nested`: reasoning may hold its own marker; without it the marker inside is text.
-    `forms`: the same marker with a body that another dialect would write; `form` names the other way.
-    `place`: where a marker that is not a token may stand, such as a tool's name: where a word or the turn begins.
+    `form`: the name of another dialect's format that the body is in; empty for the dialect's own.
+    `forms`: the same marker with bodies in other formats.
+    `place`: where a marker that is not a token may stand: anywhere, or where a word or the turn begins.
     `ends_turn`: nothing behind the marker is part of the answer.
     `ends_message`: a code block without an end does not continue behind the marker.
-    `spare`: a special token, which is dropped where it opens nothing.
+    `spare`: the marker is a special token, which is dropped where it opens nothing.
     """
 
     kind: MarkerKind
@@ -62,27 +65,29 @@ class Marker:
     spare: bool = False
 
     def __hash__(self) -> int:
-        return hash(self.text)  # asked for at each block, where the hash of all fields would cost more than the rest
+        return hash(self.text)  # runs at each block, where a hash of all fields would cost more than the rest
 
     @property
     def begins_tag(self) -> bool:
-        """Whether it is the beginning of a tag, which holds a name behind it."""
+        """Whether the marker is the beginning of a tag, in which a name follows."""
         return self.text[-1] == "=" or self.text[-1].isalnum()
 
     @property
     def element(self) -> str:
-        """The name of an element marker, else empty."""
+        """The element's name if the marker is an element; else empty."""
         match = None if isinstance(self.opening, Signature) or self.kind == "noise" else _ELEMENT.fullmatch(self.text)
         return match[1] if match else ""
 
 
 @quick()
 class MarkerMatch:
-    """A start marker at the beginning of a text. A block's body begins behind its `length` characters.
+    """A start marker at the beginning of a text.
 
+    `length`: in characters; the block's body begins behind them.
     `fence`: the code fence in front of the marker.
-    `reader`: the dialect's reader of the block, where there are several.
-    `problem`: why nobody can read the call that begins here.
+    `notes`: which deviations were accepted.
+    `reader`: the dialect that reads the block, if there are several.
+    `problem`: why the call that begins here is unreadable.
     """
 
     marker: Marker
@@ -102,13 +107,17 @@ NO_REASONING = Marker("reasoning", "", None)
 
 @quick()
 class Markup:
-    """What a parser needs to know about its markers, besides where they start.
+    """What a parser knows of its markers besides their starts.
 
-    `thought`: the first marker of reasoning. `thought_ends`: how any reasoning ends.
-    `thought_end_starts` matches where one of these may begin. `inside` finds what may be a marker in reasoning.
-    `call_ends`: how calls end. `call_end_starts` matches where one of these may begin.
+    `ends`: the end marker of each marker.
+    `thought`: the first marker of reasoning.
+    `thought_ends`: the end markers of reasoning.
+    `inside`: finds candidates for markers inside reasoning.
+    `thought_end_starts`: matches where one of `thought_ends` may begin.
+    `call_ends`: the end markers of calls, by their text.
+    `call_end_starts`: matches where one of `call_ends` may begin.
     `frames`: the special tokens around turns.
-    `severed`: how all markers begin that are several tokens each. Half of one at a turn's end is not text.
+    `severed`: the common beginning of markers that are several tokens each. Half a marker at a turn's end is not text.
     `fenced`: a code fence ends calls.
     """
 
@@ -125,16 +134,16 @@ class Markup:
 
     @property
     def lone_beginning(self) -> str:
-        """A pattern of how the ends begin that may stand where nothing opened them; empty for none."""
+        """The source of a pattern of the beginnings of end markers that nothing opened; empty without such markers."""
         return beginning_of_ends((*self.thought_ends, *self.call_ends.values()))
 
-    def is_cut(self, held: str) -> bool:
-        """Whether what may become a marker is half of one, and can be nothing else."""
-        return self.severed != "" and held.startswith(self.severed)
+    def is_cut(self, candidate: str) -> bool:
+        """Whether a candidate at the turn's end is certainly half a marker."""
+        return self.severed != "" and candidate.startswith(self.severed)
 
 
 def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: str = "") -> Markup:
-    """Put together once for all the turns that a table reads."""
+    """Computes the `Markup` of these markers, once for all turns that a table reads."""
     every = (each for marker in markers for each in (marker, *marker.forms))
     ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in every if marker.end}
     thought = next((marker for marker in markers if marker.kind == "reasoning"), NO_REASONING)
@@ -162,30 +171,36 @@ class Table(Protocol):
     def candidate(self) -> re.Pattern[str]: ...
 
     def behind(self, text: bool) -> Table:
-        """The table for a turn that has `text` already, or for the beginning of one, where more markers may stand."""
+        """The table for the rest of a turn that has `text`, or for a turn's beginning, where more markers may stand."""
         ...
 
-    def decide(self, held: str, final: bool = False, forms: bool = True) -> Verdict: ...
+    def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:
+        """The verdict on the marker at the start of `text`. `final`: no text follows. `forms`: `Marker.forms` count."""
+        ...
 
     def marker_at(self, text: str, at: int) -> MarkerMatch | None:
-        """The marker of calls at text[at], whatever follows it; None if there is no marker."""
+        """The marker of calls at text[at], whatever follows it; None without a marker."""
         ...
 
 
 class MarkerTable:
-    """Decides candidates: texts that begin with a marker's first character or a fence's and may grow into a marker.
+    """Decides candidates: texts that begin like a marker or a code fence and may grow into a marker.
 
-    A block may stand in a code fence, and a code fence may stand in a block. `specials` are the model's special
-    tokens that frame a turn: an engine drops them, so they are noise. `severed`: see `Markup`. `stops` are
-    markers that are dropped at the end of a turn, which they ended.
+    A block may stand in a code fence, and a code fence may stand in a block.
+
+    `specials`: the model's special tokens around a turn. An engine drops them, so they are noise.
+    `severed`: see `Markup`.
+    `stops`: markers that end a turn and are dropped there.
     """
 
     def __init__(
         self, markers: Sequence[Marker], specials: Iterable[str] = (), severed: str = "", stops: Sequence[str] = ()
     ) -> None:
         self._specials = tuple(specials)
-        self._given, self._stops = markers, stops
-        self.markers = (*markers, *(Marker("noise", text, None, _end_token(text)) for text in self._specials))
+        self._own_markers, self._stops = markers, stops
+        # `</s>` is an end tag of HTML too: it is a special token only at the end of a turn.
+        tokens = (Marker("noise", each, None, AtEnd() if each == "</s>" else Alone()) for each in self._specials)
+        self.markers = (*markers, *tokens)
         self._frames = (*self._specials, *(each.text for each in markers if isinstance(each.opening, AtEnd)), *stops)
         self._severed = severed
         self._elements = {marker.element.lower(): marker for marker in self.markers if marker.element}
@@ -196,7 +211,7 @@ class MarkerTable:
         for marker in self.markers:
             self.starts |= set(marker.opening.starts if isinstance(marker.opening, Signature) else (marker.text,))
 
-    # Compiled when asked for: of all dialects a program reads one, or those that its models write.
+    # The patterns compile on first use: a program reads only the dialects of its models.
 
     @property
     def candidate(self) -> re.Pattern[str]:
@@ -211,11 +226,11 @@ class MarkerTable:
 
     @cached_property
     def _behind_text(self) -> MarkerTable:
-        """Without the markers that only begin a turn, which are brackets everywhere else."""
-        given = [marker for marker in self._given if marker.place != "start"]
-        if len(given) == len(self._given):
+        """The table without the markers that only begin a turn: elsewhere these are ordinary brackets."""
+        later = [marker for marker in self._own_markers if marker.place != "start"]
+        if len(later) == len(self._own_markers):
             return self
-        return MarkerTable(given, self._specials, self._severed, self._stops)
+        return MarkerTable(later, self._specials, self._severed, self._stops)
 
     @cached_property
     def _candidate(self) -> re.Pattern[str]:
@@ -223,7 +238,7 @@ class MarkerTable:
 
     @cached_property
     def beginnings(self) -> Beginnings:
-        """How markers begin."""
+        """The beginnings of all markers."""
         texts, words, patterns = {"``", "~~"}, set[str](), set[str]()  # a fence takes three
         for marker in self.markers:
             opening = marker.opening
@@ -264,28 +279,29 @@ class MarkerTable:
 
     @cached_property
     def _twos(self) -> Container[str]:
-        """How candidates of two characters and more begin that may be markers, but for those in `_ones`."""
+        """The first two characters, in lower case, of candidates that may be markers."""
         return {text[:2].lower() for text in self.starts} | {"``", "~~"}
 
     @cached_property
     def _ones(self) -> Container[str]:
-        """The first characters of candidates that may be markers whatever follows."""
+        """First characters with which a candidate may be a marker whatever follows."""
         return {text for text in self.starts if len(text) == 1} - {"`", "~"}
 
     @cached_property
     def _beginning(self) -> Mapping[str, Sequence[Marker]]:
-        """The markers that are taken literally, by their first characters, one and two."""
-        found: dict[str, list[Marker]] = {}
+        """The markers that match literally, by their first character and by their first two."""
+        by_start: dict[str, list[Marker]] = {}
         for marker in self._literals:
             for start in {marker.text[:1], marker.text[:2]}:
-                found.setdefault(start, []).append(marker)
+                by_start.setdefault(start, []).append(marker)
         return {
-            start: [*each, *(m for m in found[start[0]] if len(m.text) < len(start))] for start, each in found.items()
+            start: [*each, *(m for m in by_start[start[0]] if len(m.text) < len(start))]
+            for start, each in by_start.items()
         }
 
     @cached_property
     def _signature(self) -> re.Pattern[str]:
-        """Matches where one of the signatures may begin."""
+        """A pattern that matches where one of the signatures may begin."""
         return re.compile("|".join(dict.fromkeys(each.beginning for _, each in self._signed)) or "(?!)")
 
     @cached_property
@@ -297,11 +313,11 @@ class MarkerTable:
         return re.compile("|".join(map(self._usual_start, self._usual_markers)) or "(?!)")
 
     def _is_usual(self, marker: Marker) -> bool:
-        """Whether `decide` says the same of this marker, as it should be written, wherever what must follow follows."""
+        """Whether the marker followed by its usual body always gets the same verdict from `decide`."""
         if marker.opening.usual == "":
             return False
         if isinstance(marker.opening, Signature):
-            return marker is self._signed[0][0]  # the others have to wait for what this one says
+            return marker is self._signed[0][0]  # an earlier signature takes precedence
         others = [each.text for each in self.markers if each is not marker and not isinstance(each.opening, Signature)]
         return not self._signature.match(marker.text) and not any(text.startswith(marker.text) for text in others)
 
@@ -310,44 +326,42 @@ class MarkerTable:
             return f"(){marker.opening.usual}"
         return f"({re.escape(marker.text)}){marker.opening.usual}"
 
-    def decide(self, held: str, final: bool = False, forms: bool = True) -> Verdict:
-        """`final`: nothing follows.
-        `forms`: also where a block begins as another dialect's."""
-        if held[:2].lower() not in self._twos and held[0] not in self._ones and len(held) > 1:
+    def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:
+        if text[:2].lower() not in self._twos and text[0] not in self._ones and len(text) > 1:
             return "text"  # most candidates
-        usual = self._usual.match(held)
+        usual = self._usual.match(text)
         if usual is not None and usual.lastindex is not None:
             return MarkerMatch(self._usual_markers[usual.lastindex - 1], usual.end())
-        whole = len(held) >= MAX_CANDIDATE
-        verdict = self._decide(held, final or whole, forms)
+        whole = len(text) >= MAX_CANDIDATE
+        verdict = self._decide(text, final or whole, forms)
         return "text" if whole and verdict in ("undecided", "opened") else verdict
 
-    def _decide(self, held: str, final: bool, forms: bool) -> Verdict:
+    def _decide(self, text: str, final: bool, forms: bool) -> Verdict:
         start, run = 0, ""
-        if held[0] in "`~":
-            fence = FENCE.match(held)
-            if fence is None or fence.end() == len(held):
-                return "undecided" if FENCE_START.fullmatch(held) else "text"
-            start, run = fence.end(), held[: run_end(held, 0)]
-        for marker, signature in self._signed if self._signed and self._signature.match(held, start) else ():
-            body = signature.decide(held, start, start)
+        if text[0] in "`~":
+            fence = FENCE.match(text)
+            if fence is None or fence.end() == len(text):
+                return "undecided" if FENCE_START.fullmatch(text) else "text"
+            start, run = fence.end(), text[: run_end(text, 0)]
+        for marker, signature in self._signed if self._signed and self._signature.match(text, start) else ():
+            body = signature.decide(text, start, start)
             if isinstance(body, int):
                 return MarkerMatch(marker, body, run, ("code_fence",) if start else ())
             if body == "undecided" and not final:
                 return "undecided"
-        marker, stop, notes = self._match(held, start)
+        marker, stop, notes = self._match(text, start)
         if marker is None:
-            return "undecided" if self._may_become_marker(held[start:]) else "text"
-        body = marker.opening.decide(held, start, stop)
+            return "undecided" if self._may_become_marker(text[start:]) else "text"
+        body = marker.opening.decide(text, start, stop)
         for form in marker.forms if forms and body == "text" else ():
-            marker, body = form, form.opening.decide(held, start, stop)
+            marker, body = form, form.opening.decide(text, start, stop)
             if body != "text":
                 break
         if marker.spare and not start and (body == "text" or (final and body == "opened")):
             return MarkerMatch(changed(marker, kind="noise"), stop)
         if not isinstance(body, int):
             return "undecided" if body == "opened" and marker.kind != "calls" else body
-        fenced = start > 0 or "`" in held[stop:body]
+        fenced = start > 0 or "`" in text[stop:body]
         return MarkerMatch(marker, body, run, (*notes, *(("code_fence",) if fenced else ())))
 
     def marker_at(self, text: str, at: int) -> MarkerMatch | None:
@@ -363,13 +377,13 @@ class MarkerTable:
         calls = marker is not None and marker.kind == "calls" and stop > 0
         return MarkerMatch(marker, stop, "", tuple(notes)) if marker is not None and calls else None
 
-    def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
-        """The whole marker at `start`, where it ends, and what was accepted leniently."""
+    def _match(self, text: str, start: int) -> tuple[Marker | None, int, list[str]]:
+        """The whole marker at `start`, its end, and which deviations were accepted."""
         beginning = self._beginning
-        for marker in beginning.get(held[start : start + 2]) or beginning.get(held[start : start + 1], ()):
-            if held.startswith(marker.text, start) and not _in_longer_name(marker, held, start + len(marker.text)):
+        for marker in beginning.get(text[start : start + 2]) or beginning.get(text[start : start + 1], ()):
+            if text.startswith(marker.text, start) and not _in_longer_name(marker, text, start + len(marker.text)):
                 return marker, start + len(marker.text), []
-        match = self._marker.match(held, start) if self._marker else None
+        match = self._marker.match(text, start) if self._marker else None
         if match is None:
             return None, start, []
         marker = self._elements[match[1].lower()]
@@ -392,18 +406,13 @@ class MarkerTable:
         return False
 
 
-def _in_longer_name(marker: Marker, held: str, stop: int) -> bool:
-    """Whether the beginning of a tag stands in one of a longer name: `<function` in `<function_calls>`."""
-    return isinstance(marker.opening, Tag) and marker.text[-1].isalnum() and held.startswith("_", stop)
+def _in_longer_name(marker: Marker, text: str, stop: int) -> bool:
+    """Whether the tag at the marker has a longer name than the marker: `<function` in `<function_calls>`."""
+    return isinstance(marker.opening, Tag) and marker.text[-1].isalnum() and text.startswith("_", stop)
 
 
 def without_frames(text: str, frames: Sequence[str]) -> str:
-    """Text that ends where a marker opened nothing, without the special tokens behind that."""
+    """The text without the special tokens at its end."""
     while ending := next((frame for frame in frames if text.rstrip().endswith(frame)), ""):
         text = text.rstrip().removesuffix(ending)
     return text
-
-
-def _end_token(text: str) -> Opening:
-    """`</s>` is an end tag of HTML too: only at the end of a turn is it a special token."""
-    return AtEnd() if text == "</s>" else Alone()

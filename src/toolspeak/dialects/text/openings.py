@@ -1,4 +1,4 @@
-"""What tells a block's start from prose that merely mentions its marker: how what the marker opens must begin."""
+"""Openings: how the text behind a marker must begin, which separates a block from a mention of its marker in prose."""
 
 from __future__ import annotations
 
@@ -11,115 +11,121 @@ from toolspeak.data.values import quick
 from toolspeak.dialects.text.end_marker import stands
 
 Answer = Literal["text", "undecided", "opened"]
-"""`text`: this opens nothing. `undecided`: more characters are needed; `opened`: so too, but a whole marker is already
-there."""
+"""A verdict without a match.
+
+- `text`: the candidate opens nothing.
+- `undecided`: more characters are needed.
+- `opened`: more characters are needed behind a whole marker.
+"""
 
 _INNER_FENCE = re.compile(r"\s*(?:```[\w+.-]{0,16}\s*)?")
 _INNER_FENCE_START = re.compile(r"\s*(?:`{0,2}|```[\w+.-]{0,16}\s*)")
 _SPACE = re.compile(r"\s*")
-_TOLD = 5
-"""Parts of a signature that tell it from nearly all of prose and code."""
+_DISTINCTIVE = 5
+"""How many parts of a signature distinguish it from nearly all prose and code."""
 _REST_OF_TAG = re.compile(r"[^<>]*>\s*")
 
 
 class Opening(Protocol):
-    """How what a marker opens must begin, so that its marker is one.
+    """How a block must begin.
 
-    One of: `Alone`, `AtEnd`, `Something`, `Starts`, `Texts`, `Matches`, `Follows` (what stands behind the marker),
-    `Tag` and `Signature` (the marker is a part of it).
+    `Alone`, `AtEnd`, `Something`, `Starts`, `Texts`, `Matches` and `Follows` test the text behind the marker. In `Tag`
+    and `Signature` the marker is a part of the tested text.
     """
 
     @property
     def usual(self) -> str:
-        """A pattern, without groups, that matches up to the body only where `decide` would say the same whatever comes:
-        what nearly every marker is followed by, told in one step. Empty: there is none."""
+        """The source of a pattern of what usually stands behind the marker, so that one match decides.
+
+        It has no groups and matches up to the body. Where it matches, `decide` gives the same result whatever follows.
+        Empty if there is no such pattern.
+        """
         ...
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
-        """Where in `held` the body begins whose marker is held[start:stop]."""
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+        """The start of the body in `text`, or a verdict. The marker is text[start:stop]."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """The marker is enough; but in a code fence it stands as an example."""
+    """The marker alone opens the block. In a code fence it is an example."""
 
     @property
     def usual(self) -> str:
         return ""
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
         return "text" if start else stop
 
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """Nothing but white space stands behind the marker, which may be prose elsewhere; `or_line`: on its line."""
+    """Only white space follows the marker. Elsewhere the marker is prose."""
 
     or_line: bool = False
+    """The end of the line is enough."""
 
     @property
     def usual(self) -> str:
         return ""
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
-        space = _SPACE.match(held, stop)
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+        space = _SPACE.match(text, stop)
         behind = space.end() if space else stop
-        if self.or_line and "\n" in held[stop:behind]:
+        if self.or_line and "\n" in text[stop:behind]:
             return stop
-        return "undecided" if behind == len(held) else "text"
+        return "undecided" if behind == len(text) else "text"
 
 
 @dataclass(frozen=True, slots=True)
 class Something:
-    """Anything stands behind the marker: at the end of a turn it is the token that ended it."""
+    """Any text follows the marker. At the end of a turn the marker is the token that ended the turn."""
 
     @property
     def usual(self) -> str:
         return ""
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
-        return "text" if start else "undecided" if not held[stop:].strip() else stop
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+        return "text" if start else "undecided" if not text[stop:].strip() else stop
 
 
 @quick()
 class Starts:
-    """White space, maybe a code fence, and one of these characters.
-
-    '<' stands for an element, a line break for one right behind the marker. `or_end`: the end marker, where it may
-    follow right away.
-    """
+    """White space, an optional code fence, and one of these characters follow."""
 
     chars: str
+    """'<' stands for an element, a line break for one right behind the marker."""
     or_end: str = ""
+    """The end marker, if it may follow at once."""
 
     @property
     def usual(self) -> str:
         firsts = (f"{re.escape(char)}{'[A-Za-z_]' if char == '<' else ''}" for char in self.chars)
         return "" if "\n" in self.chars else rf"\s*+(?={'|'.join(firsts)})"
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
-        if "\n" in self.chars and held[stop : stop + 1] in ("\n", "\r"):
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+        if "\n" in self.chars and text[stop : stop + 1] in ("\n", "\r"):
             return stop
-        body = _behind_fence(held, stop)
+        body = _behind_fence(text, stop)
         if body is None:
             return "opened"
-        ended = _any_stands(held, body, (self.or_end,)) if self.or_end else "text"
+        ended = _any_stands(text, body, (self.or_end,)) if self.or_end else "text"
         if ended != "text":
             return ended
-        if held[body] not in self.chars:
+        if text[body] not in self.chars:
             return "text"
-        if held[body] == "<":
-            if body + 1 == len(held):
+        if text[body] == "<":
+            if body + 1 == len(text):
                 return "opened"
-            if not (held[body + 1].isalpha() or held[body + 1] == "_"):
+            if not (text[body + 1].isalpha() or text[body + 1] == "_"):
                 return "text"
         return body
 
 
 @quick()
 class Texts:
-    """White space, maybe a code fence, and one of these texts."""
+    """White space, an optional code fence, and one of these texts follow."""
 
     texts: tuple[str, ...]
 
@@ -127,58 +133,59 @@ class Texts:
     def usual(self) -> str:
         return rf"\s*+(?={_any_of(self.texts)})"
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
-        body = _behind_fence(held, stop)
-        return "opened" if body is None else _any_stands(held, body, self.texts)
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+        body = _behind_fence(text, stop)
+        return "opened" if body is None else _any_stands(text, body, self.texts)
 
 
 @quick()
 class Matches:
-    """White space, maybe a code fence, and what `whole` matches, of which `beginning` matches every beginning.
-
-    `or_end`: the end marker, where it may follow right away. `within`: the marker is the body's own first character,
-    and no code fence stands behind it.
-    """
+    """White space, an optional code fence, and a match of `whole` follow."""
 
     whole: re.Pattern[str]
     beginning: re.Pattern[str]
+    """Matches every beginning of a text that `whole` matches."""
     or_end: str = ""
+    """The end marker, if it may follow at once."""
     within: bool = False
+    """The marker is the body's first character, and no code fence follows it."""
 
     @property
     def beginning_within(self) -> str:
-        """A pattern that matches the text behind a marker that is the body's own first character, whole or cut."""
+        """The source of a pattern of the text behind a `within` marker, or of its beginning at the end of the text."""
         return rf"\s*+(?:{self.whole.pattern}|(?:{self.beginning.pattern})\Z)"
 
     @property
     def usual(self) -> str:
         return "" if self.within else rf"\s*+(?={self.whole.pattern})"
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
-        body = _behind_fence(held, stop)
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+        body = _behind_fence(text, stop)
         if body is None:
             return "undecided" if self.within else "opened"
-        ended = _any_stands(held, body, (self.or_end,)) if self.or_end else "text"
+        ended = _any_stands(text, body, (self.or_end,)) if self.or_end else "text"
         if ended != "text":
             return ended
-        if self.within and "`" in held[stop:body]:
+        if self.within and "`" in text[stop:body]:
             return "text"
-        if self.whole.match(held, body):
+        if self.whole.match(text, body):
             return start if self.within else body
-        if not self.beginning.fullmatch(held, body):
+        if not self.beginning.fullmatch(text, body):
             return "text"
         return "undecided" if self.within else "opened"
 
 
 @quick()
 class Follows:
-    """What `test` says of the text behind the marker, at which the body begins; None asks for more of it."""
+    """A text that `test` accepts follows. The body begins right behind the marker."""
 
     test: Callable[[str], bool | None]
+    """Returns None if it needs more text."""
     usual: str = ""
+    """See `Opening.usual`."""
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
-        follows = self.test(held[stop:])
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+        follows = self.test(text[stop:])
         return "opened" if follows is None else stop if follows else "text"
 
 
@@ -187,11 +194,11 @@ def _never(_rest: str) -> bool:
 
 
 NEVER = Follows(_never)
-"""Of a marker that a dialect knows, of whose body it reads other forms alone."""
+"""The opening of a marker whose body is always in another dialect's format (`Marker.forms`)."""
 
 
 def followed_by(*texts: str) -> Follows:
-    """White space, which is the body's own, then one of these texts."""
+    """White space, which belongs to the body, and one of these texts follow."""
 
     def test(rest: str) -> bool | None:
         rest = rest.lstrip()
@@ -204,51 +211,54 @@ def followed_by(*texts: str) -> Follows:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """The marker is the beginning of the body's first tag (`<function=name>`), and one of `texts` must follow that."""
+    """The marker is the beginning of the body's first tag (`<function=name>`)."""
 
     texts: tuple[str, ...]
+    """One of these must follow the tag."""
 
     @property
     def usual(self) -> str:
         return ""
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
-        tag = _REST_OF_TAG.match(held, stop)
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+        tag = _REST_OF_TAG.match(text, stop)
         if tag is None:
-            return "text" if "<" in held[stop:] else "undecided"
-        answer = _any_stands(held, tag.end(), self.texts)
+            return "text" if "<" in text[stop:] else "undecided"
+        answer = _any_stands(text, tag.end(), self.texts)
         return start if isinstance(answer, int) else answer
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A start that is no fixed text, as that of a bare JSON call: fixed texts and patterns that follow each other.
+    """A block's start that is not a fixed text, such as that of a bare JSON call: a sequence of texts and patterns.
 
-    It stands in place of the marker's own text, which then only says what the block is. A pattern takes one run of
-    characters and never gives one back. The body begins behind the first `before` parts, of which the others are only
-    looked at. `first` holds every character it may begin with, `words` the words, if it is one of several. `live`
-    is what a result escapes of it: a character, and the pattern of what follows where it would be live. `settled` is
-    what the last part says yes to, whatever comes, where that is a pattern.
+    It replaces the marker's own text, which then only names the block.
     """
 
     parts: tuple[str | re.Pattern[str], ...]
+    """A pattern takes one run of characters and never gives one back."""
     before: int
+    """The body begins behind this number of parts; the rest is lookahead."""
     first: str
+    """All characters that the start may begin with."""
     live: tuple[str, str]
+    """What a result must escape: a character, and the pattern of the text behind it that makes it live."""
     words: tuple[str, ...] = ()
+    """The words that the start may begin with, if there are several."""
     settled: str = ""
+    """If the last part is a pattern: the part of its matches that no further text changes."""
 
     @property
     def starts(self) -> Sequence[str]:
-        """The texts it may begin with, each as far as it is known."""
+        """The fixed texts that the start may begin with."""
         part = self.parts[0]
         return self.words or ((part,) if isinstance(part, str) else tuple(self.first))
 
     @property
     def beginning(self) -> str:
-        """A pattern that matches where it may begin, whole or cut by the end of the text, as its first parts tell."""
+        """The source of a pattern of the first parts, or of their beginning at the end of the text."""
         pattern = ""
-        for part in reversed(self.parts[:_TOLD]):
+        for part in reversed(self.parts[:_DISTINCTIVE]):
             for each in [f"(?>{part.pattern})"] if isinstance(part, re.Pattern) else map(re.escape, reversed(part)):
                 pattern = rf"{each}(?:\Z|{pattern})" if pattern else each
         return pattern
@@ -262,30 +272,30 @@ class Signature:
             return ""
         return f"{''.join(parts[: self.before])}(?={''.join(parts[self.before :])})"
 
-    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | Answer:
         position = body = start
         for i, part in enumerate(self.parts):
             if isinstance(part, str):
-                if not held.startswith(part, position):
-                    return "undecided" if part.startswith(held[position:]) else "text"
+                if not text.startswith(part, position):
+                    return "undecided" if part.startswith(text[position:]) else "text"
                 position += len(part)
             else:
-                match = part.match(held, position)
+                match = part.match(text, position)
                 if match is None:
-                    return "undecided" if position == len(held) else "text"
+                    return "undecided" if position == len(text) else "text"
                 position = match.end()
-                if position == len(held):
+                if position == len(text):
                     return "undecided"
             if i + 1 == self.before:
                 body = position
         return body
 
 
-def _behind_fence(held: str, stop: int) -> int | None:
-    """Behind white space and a code fence; None asks for more."""
-    inner = _INNER_FENCE.match(held, stop)
+def _behind_fence(text: str, stop: int) -> int | None:
+    """The position behind white space and a code fence; None if more characters are needed."""
+    inner = _INNER_FENCE.match(text, stop)
     position = inner.end() if inner else stop
-    if position == len(held) or (held[position] == "`" and _INNER_FENCE_START.fullmatch(held, stop)):
+    if position == len(text) or (text[position] == "`" and _INNER_FENCE_START.fullmatch(text, stop)):
         return None
     return position
 
@@ -294,6 +304,6 @@ def _any_of(texts: tuple[str, ...]) -> str:
     return f"(?:{'|'.join(map(re.escape, texts))})"
 
 
-def _any_stands(held: str, position: int, texts: tuple[str, ...]) -> int | Answer:
-    found = stands(held, position, texts)
-    return "opened" if found is None else position if found else "text"
+def _any_stands(text: str, position: int, texts: tuple[str, ...]) -> int | Answer:
+    literal = stands(text, position, texts)
+    return "opened" if literal is None else position if literal else "text"

@@ -1,4 +1,4 @@
-"""What is held back until it is known what it is: in few and long pieces, as a short one takes fifty times its text."""
+"""Text and deltas that wait for a decision. They are joined, because a short piece takes fifty times its length."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from toolspeak.data.values import changed
 from toolspeak.dialects.text.scan import Buffer
 
 MOST_PIECES = 128
-"""Deltas that are held as they came."""
+"""How many deltas are stored before neighbours are joined."""
 
 
 def unlimited() -> Buffer:
-    """Holds text of any length."""
+    """A buffer without a length limit."""
     return Buffer(sys.maxsize)
 
 
 def join_pieces(deltas: list[Delta], start: int) -> int:
-    """Joins neighbouring pieces of one text from deltas[start] on, once there are many; returns where the next ones
-    begin."""
+    """Joins neighbouring pieces of one text in deltas[start:], once there are `MOST_PIECES`.
+
+    Returns the `start` for the next call.
+    """
     if len(deltas) - start < MOST_PIECES:
         return start
     deltas[start:] = [_joined(list(group)) for _, group in groupby(deltas[start:], _text_of)]
@@ -29,7 +31,7 @@ def join_pieces(deltas: list[Delta], start: int) -> int:
 
 
 def _text_of(delta: Delta) -> object:
-    """Equal for pieces of one text, and for nothing else that follows each other."""
+    """A key that is equal for neighbours that are pieces of one text, and for no other neighbours."""
     if isinstance(delta, ArgumentsDelta):
         return delta.index
     return type(delta) if isinstance(delta, TextDelta | TextAside | ReasoningDelta) else id(delta)

@@ -1,6 +1,6 @@
-"""Incremental scanning that every parser shares: JSON values, end markers, and the caps.
+"""Incremental scanning of JSON values, and the limits that every parser shares.
 
-Nothing here reads a character twice, apart from candidates of at most `MAX_CANDIDATE` characters.
+Each character is read once, apart from candidates of at most `MAX_CANDIDATE` characters.
 """
 
 from __future__ import annotations
@@ -16,41 +16,45 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 
 MAX_CANDIDATE = 256
-"""Characters within which a marker is decided: marker, attributes, white space, first structural character."""
-
+"""How many characters decide a marker: the marker, attributes, white space, and the first structural character."""
 
 MAX_DIGITS = 4300
-"""Digits that CPython's own `int(text)` takes."""
+"""The limit of CPython's `int(text)`, in digits."""
 
 
 @quick()
 class Caps:
-    """Past a cap a call is malformed."""
+    """Limits of a call. A call beyond one of them is malformed."""
 
     depth: int = 128
+    """Nesting levels of its JSON, with those of the call itself."""
     characters: int = 64 * 1024 * 1024
+    """Characters of its arguments."""
     digits: int = MAX_DIGITS
+    """Characters of a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a text cannot be read as what it was meant to be: a code for programs, a reason for the model."""
+    """Why a text cannot be read."""
 
     code: str
+    """For programs."""
     reason: str
+    """For the model."""
 
 
 BEYOND_CAPS = frozenset({"too_deep", "too_large"})
-"""The codes of problems that are not those of the character at which they are found."""
+"""The codes of problems with a limit. The character at which they appear is not at fault."""
 
 
 class Buffer:
-    """Text collected in pieces, at most `limit` characters of it (what comes later is counted, not kept)."""
+    """Text collected in pieces, at most `limit` characters of it. Characters beyond the limit only add to `length`."""
 
     __slots__ = ("_first", "_limit", "_text", "length")
 
     def __init__(self, limit: int) -> None:
-        self._first = ""  # a piece that stays the only one, as most do in a turn that comes whole, needs no stream
+        self._first = ""  # a single piece, as in most turns that arrive whole, needs no stream
         self._text: io.StringIO | None = None
         self._limit = limit
         self.length = 0
@@ -73,7 +77,7 @@ class Buffer:
         return self._first if self._text is None else self._text.getvalue()
 
     def since(self, start: int) -> str:
-        """What was added from this length on."""
+        """The text from this offset on."""
         if self._text is None:
             return self._first[start:]
         self._text.seek(start)
@@ -82,11 +86,11 @@ class Buffer:
         return text
 
 
-# The longest run of complete string content; what stops it is a quote, a bad or cut escape, or a control character.
+# The longest run of complete string content. A quote, a bad or cut escape, or a control character stops it.
 _STRING_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
 _STRING_CONTENT = re.compile(rf"(?!\Z){_STRING_RUN.pattern}")
 _STRING_SPECIAL = re.compile(r'["\\\x00-\x1f]')
-# What most of an object is, whole: in one step, where its characters would each take one.
+# Whole strings, keys and members take one step instead of one per token.
 _STRING_WHOLE = re.compile(rf'"{_STRING_RUN.pattern}"')
 _WORD_WHOLE = r"-?+(?:0|[1-9][0-9]{0,18}+)(?:\.[0-9]{1,19}+)?+|true|false|null"
 _GAP = r"[ \t\n\r]*+"
@@ -99,8 +103,8 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _AFTER, _STRING, _ATOM = range(8)
-_LAST = {_KEY: "}", _VALUE: "]"}  # what closes behind a comma, where an entry belongs
-_WORD = re.compile(r"[\w+.-]+")  # not a quote, so that it ends where the scanner says
+_LAST = {_KEY: "}", _VALUE: "]"}  # the bracket that may wrongly follow a comma
+_WORD = re.compile(r"[\w+.-]+")  # without quotes, so that it ends where the scanner stops
 
 _CONTROL = {"\n": "a line break", "\r": "a carriage return", "\t": "a tab"}
 _EXPECTED = {
@@ -113,17 +117,20 @@ _EXPECTED = {
 
 
 string_content = _STRING_CONTENT.fullmatch
-"""Whether a text is nothing but content of a JSON string, with every escape in it complete (and is not empty)."""
+"""Matches a text that is not empty and is content of a JSON string, with every escape complete."""
 
 string_special = _STRING_SPECIAL.search
-"""Finds what may not be content of a JSON string; where it finds nothing `string_content` need not be asked."""
+"""Finds a character that may not be content of a JSON string. Without one, `string_content` matches."""
 
 
 class JsonScanner:
-    """Finds the end of one JSON value while its text arrives, and checks the grammar of RFC 8259 on the way.
+    """Finds the end of one JSON value while its text arrives, and checks the grammar of RFC 8259.
 
-    `feed` returns how far the text belongs to the value. Then either `done`, or `problem` is set (it lies
-    `back` characters before the returned position), or the whole chunk was taken and more is needed.
+    `feed` returns the position up to which the text belongs to the value. Afterwards one of these holds:
+
+    - `done`: the value is complete.
+    - `problem` is set: the fault lies `back` characters before the returned position.
+    - The value took the whole chunk and needs more.
     """
 
     __slots__ = ("_atom", "_depth", "_digits", "_escape", "_in_key", "_stack", "_state", "back", "done", "problem")
@@ -133,7 +140,7 @@ class JsonScanner:
         self._stack: list[str] = []
         self._state = _VALUE
         self._in_key = False
-        self._escape = -1  # in an escape: 0 right after the backslash, then the hexadecimal digits still to come
+        self._escape = -1  # -1 outside of escapes, 0 right behind the backslash, else the missing hexadecimal digits
         self._atom = ""
         self.back = 0
         self.done = False
@@ -153,7 +160,7 @@ class JsonScanner:
         return position
 
     def _whole(self, text: str, position: int) -> int:
-        """Past white space, and past keys and values that are there to their end."""
+        """Skips white space, and keys and values whose whole text is in the chunk."""
         if self._state in (_FIRST_KEY, _KEY):
             match = _MEMBERS.match(text, position)
             if match:
@@ -171,9 +178,12 @@ class JsonScanner:
         return match.end() if match else position
 
     def pass_over(self, char: str) -> int | None:
-        """Takes back a problem behind which the value goes on for certain: a character that a string may not hold, an
-        escape or a word that is none, a comma behind the last entry. `char` is the one at which `feed` stopped; returns
-        how many characters are left out there, None where nobody can tell what follows."""
+        """Withdraws a problem behind which the value certainly continues.
+
+        Such a problem is a character that a string may not hold, a wrong escape or word, or a comma behind the last
+        entry. `char` is the character at which `feed` stopped. Returns how many characters to skip there; None if it
+        is unclear how the value continues.
+        """
         state = self._state
         if self.problem is None or self.problem.code != "invalid_json":
             return None
@@ -190,11 +200,11 @@ class JsonScanner:
 
     @property
     def in_string(self) -> bool:
-        """Whether `string_content` would go on with the string that is open, be it a key or a value."""
+        """Whether text that `string_content` matches continues the open string, a key or a value."""
         return self._state == _STRING and self._escape < 0
 
     def end(self) -> None:
-        """No more text: a number or literal at the top level is complete."""
+        """Ends the text: a number or literal at the top level is complete."""
         if self._state == _ATOM and not self._stack:
             self._finish_atom()
 
@@ -308,7 +318,7 @@ class JsonScanner:
 
 
 def shorten(text: str, limit: int = 40) -> str:
-    """The beginning of a text, for messages."""
+    """The first `limit` characters of a text, for messages."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -321,8 +331,8 @@ class _RejectedError(ValueError):
 def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        keys: set[str] = set()
+        twice = next(key for key, _ in pairs if key in keys or keys.add(key))
         raise _RejectedError(Problem("duplicate_key", f"the key {shorten(twice)!r} appears twice"))
     return value
 
@@ -342,13 +352,13 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, pars
 
 
 def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
-    """A JSON text's value, strictly: no duplicate keys (which one was meant?), no NaN, no infinite number.
+    """The value of a JSON text, or a problem. Rejects duplicate keys, NaN and infinite numbers.
 
-    `caps` are checked first, for text that no scanner has read. The standard decoder, not pydantic's: it keeps
-    lone surrogates, which models do write.
+    `caps`: limits to check first, for text that no scanner has read.
     """
+    # The standard decoder, not pydantic's, keeps lone surrogates, which models do write.
     if caps is not None:
-        scanner = JsonScanner(caps, depth=2)  # of a call, as in the JSON dialects
+        scanner = JsonScanner(caps, depth=2)  # the depth of arguments in a JSON call
         scanner.feed(text, 0)
         scanner.end()
         if scanner.problem is not None:
@@ -362,10 +372,12 @@ def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
 
 
 def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON], int] | None:
-    """The value and the end of a JSON object at text[position] that is there to its end: for a scanner and a decoder
-    at once, in a tenth of their time. None where these have to say what it is: cut short, past a cap, not strict JSON.
+    """The value and the end of a whole JSON object at text[position].
+
+    It replaces a scanner and a decoder, in a tenth of their time. None for an object that they have to judge: one that
+    is cut short, beyond a limit, or not strict JSON.
     """
-    # Without a bracket that could end it the decoder finds the same, and reads all that came anew in each piece.
+    # Without a bracket that may end the object, the decoder would fail, and read all the text again with each piece.
     if text.find("}", position) < 0 or caps.digits < MAX_DIGITS:
         return None
     try:
@@ -373,13 +385,13 @@ def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON],
     except (ValueError, RecursionError):
         return None
     nested = text.find("{", position + 1, stop) >= 0 or text.find("[", position, stop) >= 0
-    if stop - position > caps.characters or (nested and _deeper(value, caps.depth - 2)):  # as deep as in a call
+    if stop - position > caps.characters or (nested and _deeper(value, caps.depth - 2)):  # as `depth=2` of a scanner
         return None
     return value, stop
 
 
 def _deeper(value: dict[str, JSON], depth: int) -> bool:
-    """Whether arrays and objects are nested deeper than this."""
+    """Whether arrays and objects are nested deeper than `depth` levels."""
     level: list[Iterable[JSON]] = [value.values()]
     for _ in range(depth):
         inner: list[JSON] = [each for values in level for each in values if isinstance(each, (dict, list))]

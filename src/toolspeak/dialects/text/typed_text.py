@@ -13,16 +13,17 @@ from toolspeak.dialects.text.scan import Caps, Problem, decode_json
 
 
 class Types(frozenset[str]):
-    """The JSON Schema types that a schema admits. `literals` are strings that it lists one by one (`enum`, `const`)
-    and that mean nothing else in it: such a text is that string, though it may look like a number."""
+    """The JSON Schema types that a schema admits."""
 
     literals: frozenset[str] = frozenset()
+    """Strings that the schema lists (`enum`, `const`) and that it does not admit as another type. Such a text is always
+    that string, even if it looks like a number."""
 
 
 _ALL = Types({"string", "integer", "number", "boolean", "null", "array", "object"})
 _ITSELF = Types()
-"""Of a reference inside of the very schema that it names: it says nothing more about that."""
-# What tool definitions say that were written by hand in Python or another language; an unknown name says nothing.
+"""The types of a reference inside the schema that it names: it adds no constraint."""
+# Type names in tool definitions that were written by hand. An unknown name is no constraint.
 _NAMES: Mapping[str, frozenset[str]] = {
     name: frozenset(kinds.split())
     for kinds, names in {
@@ -42,18 +43,18 @@ _NARROWED = _COMBINED | {"enum", "const"}
 
 
 def as_mapping(value: JSON) -> Mapping[str, Any]:
-    """A JSON object, or an empty one in place of any other value."""
-    # A dict is known at once: whether it is a Mapping takes longer to tell than most of what follows (and so does `|`).
+    """The value if it is a JSON object, else an empty mapping."""
+    # `dict` comes first: the test for Mapping takes longer than most of the code behind it, and so does `|`.
     return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
 
 
 def properties_of(spec: ToolSpec | None) -> Mapping[str, Any]:
-    """A tool's arguments and their schemas; empty for a tool that nobody knows."""
+    """The schemas of a tool's arguments by name; empty for an unknown tool."""
     return as_mapping(spec.parameters.get("properties")) if spec else {}
 
 
 def says_types(arguments: Mapping[str, JSON], spec: ToolSpec | None) -> Problem | None:
-    """Arguments that are the JSON Schema of an object, as in a listing of tools, call nothing."""
+    """The problem of arguments that are the JSON Schema of an object, as in a listing of tools; else None."""
     if arguments.get("type") != "object" or not isinstance(arguments.get("properties", {}), Mapping):
         return None
     reason = "these are the types of the arguments; a call gives their values"
@@ -80,12 +81,13 @@ def json_type(value: JSON) -> str:
 
 
 def schema_types(
-    schema: JSON, root: Mapping[str, JSON], depth: int = 0, known: dict[str, Types] | None = None
+    schema: JSON, root: Mapping[str, JSON], depth: int = 0, references: dict[str, Types] | None = None
 ) -> Types:
-    """The types a JSON Schema admits; all of them where it says nothing. `$ref` is looked up in `root`.
+    """The types that a JSON Schema admits; all types if it has no constraint.
 
-    `known` are the types of the references that were met; each is looked at once, or a few that name each other twice
-    would take for ever.
+    `root`: the schema in which `$ref` is resolved.
+    `references`: the types of the references so far. Each is resolved once, or a few that refer to each other would
+    take exponential time.
     """
     mapping = as_mapping(schema)
     kinds = mapping.get("type")
@@ -93,48 +95,48 @@ def schema_types(
         return _ONE_TYPE.get(kinds) or _ONE_TYPE.get(kinds.lower(), _ALL)
     if not mapping or depth > 32:
         return _ALL
-    known = {} if known is None else known
+    references = {} if references is None else references
     reference = mapping.get("$ref")
     if isinstance(reference, str):
-        if reference not in known:
-            known[reference] = _ITSELF
-            known[reference] = schema_types(resolve(reference, root), root, depth + 1, known)
-        return known[reference] if depth or known[reference] is not _ITSELF else _ALL
+        if reference not in references:
+            references[reference] = _ITSELF
+            references[reference] = schema_types(resolve(reference, root), root, depth + 1, references)
+        return references[reference] if depth or references[reference] is not _ITSELF else _ALL
     admitted: frozenset[str] = _ALL
     literals: frozenset[str] = frozenset()
     if kinds is not None:
         names = [kinds] if isinstance(kinds, str) else as_list(kinds)
         admitted &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
     listed = [*as_list(mapping.get("enum")), *([mapping["const"]] if "const" in mapping else [])]
-    said = frozenset(json_type(value) for value in listed)
-    if not admitted.isdisjoint(said):  # by hand an array's elements are listed so at times: that says nothing of it
-        admitted &= said
+    listed_types = frozenset(json_type(value) for value in listed)
+    if not admitted.isdisjoint(listed_types):  # else the `enum` of a handwritten schema lists an array's elements
+        admitted &= listed_types
         others = {json.dumps(value) for value in listed if not isinstance(value, str)}
         literals |= {value for value in listed if isinstance(value, str) and value not in others}
     for key in ("anyOf", "oneOf"):
-        branches = [schema_types(branch, root, depth + 1, known) for branch in as_list(mapping.get(key))]
+        branches = [schema_types(branch, root, depth + 1, references) for branch in as_list(mapping.get(key))]
         branches = [branch for branch in branches if branch is not _ITSELF]
         if branches:
             admitted &= frozenset[str]().union(*branches)
             literals |= {text for branch in branches for text in branch.literals if not _is_other(text, branches)}
     for branch in as_list(mapping.get("allOf")):
-        narrowed = schema_types(branch, root, depth + 1, known)
+        narrowed = schema_types(branch, root, depth + 1, references)
         if narrowed is not _ITSELF:
             admitted, literals = admitted & narrowed, literals | narrowed.literals
-    found = Types(admitted)
-    found.literals = literals if "string" in found else frozenset()
-    return found
+    types = Types(admitted)
+    types.literals = literals if "string" in types else frozenset()
+    return types
 
 
 def _is_other(literal: str, branches: Sequence[Types]) -> bool:
-    """Whether one of these schemas may mean another value by this text."""
+    """Whether one of these schemas admits the text as a value of another type."""
     value = decode_json(literal)
     kind = "string" if isinstance(value, Problem) else json_type(value)
     return kind != "string" and any(kind in branch and literal not in branch.literals for branch in branches)
 
 
 def argument_schemas(spec: ToolSpec) -> Mapping[str, JSON]:
-    """The schema of each argument by name, also where the tool's schema refers to others or is a choice of several."""
+    """The schemas of a tool's arguments by name. Follows references, and joins the branches of a choice."""
     parameters = spec.parameters
     if _COMBINED.isdisjoint(parameters):
         return as_mapping(parameters.get("properties"))
@@ -142,47 +144,47 @@ def argument_schemas(spec: ToolSpec) -> Mapping[str, JSON]:
 
 
 def _argument_schemas(
-    schema: JSON, root: Mapping[str, JSON], depth: int, known: dict[str, Mapping[str, JSON]]
+    schema: JSON, root: Mapping[str, JSON], depth: int, references: dict[str, Mapping[str, JSON]]
 ) -> Mapping[str, JSON]:
-    """`known` are those of the references that were met: each is looked at once."""
+    """`references`: the arguments of the references so far; each is resolved once."""
     mapping = as_mapping(schema)
     if depth > 32:
         return {}
     together: list[Mapping[str, JSON]] = [as_mapping(mapping.get("properties"))]
     reference = mapping.get("$ref")
     if isinstance(reference, str):
-        if reference not in known:
-            known[reference] = {}
-            known[reference] = _argument_schemas(resolve(reference, root), root, depth + 1, known)
-        together.append(known[reference])
-    together += [_argument_schemas(each, root, depth + 1, known) for each in as_list(mapping.get("allOf"))]
+        if reference not in references:
+            references[reference] = {}
+            references[reference] = _argument_schemas(resolve(reference, root), root, depth + 1, references)
+        together.append(references[reference])
+    together += [_argument_schemas(each, root, depth + 1, references) for each in as_list(mapping.get("allOf"))]
     for key in ("anyOf", "oneOf"):
-        choices = [_argument_schemas(each, root, depth + 1, known) for each in as_list(mapping.get(key))]
+        choices = [_argument_schemas(each, root, depth + 1, references) for each in as_list(mapping.get(key))]
         together.append(_merged("anyOf", choices))
     return _merged("allOf", together)
 
 
 def _merged(keyword: str, parts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
-    found: dict[str, list[JSON]] = {}
+    by_name: dict[str, list[JSON]] = {}
     for part in parts:
         for name, schema in part.items():
-            found.setdefault(name, []).append(schema)
-    return {name: schemas[0] if len(schemas) == 1 else {keyword: schemas} for name, schemas in found.items()}
+            by_name.setdefault(name, []).append(schema)
+    return {name: schemas[0] if len(schemas) == 1 else {keyword: schemas} for name, schemas in by_name.items()}
 
 
 def has_argument(spec: ToolSpec, name: str) -> bool:
-    """Whether the tool has an argument of this name, or one with this alias."""
+    """Whether the tool has an argument of this name or alias."""
     return name in argument_schemas(spec) or name in spec.aliases
 
 
 def admits_argument(spec: ToolSpec, name: str) -> bool:
     """Whether the tool may have an argument of this name."""
-    # Others must be admitted explicitly: JSON Schema's default would make every tag in a value a sibling.
+    # Unlisted arguments must be allowed explicitly: JSON Schema's default would make every tag in a value a sibling.
     return has_argument(spec, name) or spec.parameters.get("additionalProperties") not in (None, False)
 
 
 def argument_types(spec: ToolSpec | None, name: str) -> Types:
-    """The types of an argument, by its name or an alias; all of them where nothing is said."""
+    """The types of an argument, by its name or an alias; all types if the schema has no constraint."""
     if spec is None:
         return _ALL
     return schema_types(argument_schemas(spec).get(spec.aliases.get(name, name)), spec.parameters)
@@ -193,27 +195,27 @@ def as_list(value: JSON) -> list[Any]:
 
 
 def resolve(reference: str, root: Mapping[str, JSON]) -> JSON:
-    """What `#/$defs/name` stands for in a schema; None if nothing, or if it leads out of the schema."""
+    """The part of a schema that a reference such as `#/$defs/name` names; None outside of the schema."""
     if reference in ("#", ""):
         return root
     if not reference.startswith("#/"):
         return None
-    found: Any = root
+    target: Any = root
     for step in reference[2:].split("/"):
         key = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list | tuple):
-            entries = as_list(found)
-            found = entries[int(key)] if key.isdecimal() and len(key) < 9 and int(key) < len(entries) else None
+        if isinstance(target, list | tuple):
+            entries = as_list(target)
+            target = entries[int(key)] if key.isdecimal() and len(key) < 9 and int(key) < len(entries) else None
         else:
-            found = as_mapping(found).get(key)
-    return found
+            target = as_mapping(target).get(key)
+    return target
 
 
 def read_typed(text: str, types: frozenset[str], is_json: bool, caps: Caps) -> JSON | Problem:
-    """The value of a text: itself where a string is admitted, else the JSON it holds if that fits the types.
+    """The value of a text: the text if the types admit a string, else its JSON value if that fits the types.
 
-    What is no JSON or does not fit stays text, so that the tool's validation can say what was expected and what
-    came; JSON that nobody may read (past a cap, a key twice) is a problem. `is_json`: the model said so itself.
+    Text that is not JSON, or does not fit, stays text: the tool's validation reports it. JSON beyond a limit or with
+    a duplicate key is a problem. `is_json`: the model marked the text as JSON.
     """
     if "string" in types and not is_json:
         return text
@@ -224,6 +226,6 @@ def read_typed(text: str, types: frozenset[str], is_json: bool, caps: Caps) -> J
 
 
 def _fits(value: JSON, types: frozenset[str]) -> bool:
-    # JSON Schema takes 1.0 for an integer.
+    # In JSON Schema 1.0 is an integer.
     whole = isinstance(value, float) and value.is_integer() and "integer" in types
     return whole or json_type(value) in types
