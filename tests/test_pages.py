@@ -17,6 +17,7 @@ ONE_PROGRAM = [
     "guides/approve-over-http.md",
     "guides/custom-provider.md",
     "guides/interceptors.md",
+    "guides/making-tools.md",
     "guides/migrate.md",
     "guides/several-agents.md",
     "guides/stream-to-a-web-page.md",

@@ -12,8 +12,8 @@ from mcp import types
 
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart
 from toolspeak.errors import ToolError
-from toolspeak.mcp.schema_checks import Checks, mismatch
 from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.schema_checks import Checks, mismatch
 
 
 def returned(result: types.CallToolResult, output: Checks | None) -> Returned:

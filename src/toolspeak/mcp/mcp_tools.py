@@ -12,9 +12,9 @@ from mcp import types
 
 from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED, Effects, ToolSpec
 from toolspeak.mcp.call_results import returned
-from toolspeak.mcp.schema_checks import Checks, SchemaReader, UnusableSchema, checks_of
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.schema_checks import Checks, SchemaReader, UnusableSchema, checks_of
 from toolspeak.tools.tool import Tool
 
 MAX_NAME = 64

@@ -4,7 +4,8 @@ from toolspeak.data.tools import Effects
 from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool
+from toolspeak.tools.tool_options import ToolOptions
 from toolspeak.tools.toolset import Toolset
 from toolspeak.tools.verify import Happened
 
-__all__ = ["Effects", "Happened", "RunContext", "StateView", "Tool", "Toolset", "tool"]
+__all__ = ["Effects", "Happened", "RunContext", "StateView", "Tool", "ToolOptions", "Toolset", "tool"]

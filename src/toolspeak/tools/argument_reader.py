@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
+from pydantic_core import ErrorDetails, to_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
@@ -36,6 +36,8 @@ class StrictReader:
     names: tuple[str, ...]
     aliases: Mapping[str, str]
     schema: Mapping[str, JSON]
+    as_instance: bool = False
+    """Whether the function takes the instance of `model`, as the argument that `names` names."""
 
     def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
         """Returns the keyword arguments, defaults included, or the problems. Never raises."""
@@ -69,14 +71,25 @@ class StrictReader:
         return renamed, tuple(clashes)
 
     def _validate(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
+        unknown: list[ErrorDetails] = []
+        if self.as_instance and self.schema["additionalProperties"] is False:  # else pydantic may ignore the unknown
+            known = cast("Mapping[str, JSON]", self.schema["properties"])
+            names = [name for name in arguments if name not in known]
+            unknown = [ErrorDetails(type="extra_forbidden", loc=(name,), msg="", input=None) for name in names]
         try:
             # `find_flaw` has let nothing through that the two ways of writing JSON would write differently.
-            read = self.model.__pydantic_validator__.validate_json(to_json(arguments), strict=True).__dict__
+            read = self.model.__pydantic_validator__.validate_json(to_json(arguments), strict=True)
         except ValidationError as error:
-            return explain(error.errors(include_url=False), arguments, self.schema, self.aliases)
+            of_model = error.errors(include_url=False)
+            errors = [*unknown, *(each for each in of_model if not unknown or each["type"] != "extra_forbidden")]
+            return explain(errors, arguments, self.schema, self.aliases)
         except Exception as error:  # noqa: BLE001 - a validator the tool's author wrote may raise anything
             return (problem(self._raised_at(arguments), f"cannot be used: {type(error).__name__}: {error}"),)
-        return dict(zip(self.names, read.values(), strict=True))  # pydantic keeps the order of the fields
+        if unknown:
+            return explain(unknown, arguments, self.schema, self.aliases)
+        if self.as_instance:
+            return {self.names[0]: read}
+        return dict(zip(self.names, read.__dict__.values(), strict=True))  # pydantic keeps the order of the fields
 
     def _raised_at(self, arguments: Mapping[str, JSON]) -> tuple[str | int, ...]:
         """The argument whose validator raised something other than a validation error."""

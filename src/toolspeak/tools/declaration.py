@@ -135,4 +135,5 @@ def by_name(
                 f"{where}: parameter {parameter.name!r} does not belong to the tool; its parameters: {known}"
             )
     names = [parameter.name for parameter in wanted]
-    return lambda arguments: function(**{name: arguments[name] for name in names})
+    # An argument that a schema leaves to the function's default is not there.
+    return lambda arguments: function(**{name: arguments[name] for name in names if name in arguments})

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload
+from types import MappingProxyType
+from typing import Any, Protocol, cast, overload
 
+from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects, ToolSpec
-from toolspeak.errors import ToolDefinitionError
+from toolspeak.errors import ToolDefinitionError, suggest
 from toolspeak.tools import typed
 from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.declaration import Declaration, by_name
 from toolspeak.tools.places import show
-from toolspeak.tools.signature import default_name, injected_parameters, read_signature, signature_of
-from toolspeak.tools.tool import ParametersT, Preview, ReturnedT, Tool, check_name
-from toolspeak.tools.verify import Verify
-
-ValueT = TypeVar("ValueT")
-
-OfArguments: TypeAlias = (
-    Callable[[], ValueT]
-    | Callable[[Any], ValueT]
-    | Callable[[Any, Any], ValueT]
-    | Callable[[Any, Any, Any], ValueT]
-    | Callable[[Any, Any, Any, Any], ValueT]
-    | Callable[[Any, Any, Any, Any, Any], ValueT]
-    | Callable[[Any, Any, Any, Any, Any, Any], ValueT]
+from toolspeak.tools.signature import (
+    FunctionSignature,
+    default_name,
+    injected_parameters,
+    read_signature,
+    signature_of,
 )
-"""A function of some of a tool's parameters, by their names. Each number of parameters is a type of its own, so that
-strict type checkers know those of a lambda."""
+from toolspeak.tools.tool import ArgumentReader, ParametersT, Preview, ReturnedT, Tool, check_name
+from toolspeak.tools.tool_options import OfArguments, ToolOptions
+from toolspeak.tools.verify import Verify
 
 
 class ToolMaker(Protocol):
@@ -132,57 +127,118 @@ def tool(
 
     Raises ToolDefinitionError, naming the parameter or option and the remedy.
     """
-    declaration = Declaration(effects, effects_bound, read_only, external, idempotent, destructive, repeatable)
+    options = ToolOptions(
+        effects=effects,
+        effects_bound=effects_bound,
+        read_only=read_only,
+        external=external,
+        idempotent=idempotent,
+        destructive=destructive,
+        repeatable=repeatable,
+        timeout=timeout,
+        max_concurrent=max_concurrent,
+        preview=preview,
+        verify=verify,
+        command_line=command_line,
+    )
 
     def make(function: Callable[..., Any]) -> Tool:
-        if isinstance(function, Tool):
-            raise ToolDefinitionError(f"{function.name!r} is a tool already; give @tool the function, once")
-        if isinstance(cast("object", function), Mapping):
-            raise ToolDefinitionError(
-                f"{show(function)} is a dict, and there is nothing in a schema to run; a tool is a typed function, and "
-                "@tool above it reads off its name, description and parameters"
-            )
-        if not callable(function):
-            raise ToolDefinitionError(f"{function!r} is not a function; pass options of @tool by name")
-        tool_name = default_name(function) if name is None else name
-        check_name(tool_name)
+        tool_name = check_function(function, name, "@tool")
         where = f"tool {tool_name!r}"
-        if timeout is not None and not callable(timeout) and not _is_above(timeout, 0, int | float):
-            raise ToolDefinitionError(f"{where}: timeout={timeout!r} must be more than 0 seconds, or None for no limit")
-        if max_concurrent is not None and not _is_above(max_concurrent, 0, int):
-            raise ToolDefinitionError(f"{where}: max_concurrent={max_concurrent!r} must be at least 1, or None")
         if aliases is not None and not isinstance(cast("object", aliases), Mapping):
             raise ToolDefinitionError(f"{where}: aliases={aliases!r} must be a dict: {{'other name': 'parameter'}}")
-        declaration.check(where)
+        check_options(options, where)
         signature = read_signature(function, where)
         schema, reader = typed.describe_parameters(signature, aliases or {}, where)
-        if command_line and command_line not in reader.names:
-            known = ", ".join(reader.names) or "none"
-            raise ToolDefinitionError(f"{where}: command_line={command_line!r} is none of its parameters: {known}")
-        spec = ToolSpec(
-            tool_name,
-            signature.description if description is None else description,
-            schema,
-            declaration.bound,
-            dict(aliases or {}),
-            command_line,
-        )
-        return Tool(
-            spec,
-            function,
-            signature.is_async,
-            reader,
-            declaration.per_call(reader.names, where),
-            None if preview is None else _previewer(preview, reader.names, where),
-            signature.injected,
-            _limiter(timeout, reader.names, where) if callable(timeout) else timeout,
-            max_concurrent,
-            None if verify is None else _verifier(verify, reader.names, where),
-            signature.deps,
-            previewed=frozenset() if preview is None else frozenset(signature_of(preview).parameters),
+        text = signature.description if description is None else description
+        return build_tool(
+            function, tool_name, text, signature, schema, reader, reader.names, options, aliases=dict(aliases or {})
         )
 
     return make if function is None else make(function)
+
+
+def check_function(function: object, name: str | None, maker: str) -> str:
+    """The name of a tool with this function: `name`, or the function's own. `maker` is what the caller wrote.
+
+    Raises ToolDefinitionError for what is no function, and for a name that no tool may have.
+    """
+    if isinstance(function, Tool):
+        raise ToolDefinitionError(f"{function.name!r} is a tool already; give {maker} the function, once")
+    if isinstance(function, Mapping):
+        raise ToolDefinitionError(
+            f"{show(cast('object', function))} is a dict, and there is nothing in a schema to run; a tool is a typed "
+            "function, and @tool above it reads off its name, description and parameters, or "
+            "Tool.from_openai(function, definition) gives it those of the dict"
+        )
+    if not callable(function):
+        raise ToolDefinitionError(f"{function!r} is not a function; pass options of {maker} by name")
+    tool_name = default_name(function) if name is None else name
+    check_name(tool_name)
+    return tool_name
+
+
+def check_options(options: ToolOptions, where: str) -> None:
+    """Raises ToolDefinitionError for an option that no tool has, or that has a value it cannot have."""
+    for option in options:
+        if option not in ToolOptions.__annotations__:
+            raise ToolDefinitionError(f"{where}: there is no option {suggest(option, ToolOptions.__annotations__)}")
+    timeout, max_concurrent = options.get("timeout"), options.get("max_concurrent")
+    if timeout is not None and not callable(timeout) and not _is_above(timeout, 0, int | float):
+        raise ToolDefinitionError(f"{where}: timeout={timeout!r} must be more than 0 seconds, or None for no limit")
+    if max_concurrent is not None and not _is_above(max_concurrent, 0, int):
+        raise ToolDefinitionError(f"{where}: max_concurrent={max_concurrent!r} must be at least 1, or None")
+    _declaration(options).check(where)
+
+
+def build_tool(
+    function: Callable[..., Any],
+    name: str,
+    description: str,
+    signature: FunctionSignature,
+    schema: Mapping[str, JSON],
+    reader: ArgumentReader,
+    parameters: Sequence[str],
+    options: ToolOptions,
+    *,
+    aliases: Mapping[str, str] = MappingProxyType({}),
+) -> Tool:
+    """The tool of a function, with options that are checked already (`check_options`).
+
+    `parameters`: those that the options' own functions may take. Raises ToolDefinitionError if one takes another.
+    """
+    where, declaration = f"tool {name!r}", _declaration(options)
+    timeout, preview, verify = options.get("timeout"), options.get("preview"), options.get("verify")
+    command_line = options.get("command_line", "")
+    if command_line and command_line not in parameters:
+        known = ", ".join(parameters) or "none"
+        raise ToolDefinitionError(f"{where}: command_line={command_line!r} is none of its parameters: {known}")
+    return Tool(
+        ToolSpec(name, description, schema, declaration.bound, dict(aliases), command_line),
+        function,
+        signature.is_async,
+        reader,
+        declaration.per_call(parameters, where),
+        None if preview is None else _previewer(preview, parameters, where),
+        signature.injected,
+        _limiter(timeout, parameters, where) if callable(timeout) else timeout,
+        options.get("max_concurrent"),
+        None if verify is None else _verifier(verify, parameters, where),
+        signature.deps,
+        previewed=frozenset() if preview is None else frozenset(signature_of(preview).parameters),
+    )
+
+
+def _declaration(options: ToolOptions) -> Declaration:
+    return Declaration(
+        options.get("effects"),
+        options.get("effects_bound"),
+        options.get("read_only", False),
+        options.get("external", False),
+        options.get("idempotent", False),
+        options.get("destructive", True),
+        options.get("repeatable", False),
+    )
 
 
 def _is_above(value: object, bound: int, kinds: Any) -> bool:

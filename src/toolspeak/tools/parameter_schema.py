@@ -40,15 +40,37 @@ def describe_parameters(
     for name, text in signature.documentation.items():
         if name in names:
             raw["properties"][name].setdefault("description", text)
+    schema = _ordered(raw)
+    return schema, StrictReader(model, tuple(names), dict(aliases), schema)
+
+
+def describe_model(parameter: str, model: type[BaseModel], where: str) -> tuple[Schema, StrictReader]:
+    """The JSON Schema of a model's fields, and the reader that makes an instance of it for the parameter.
+
+    Raises ToolDefinitionError for a model that is no JSON object, or that JSON cannot express.
+    """
+    try:
+        raw = model.model_json_schema(schema_generator=_Generator)
+    except Exception as error:  # as in `_model_and_schema`
+        raise ToolDefinitionError(
+            f"{where}: the model {model.__name__} cannot be described to a model: {_first_line(error)}. Use fields "
+            "that JSON can hold"
+        ) from error
+    schema = _ordered(raw)
+    if "properties" not in raw and raw.get("type") != "object":
+        raise ToolDefinitionError(f"{where}: the model {model.__name__} is no JSON object; give it fields")
+    return schema, StrictReader(model, (parameter,), {}, schema, as_instance=True)
+
+
+def _ordered(raw: Schema) -> Schema:
     schema = _inline(_plain(raw))
-    ordered = {
+    return {
         "type": "object",
         "properties": schema.get("properties", {}),
         **({"required": schema["required"]} if schema.get("required") else {}),
-        "additionalProperties": False,
+        "additionalProperties": schema.get("additionalProperties", False),
         **({"$defs": schema["$defs"]} if schema.get("$defs") else {}),
     }
-    return ordered, StrictReader(model, tuple(names), dict(aliases), ordered)
 
 
 def _check_aliases(aliases: Mapping[str, str], names: Sequence[str], injected: Collection[str], where: str) -> None:

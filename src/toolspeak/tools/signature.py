@@ -34,7 +34,8 @@ class Parameter:
 @quick()
 class FunctionSignature:
     """`parameters` leaves out those that get something of the run (`injected`) and those a partial has already
-    bound. `deps` names what a RunContext is to hold, "" if nothing needs to be there."""
+    bound. `deps` names what a RunContext is to hold, "" if nothing needs to be there. `takes_any`: the function takes
+    any name (`**arguments`)."""
 
     parameters: tuple[Parameter, ...]
     injected: Mapping[str, Injected]
@@ -42,6 +43,7 @@ class FunctionSignature:
     is_async: bool
     description: str
     documentation: Mapping[str, str]
+    takes_any: bool = False
 
 
 def underlying(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,10 +64,13 @@ def _without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def read_signature(function: Callable[..., Any], where: str) -> FunctionSignature:
-    """Read a function, method, partial or callable object.
+def read_signature(function: Callable[..., Any], where: str, *, has_schema: bool = False) -> FunctionSignature:
+    """Reads a function, method, partial or callable object.
 
-    `where` starts every message (`tool 'read'`). Raises ToolDefinitionError for what a model cannot fill in.
+    - `where`: starts every message (`tool 'read'`).
+    - `has_schema`: a schema describes the parameters, so they may lack annotations and be `**arguments`.
+
+    Raises ToolDefinitionError for what a model cannot fill in.
     """
     plain = underlying(function)
     if isinstance(function, type) or inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
@@ -73,12 +78,18 @@ def read_signature(function: Callable[..., Any], where: str) -> FunctionSignatur
     namespaces = _namespaces(plain)
     parameters: list[Parameter] = []
     injected: dict[str, Injected] = {}
-    deps = ""
+    deps, takes_any = "", False
     for parameter in _parameters(function, where):
+        if has_schema and parameter.kind is parameter.VAR_KEYWORD:
+            takes_any = True
+            continue
         _check_kind(parameter, where)
         if parameter.name in _bound(function):
             continue
-        annotation = _annotation(parameter, namespaces, where)
+        if has_schema and parameter.annotation is parameter.empty:
+            annotation = Any
+        else:
+            annotation = _annotation(parameter, namespaces, where)
         kind = injected_by(annotation)
         if kind is not None:
             injected[parameter.name] = kind
@@ -89,9 +100,19 @@ def read_signature(function: Callable[..., Any], where: str) -> FunctionSignatur
         names = [name for name, one in injected.items() if one == kind]
         if len(names) > 1:
             raise ToolDefinitionError(f"{where}: parameters {names} all want the run's {kind}; keep one")
-    description, documentation = typed.read_docstring(inspect.getdoc(plain) or "")
+    description, documentation = typed.read_docstring(_docstring(function))
     is_async = inspect.iscoroutinefunction(plain)
-    return FunctionSignature(tuple(parameters), injected, deps, is_async, description, documentation)
+    return FunctionSignature(tuple(parameters), injected, deps, is_async, description, documentation, takes_any)
+
+
+def _docstring(function: Callable[..., Any]) -> str:
+    """The docstring of a function; of a callable object that of `__call__`, else its class's if a person wrote it."""
+    inner = _without_partials(function)
+    if inspect.isroutine(inner):
+        return inspect.getdoc(inner) or ""
+    cls = type(inner)
+    by_dataclass = (cls.__doc__ or "").startswith(f"{cls.__name__}(")
+    return inspect.cleandoc(cls.__call__.__doc__ or ("" if by_dataclass else cls.__doc__) or "")
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:

@@ -8,17 +8,21 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Any, Generic, Protocol
 
-from typing_extensions import ParamSpec, TypeVar
+from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools import typed
 from toolspeak.tools.context import Injected, RunContext
+from toolspeak.tools.tool_options import ToolOptions
 from toolspeak.tools.verify import Verify
 
 ParametersT = ParamSpec("ParametersT", default=...)
 ReturnedT = TypeVar("ReturnedT", default=Any)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
 """The names that a tool may have. No marker of a dialect fits; a model API may allow fewer names."""
@@ -60,7 +64,8 @@ class Preview(Protocol):
 
 @quick()
 class Tool(Generic[ParametersT, ReturnedT]):
-    """A tool, made by `@tool`. Calling it calls the function, with its own signature.
+    """A tool, made by `@tool`, or of a schema or a model (`from_schema`, `from_openai`, `from_model`). Calling it calls
+    the function, with its own signature.
 
     - `spec`: the definition that the model reads.
     - `read_arguments`: applies aliases and validates strictly. It returns problems and never raises.
@@ -103,6 +108,59 @@ class Tool(Generic[ParametersT, ReturnedT]):
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @staticmethod
+    def from_schema(
+        function: Callable[_P, _R],
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        parameters: Mapping[str, JSON],
+        **options: Unpack[ToolOptions],
+    ) -> Tool[_P, _R]:
+        """Makes a tool of a function whose parameters a JSON Schema describes (needs the extra `schemas`).
+
+        The function gets the arguments by name, those that the model leaves out with the schema's `default`. Its
+        parameters need no annotations, and `**arguments` takes any. A parameter annotated with RunContext, ToolCall or
+        StateView gets a part of the run. References to other documents are not fetched.
+
+        - `name`, `description`: those of the function and its docstring, unless they are given.
+        - `parameters`: the schema, of type object. The arguments of each call are checked against it.
+        - `options`: as of `@tool`.
+
+        Raises ToolDefinitionError for a schema that cannot be used, and for a function that cannot take what fits it.
+        """
+        return typed.tool_from_schema(function, name, description, parameters, options)
+
+    @staticmethod
+    def from_openai(
+        function: Callable[_P, _R], definition: Mapping[str, JSON], /, **options: Unpack[ToolOptions]
+    ) -> Tool[_P, _R]:
+        """Makes a tool of a function and a definition as OpenAI's APIs take it: `{"type": "function", "function":
+        {"name": …, "description": …, "parameters": {…}}}`, or the same without the inner dict. Else as
+        `Tool.from_schema`."""
+        return typed.tool_from_openai(function, definition, options)
+
+    @staticmethod
+    def from_model(
+        function: Callable[_P, _R],
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Tool[_P, _R]:
+        """Makes a tool of a function that takes one pydantic model. The model's fields are the tool's parameters, and
+        the function gets the validated instance. Functions of the arguments (`effects=lambda booking: …`) get it too.
+
+        - `name`: the function's, unless it is given.
+        - `description`: the function's docstring, or the model's, unless it is given.
+        - `options`: as of `@tool`.
+
+        Raises ToolDefinitionError for a function with other arguments, and a model that JSON cannot express.
+        """
+        return typed.tool_from_model(function, name, description, options)
 
     def __call__(self, *args: ParametersT.args, **kwargs: ParametersT.kwargs) -> ReturnedT:
         return self.function(*args, **kwargs)

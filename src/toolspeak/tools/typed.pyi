@@ -4,7 +4,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from toolspeak.tools.docstring import read_docstring
+from toolspeak.tools.model_tool import tool_from_model
 from toolspeak.tools.parameter_schema import describe_parameters
+from toolspeak.tools.schema_tools import tool_from_openai, tool_from_schema
 
 __all__ = [
     "BaseModel",
@@ -13,4 +15,7 @@ __all__ = [
     "describe_parameters",
     "read_docstring",
     "to_jsonable_python",
+    "tool_from_model",
+    "tool_from_openai",
+    "tool_from_schema",
 ]

@@ -1,6 +1,8 @@
 # pyright: strict
 """Tools keep their functions' signatures; functions of their arguments are checked."""
 
+from pydantic import BaseModel
+
 from toolspeak import Effects, RunContext, Tool, Toolset, tool
 
 
@@ -66,3 +68,24 @@ def erase(path: str) -> None:
 @tool(read_only="yes")  # wrong
 def look() -> None:
     """Looks."""
+
+
+class Booking(BaseModel):
+    day: str
+
+
+def book(booking: Booking, ctx: RunContext[Database]) -> int:
+    return len(booking.day)
+
+
+booked = Tool.from_model(book, effects=lambda booking: Effects(writes={str(booking)}), timeout=3)
+searched = Tool.from_schema(letters_of, parameters={"type": "object"}, read_only=True)
+passed_on = Tool.from_openai(letters_of, {"type": "function", "name": "letters"})
+letters: int = searched("a")
+guests: int = passed_on("a")
+
+booked("monday")  # wrong
+searched(3)  # wrong
+Tool.from_schema(letters_of, parameters={}, readonly=True)  # wrong
+Tool.from_schema(letters_of)  # wrong
+Tool.from_model(book, timeout="3")  # wrong

@@ -16,7 +16,7 @@ from typing import Any, Never
 
 
 def refuse(uri: str) -> Never:
-    """Refuses a reference to another document, instead of fetching it from an address that a server chose."""
+    """Refuses a reference to another document, instead of fetching it from an address that the schema chose."""
     raise LookupError(uri)
 
 

@@ -1,4 +1,4 @@
-"""Checks a call's arguments and its structured result against a server's JSON Schema.
+"""Checks values against a JSON Schema that somebody else wrote: the arguments of a call, a structured result.
 
 The schema decides how long a check takes: with 2 KB of schema whose references reach the same place in many ways, a
 value of 50 bytes can take hours, or all memory. A check that may take long runs in a process that can be ended.
@@ -18,13 +18,13 @@ from typing import Any, Never, cast
 import jsonschema_rs
 
 from toolspeak.data.messages import JSON
-from toolspeak.mcp import schema_worker
+from toolspeak.tools import schema_worker
 from toolspeak.tools.argument_reader import find_flaw
 from toolspeak.tools.problems import MAX_PROBLEMS, problem
 from toolspeak.tools.tool import ArgumentProblem
 
 ARGUMENTS = "arguments"
-"""The only keyword argument of a server's tool here: its schema may have any names, even `self`."""
+"""The only keyword argument of a tool of an MCP server: its schema may have any names, even `self`."""
 
 _MESSAGE_CHARACTERS = 300  # the most characters of a problem: the library quotes the whole value
 
