@@ -25,7 +25,7 @@ WORKERS ?= 3
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -45,6 +45,7 @@ help:
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
 	@echo "make bench-mutations  damaged replies of every dialect, read by ours, vLLM's and SGLang's parsers (the same environment)"
 	@echo "make bench-loop    the loop beside llm, agno, langgraph, pydantic-ai and openai-agents (an environment of 400 MB)"
+	@echo "make beside        one program in toolspeak, pydantic-ai and openai-agents: lines, type errors, what a kill leaves (the same environment)"
 	@echo "make fuzz          let chance look for faults in the parsers for SECONDS=600 of CPU time"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
 
@@ -214,6 +215,10 @@ bench-loop: $(VENV)/.dev $(LOOPS)/.ready
 	@mkdir -p build
 	$(BIN)/python benchmarks/loop.py --peers $(LOOPS)/bin/python --out build/loop.jsonl
 	$(LOOPS)/bin/python benchmarks/plot_loop.py build/loop.jsonl docs/images/loop.svg
+
+# The table of docs/explanation/beside-others.md.
+beside: $(VENV)/.dev $(LOOPS)/.ready
+	$(BIN)/python benchmarks/beside/compare.py --others $(LOOPS)/bin/python
 
 $(FUZZ)/.ready: fuzz/requirements.txt requirements/runtime.txt | $(BIN)/python
 	$(BIN)/python -m venv $(FUZZ)

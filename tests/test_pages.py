@@ -54,6 +54,12 @@ def test_the_page_of_the_command_line_prints_what_it_shows(tmp_path: Path):
     assert check_page(DOCS / "reference" / "command-line.md", tmp_path)
 
 
+def test_the_comparison_says_what_a_kill_leaves_of_our_program():
+    script = DOCS.parent / "benchmarks" / "beside" / "compare.py"
+    compared = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert compared.returncode == 0, compared.stderr
+
+
 def test_every_page_with_a_program_is_run():
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if program_of(path)}
     run = {f"tutorial/{name}.md" for name in TUTORIAL} | set(ONE_PROGRAM) | ELSEWHERE.keys() | NOT_RUN.keys()

@@ -1,0 +1,119 @@
+"""One program in three libraries: its lines, its type errors, and what a killed process leaves.
+
+    python benchmarks/beside/compare.py --others PYTHON
+
+PYTHON has the two others. Ends with 1 if docs/explanation/beside-others.md has another table. Without --others only
+toolspeak's program runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parents[1] / "docs" / "explanation" / "beside-others.md"
+LIBRARIES = {"toolspeak": "toolspeak", "pydantic_ai": "pydantic-ai-slim", "openai_agents": "openai-agents"}
+"""The package of each program."""
+KILLS = {
+    "during the read": ("read", 0),
+    "during the write, after its effect": ("write", 1),
+    "after the write, while the model answers": ("answer", 1),
+}
+"""Where the process is killed, and at which start of the program."""
+ANSWER = "item='pear' ordered=20"
+
+
+def lines(library: str) -> int:
+    return sum(bool(line.strip()) for line in (HERE / f"shop_{library}.py").read_text("utf-8").splitlines())
+
+
+def after_a_kill(library: str, python: str, place: str, at: int) -> tuple[int, int]:
+    """How often the order is placed, and the model asked, if the process is killed and the program started again."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, environment = Path(temporary), {**os.environ, "PYTHONPATH": str(HERE)}
+        for start in range(5):
+            finished = subprocess.run(
+                [python, str(HERE / f"shop_{library}.py"), *(["yes"] if start else [])],
+                cwd=folder,
+                env={**environment, "KILL_AT": place} if start == at else environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if (finished.returncode != 0) != (start == at):
+                raise SystemExit(f"shop_{library}.py, start {start}: {finished.stdout}{finished.stderr}")
+            if ANSWER in finished.stdout:
+                counts = [(folder / name).read_text("utf-8").count("\n") for name in ("orders.txt", "requests.txt")]
+                return counts[0], counts[1]
+    raise SystemExit(f"shop_{library}.py gave no answer in five starts")
+
+
+def mistakes_found(library: str, python: str) -> str:
+    """How many of the marked lines have a type error. Fails if another line has one."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for path in (*HERE.glob(f"*_{library}.py"), HERE / "shop.py"):
+            (folder / path.name).write_text(path.read_text("utf-8"), "utf-8")
+        (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}', "utf-8")
+        command = [sys.executable, "-m", "pyright", "-p", str(folder), "--pythonpath", python, "--outputjson"]
+        report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    found = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in report["generalDiagnostics"]}
+    name = f"mistakes_{library}.py"
+    source = (HERE / name).read_text("utf-8").splitlines()
+    marked = {(name, number) for number, line in enumerate(source, 1) if "# wrong" in line}
+    if found - marked:
+        raise SystemExit(f"unexpected type errors: {sorted(found - marked)}")
+    return f"{len(found)} of {len(marked)}"
+
+
+def version(package: str, python: str) -> str:
+    source = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
+    return subprocess.run([python, "-c", source], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def row(title: str, cells: Sequence[object]) -> str:
+    return f"| {title} | {' | '.join(map(str, cells))} |"
+
+
+def table(pythons: dict[str, str]) -> list[str]:
+    rows = [
+        row(
+            "",
+            [f"{LIBRARIES[name].removesuffix('-slim')} {version(LIBRARIES[name], pythons[name])}" for name in pythons],
+        ),
+        row("---", ["---"] * len(pythons)),
+        row("lines of the program", [lines(name) for name in pythons]),
+        row("mistakes that pyright finds", [mistakes_found(name, pythons[name]) for name in pythons]),
+    ]
+    for title, (place, at) in KILLS.items():
+        counts = [after_a_kill(name, pythons[name], place, at) for name in pythons]
+        rows.append(row(f"killed {title}: orders placed", [orders for orders, _ in counts]))
+        rows.append(row(f"killed {title}: model requests", [requests for _, requests in counts]))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--others", help="a Python that has pydantic-ai and openai-agents")
+    others = parser.parse_args().others
+    if others is None:
+        counts = [after_a_kill("toolspeak", sys.executable, place, at) for place, at in KILLS.values()]
+        columns = [line.split("|")[2].strip() for line in PAGE.read_text("utf-8").splitlines() if "| killed" in line]
+        if columns != [str(count) for pair in counts for count in pair]:
+            sys.exit(f"{PAGE} says {columns}, and toolspeak's program leaves {counts}")
+        return
+    rows = table({"toolspeak": sys.executable, "pydantic_ai": others, "openai_agents": others})
+    print("\n".join(rows))
+    if "\n".join(rows) not in PAGE.read_text("utf-8"):
+        sys.exit(f"{PAGE} has another table")
+
+
+if __name__ == "__main__":
+    main()
