@@ -10,7 +10,7 @@ from toolspeak.data.events import UNFINISHED, RunStarted
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
-from toolspeak.journal.rules import is_held
+from toolspeak.journal.leases import is_held
 
 InfoT = TypeVar("InfoT", RunInfo, SessionInfo)
 SHORT = 8

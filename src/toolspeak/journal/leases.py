@@ -1,15 +1,109 @@
-"""The leases of a journal in a database; statements as in `journal.sql`."""
+"""Leases: the right of one process to drive a run, for a time.
+
+The owner of a lease is a process, by a name from which others on the same machine see whether it is alive. Statements
+are as in `journal.sql`.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import lru_cache
 from typing import Any, Protocol
 
-from toolspeak.journal.base import Lease
-from toolspeak.journal.owner import is_dead
-from toolspeak.journal.rules import busy, check_lease
+from toolspeak.errors import LeaseLost, RunBusy
+from toolspeak.journal.base import Lease, RunInfo
+
+
+def new_owner() -> str:
+    """Returns a name for one holder of leases in this process: `machine pid start random`."""
+    return f"{_myself(os.getpid())} {os.urandom(4).hex()}"
+
+
+def is_dead(owner: str) -> bool:
+    """Whether the owner was a process of this machine that has ended. False if that cannot be known."""
+    parts = owner.split(" ")
+    if len(parts) != 4 or parts[0] != _machine() or not parts[1].isdigit():
+        return False
+    pid, start = int(parts[1]), parts[2]
+    with suppress(PermissionError, OverflowError, ValueError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+    # Another process may have the number by now; it started later.
+    return start not in ("", _start(pid))
+
+
+def is_alive(owner: str) -> bool:
+    """Whether the owner is a process of this machine that has not ended. False if that cannot be known."""
+    return owner.partition(" ")[0] == _machine() and not is_dead(owner)
+
+
+@lru_cache(maxsize=1)  # by pid, for a fork is another process
+def _myself(pid: int) -> str:
+    return f"{_machine()} {pid} {_start(pid)}"
+
+
+def since_boot() -> tuple[str, Callable[[], float]]:
+    """A clock of this machine that cannot be set, in seconds, and its name. Clocks of the same name show the same time.
+
+    On a system without one: the wall clock, under the name "".
+    """
+    with suppress(OSError, AttributeError):
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        namespace = ""
+        with suppress(OSError):
+            namespace = os.readlink("/proc/self/ns/time")  # time_namespaces(7): each may have an offset of its own
+        clock = time.CLOCK_BOOTTIME  # it goes on while the machine sleeps
+        return f"{boot} {namespace}", lambda: time.clock_gettime(clock)
+    return "", time.time
+
+
+def _machine() -> str:
+    """The machine and its pid namespace: in a container, the same number is another process."""
+    namespace = ""
+    with suppress(OSError):
+        namespace = os.readlink("/proc/self/ns/pid")
+    return f"{socket.gethostname()}:{namespace}".replace(" ", "_")
+
+
+def _start(pid: int) -> str:
+    """When a process started, in clock ticks since boot (proc(5), field 22 of stat); "" without /proc.
+
+    "ended" for a process that has ended and was not waited for.
+    """
+    with suppress(OSError, IndexError):
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        return "ended" if fields[0] in "ZX" else fields[19]
+    return ""
+
+
+def check_lease(run_id: str, lease: Lease | None, owner: str | None, epoch: int) -> None:
+    """Raises LeaseLost unless the lease is the run's newest, or the run has no lease and none is passed."""
+    if lease is None and owner is not None:
+        raise LeaseLost(f"run {run_id} is held by another process, and this one has no lease on it: acquire it first")
+    if lease is not None and (owner is None or lease.epoch != epoch):
+        raise LeaseLost(f"run {run_id} was taken over by another process, and this one cannot go on with it")
+
+
+def is_held(info: RunInfo) -> bool:
+    """Whether a process drives the run."""
+    return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
+
+
+def busy(run_id: str, seconds: float) -> RunBusy:
+    remaining = max(0.0, seconds)
+    return RunBusy(
+        f"run {run_id} is held by another process: wait for it, or end it. If it died on another machine, the "
+        f"run is free in {remaining:.0f} seconds"
+    )
 
 
 class Connection(Protocol):

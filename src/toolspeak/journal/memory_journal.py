@@ -10,9 +10,8 @@ from typing import cast
 from toolspeak.data.events import Record, RunStarted, RunStatus
 from toolspeak.data.values import quick
 from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
+from toolspeak.journal.leases import busy, check_lease
 from toolspeak.journal.rules import (
-    busy,
-    check_lease,
     check_runs,
     gone_on,
     hits_in,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -19,9 +18,8 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import Message
-from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunConflict
-from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
-from toolspeak.journal.owner import is_dead
+from toolspeak.errors import JournalError, RunConflict
+from toolspeak.journal.base import RunInfo, SearchHit, SessionInfo
 
 TITLE = 80
 """The length of a title in characters."""
@@ -97,12 +95,8 @@ def status_after(event: object) -> RunStatus | None:
             return None
 
 
-def is_listed(event: object) -> bool:
-    """Whether the event changes what lists show of its run. Such an event has a `status_after`."""
-    return isinstance(event, _LISTED)
-
-
-_LISTED = (RunStarted, RunResumed, RunPaused, RunFinished)
+LISTED = (RunStarted, RunResumed, RunPaused, RunFinished)
+"""The events that change what lists show of their run. Each has a `status_after`."""
 
 
 def session_after(known: SessionInfo | None, record: Record, event: RunStarted) -> SessionInfo:
@@ -133,14 +127,6 @@ def hits_in(info: RunInfo, record: Record, wanted: Sequence[str]) -> list[Search
     ]
 
 
-def check_lease(run_id: str, lease: Lease | None, owner: str | None, epoch: int) -> None:
-    """Raises LeaseLost unless the lease is the run's newest, or the run has no lease and none is passed."""
-    if lease is None and owner is not None:
-        raise LeaseLost(f"run {run_id} is held by another process, and this one has no lease on it: acquire it first")
-    if lease is not None and (owner is None or lease.epoch != epoch):
-        raise LeaseLost(f"run {run_id} was taken over by another process, and this one cannot go on with it")
-
-
 def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
     """Raises JournalError unless the records of each run follow each other and begin with RunStarted.
 
@@ -159,23 +145,10 @@ def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
         counts[record.run_id] = seq + 1
 
 
-def is_held(info: RunInfo) -> bool:
-    """Whether a process drives the run."""
-    return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
-
-
 def gone_on(record: Record) -> RunConflict:
     return RunConflict(
         f"run {record.run_id} has gone on elsewhere (record {record.seq} is not the next);"
         " only its newest result can be resumed"
-    )
-
-
-def busy(run_id: str, seconds: float) -> RunBusy:
-    remaining = max(0.0, seconds)
-    return RunBusy(
-        f"run {run_id} is held by another process: wait for it, or end it. If it died on another machine, the "
-        f"run is free in {remaining:.0f} seconds"
     )
 
 

@@ -20,11 +20,8 @@ from toolspeak.data.events import Record, RunStarted, RunStatus
 from toolspeak.data.messages import Message
 from toolspeak.errors import FormatError, JournalError
 from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
-from toolspeak.journal.leases import Connection, SqlLeases
-from toolspeak.journal.owner import is_dead
+from toolspeak.journal.leases import Connection, SqlLeases, busy, check_lease, is_dead
 from toolspeak.journal.rules import (
-    busy,
-    check_lease,
     check_runs,
     gone_on,
     hits_in,

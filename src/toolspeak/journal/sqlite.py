@@ -20,11 +20,19 @@ from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting
-from toolspeak.journal.leases import Connection
-from toolspeak.journal.owner import new_owner
-from toolspeak.journal.rules import is_listed
+from toolspeak.journal.leases import Connection, new_owner
+from toolspeak.journal.rules import LISTED
 from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.sqlite_connection import SqliteConnection, at_once, is_busy, journal_error
+from toolspeak.journal.sqlite_connection import (
+    BATCH,
+    INSERT,
+    NOTE,
+    UNNOTED,
+    SqliteConnection,
+    at_once,
+    is_busy,
+    journal_error,
+)
 from toolspeak.journal.sqlite_file import (
     checked_place,
     clocked,
@@ -38,7 +46,6 @@ from toolspeak.journal.sqlite_file import (
 )
 from toolspeak.journal.sqlite_tables import SqliteTables
 from toolspeak.journal.stored import Stored, pack, sum_of
-from toolspeak.journal.stretches import BATCH, INSERT, NOTE, UNNOTED
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
@@ -50,7 +57,6 @@ _PAGE = 4096
 _SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
 """Events that are on the disk before anything follows from them: a power cut must undo neither the start or the result
 of an effect, nor what the caller knows."""
-
 
 _ENDS = frozenset((RunPaused, RunFinished))
 _FOLLOWED = _ENDS | {ToolStarted}
@@ -155,7 +161,7 @@ class SqliteJournal(SqliteTables):
                     self._syncs.took(time.perf_counter() - began)
                 followed = [kind for waiting in group if (kind := type(waiting.record.event)) in _FOLLOWED]
                 if followed:
-                    self._check_place(log=not _ENDS.isdisjoint(followed))
+                    self._check_place(with_log=not _ENDS.isdisjoint(followed))
             except BaseException:
                 self._undo(db)
                 raise
@@ -182,7 +188,7 @@ class SqliteJournal(SqliteTables):
                 and known.next == record.seq
                 and known.epoch == (lease.epoch if lease else 0)
                 and stored.places is None
-                and not is_listed(record.event)
+                and not isinstance(record.event, LISTED)
             ):
                 pos = known.first + record.seq
                 rows.append((pos, stored.text, sum_of(pos, stored.text)))
@@ -191,18 +197,19 @@ class SqliteJournal(SqliteTables):
                 continue
             if rows:
                 self._insert(db, rows)
-                rows.clear()
             outcomes.append(self._write_one(db, waiting))
         if rows:
             self._insert(db, rows)
         return outcomes
 
-    def _insert(self, db: sqlite3.Connection, rows: Sequence[tuple[int, str, int]]) -> None:
+    def _insert(self, db: sqlite3.Connection, rows: list[tuple[int, str, int]]) -> None:
+        """Adds the rows, and empties the list."""
         if len(rows) == 1:
             db.execute(INSERT, rows[0])
         else:
             db.executemany(INSERT, rows)
         self._note(db, len(rows), sum([len(text) for _, text, _ in rows]))
+        rows.clear()
 
     def _write_one(self, db: sqlite3.Connection, waiting: Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
@@ -360,25 +367,22 @@ class SqliteJournal(SqliteTables):
         args = (self._reader, self._db, self._log, self._file, self._name, os.getpid())
         self._finalizer = weakref.finalize(self, close_all, *args)
 
-    def _check_place(self, *, log: bool = True) -> None:
+    def _check_place(self, *, with_log: bool = True) -> None:
         """Raises JournalError if the open file, or its log, is no longer the one at its path."""
         if self._db is not None:
-            self._size = checked_place(
-                self.path, self._name_of_file, self._place, self._size, self._log if log else None
-            )
+            log = self._log if with_log else None
+            self._size = checked_place(self.path, self._name_of_file, self._place, self._size, log)
 
     def _error_of(self, error: BaseException) -> BaseException:
         return journal_error(error, self.path)
 
     def salvage(self) -> Sequence[Path]:
         """Makes the file usable without what is lost, if its write-ahead log is damaged or missing. Returns the copies
-        that it
-        made of the files.
+        that it made of the files.
 
         A run that had not ended may have done more than is recorded: close it
-        (`toolspeak.agent.storage.suspend.close_run`, `doubtful=True`) and check what it did. Raises JournalError while
-        another
-        process has the file open.
+        (`toolspeak.agent.storage.runs.close_run`, `doubtful=True`) and check what it did. Raises JournalError while
+        another process has the file open.
         """
         self.close()
         try:

@@ -13,10 +13,10 @@ from threading import Lock
 from typing import Any
 
 from toolspeak.errors import JournalError
-from toolspeak.journal.owner import is_alive, is_dead, since_boot
+from toolspeak.journal.leases import is_alive, is_dead, since_boot
 from toolspeak.journal.sql_schema import VERSION, newer, steps_from
-from toolspeak.journal.sqlite_damage import frames_missing, is_log, log_in
-from toolspeak.journal.stretches import NOTE
+from toolspeak.journal.sqlite_connection import NOTE
+from toolspeak.journal.sqlite_log import frames_missing, is_log, log_in
 
 _APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
 _TYPES = {

@@ -1,10 +1,10 @@
-"""What a journal in SQLite does in its own way with its tables."""
+"""What a journal in SQLite does in its own way with its tables, and whether they are as they were written."""
 
 from __future__ import annotations
 
 import sqlite3
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,9 @@ from toolspeak.journal.commits import Commits
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.sql import SqlJournal
 from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.sqlite_damage import faults
+from toolspeak.journal.sqlite_connection import END, NOTE, delete_run, rows_of
 from toolspeak.journal.sqlite_file import connected
 from toolspeak.journal.stored import Row, sum_of
-from toolspeak.journal.stretches import NOTE, delete_run, rows_of
 
 
 class SqliteTables(SqlJournal):
@@ -108,6 +107,40 @@ class SqliteTables(SqlJournal):
 
 
 def _faults(file: Path, run_id: str | None) -> str:
+    """Returns what is wrong with the tables, as far as a run depends on it (None: all of them); "" if nothing is.
+
+    Raises sqlite3.Error if SQLite cannot read on.
+    """
     with closing(connected(file)) as db:
         db.execute("PRAGMA busy_timeout = 1000")
-        return faults(db, run_id)
+        (verdict,) = db.execute(f"PRAGMA {'quick_check' if run_id is not None else 'integrity_check'}(1)").fetchone()
+        if verdict != "ok":
+            return str(verdict)
+        db.execute("BEGIN")  # all queries see one state of the file
+        return next(_faults_of_records(db, run_id), "")
+
+
+def _faults_of_records(db: sqlite3.Connection, run_id: str | None) -> Iterator[str]:
+    number, end = -1, None
+    since = 0
+    if run_id is not None:
+        row = db.execute(f"SELECT number, {END} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if row is None:
+            return
+        number, end = row
+        query = "SELECT min(id) FROM stretches WHERE pos >= ? AND pos < ?"
+        (noted,) = db.execute(query, (number * SPAN, (number + 1) * SPAN)).fetchone()
+        (since,) = (noted,) if noted is not None else db.execute("SELECT upto + 1 FROM noted").fetchone()
+    count = 0
+    numbers: set[int] = set()
+    rows = db.execute("SELECT pos, data, places, sum FROM records WHERE id >= ?", (since,))
+    for pos, data, places, stored in rows:
+        if stored is not None and stored != sum_of(pos, data, places):
+            yield f"record {pos % SPAN} of the run with the number {pos // SPAN} is not as it was written"
+        numbers.add(pos // SPAN)
+        count += pos // SPAN == number
+    if run_id is not None and count != (end or number * SPAN) - number * SPAN:
+        yield f"{count} records of the run are there, and {(end or number * SPAN) - number * SPAN} can be found"
+    known = {each for (each,) in db.execute("SELECT number FROM runs")}
+    for each in numbers - known:
+        yield f"there are records of a run that is not listed (number {each})"

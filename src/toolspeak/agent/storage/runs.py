@@ -26,7 +26,7 @@ from toolspeak.data.messages import Message
 from toolspeak.data.values import quick
 from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunError
 from toolspeak.journal.base import Journal, Lease
-from toolspeak.journal.owner import new_owner
+from toolspeak.journal.leases import new_owner
 from toolspeak.tools.stored_results import keep
 
 LEASE_SECONDS = 30.0

@@ -14,7 +14,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, RunError
 from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal import Journal, SessionInfo
-from toolspeak.journal.rules import is_held
+from toolspeak.journal.leases import is_held
 
 WhenOpen = Literal["refuse", "close"]
 """What happens to a new task of a session whose last run waits for approval or is suspended: the task is refused, or

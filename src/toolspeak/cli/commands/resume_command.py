@@ -20,7 +20,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
 from toolspeak.execute import InDoubtPolicy
 from toolspeak.journal import Journal, RunInfo
-from toolspeak.journal.rules import is_held
+from toolspeak.journal.leases import is_held
 from toolspeak.ui import printable
 
 _POLL_SECONDS = 1.0

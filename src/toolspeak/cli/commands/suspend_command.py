@@ -12,7 +12,7 @@ from toolspeak.cli.run_lookup import SHORT, find_run, status_of
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo
-from toolspeak.journal.rules import is_held
+from toolspeak.journal.leases import is_held
 from toolspeak.ui import printable
 
 _POLL_SECONDS = 0.1

@@ -1,24 +1,16 @@
-"""Damage that SQLite does not report: a write-ahead log that is damaged or cut short, and rows that differ from what
-was
-written.
+"""A write-ahead log of SQLite that is damaged or cut short: how many transactions it has lost.
 
-SQLite uses a log as far as its checksums are right and drops the rest, for that is what a process leaves that dies
-while it writes (https://www.sqlite.org/walformat.html). Such a process leaves a part of one transaction. Whole
-transactions behind a bad frame were written, and are lost. So are those that the log's index counts (a file in the
-machine's memory) and the log does not have.
+SQLite reports no such damage. It uses a log as far as its checksums are right and drops the rest, for that is what a
+process leaves that dies while it writes (https://www.sqlite.org/walformat.html). Such a process leaves a part of one
+transaction. Whole transactions behind a bad frame were written, and are lost. So are those that the log's index counts
+(a file in the machine's memory) and the log does not have.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 import sys
-from collections.abc import Iterator
 from typing import NamedTuple
-
-from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.stored import sum_of
-from toolspeak.journal.stretches import END
 
 _HEAD = 32
 _FRAME = 24
@@ -145,44 +137,3 @@ def _checksum(data: bytes, seed: tuple[int, int], order: str) -> tuple[int, int]
         first = (first + one + second) & 0xFFFFFFFF
         second = (second + other + first) & 0xFFFFFFFF
     return first, second
-
-
-def faults(db: sqlite3.Connection, run_id: str | None) -> str:
-    """Returns what is wrong with the tables, as far as a run depends on it (None: all of them); "" if nothing is.
-
-    Raises sqlite3.Error if SQLite cannot read on.
-    """
-    (verdict,) = db.execute(f"PRAGMA {'quick_check' if run_id is not None else 'integrity_check'}(1)").fetchone()
-    if verdict != "ok":
-        return str(verdict)
-    db.execute("BEGIN")
-    try:
-        return next(_faults_of_records(db, run_id), "")
-    finally:
-        db.execute("ROLLBACK")
-
-
-def _faults_of_records(db: sqlite3.Connection, run_id: str | None) -> Iterator[str]:
-    number, end = -1, None
-    since = 0
-    if run_id is not None:
-        row = db.execute(f"SELECT number, {END} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        if row is None:
-            return
-        number, end = row
-        query = "SELECT min(id) FROM stretches WHERE pos >= ? AND pos < ?"
-        (noted,) = db.execute(query, (number * SPAN, (number + 1) * SPAN)).fetchone()
-        (since,) = (noted,) if noted is not None else db.execute("SELECT upto + 1 FROM noted").fetchone()
-    count = 0
-    numbers: set[int] = set()
-    rows = db.execute("SELECT pos, data, places, sum FROM records WHERE id >= ?", (since,))
-    for pos, data, places, stored in rows:
-        if stored is not None and stored != sum_of(pos, data, places):
-            yield f"record {pos % SPAN} of the run with the number {pos // SPAN} is not as it was written"
-        numbers.add(pos // SPAN)
-        count += pos // SPAN == number
-    if run_id is not None and count != (end or number * SPAN) - number * SPAN:
-        yield f"{count} records of the run are there, and {(end or number * SPAN) - number * SPAN} can be found"
-    known = {each for (each,) in db.execute("SELECT number FROM runs")}
-    for each in numbers - known:
-        yield f"there are records of a run that is not listed (number {each})"
