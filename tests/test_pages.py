@@ -16,6 +16,7 @@ ONE_PROGRAM = [
     "guides/approvals.md",
     "guides/approve-over-http.md",
     "guides/custom-provider.md",
+    "guides/executor-alone.md",
     "guides/interceptors.md",
     "guides/making-tools.md",
     "guides/migrate.md",

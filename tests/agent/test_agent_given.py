@@ -16,7 +16,6 @@ from toolspeak import (
     DialectSettings,
     Effects,
     Execution,
-    Executor,
     Interceptor,
     Limits,
     MemoryJournal,
@@ -137,11 +136,6 @@ def test_a_class_is_no_model_and_a_name_no_agent():
         Agent(ScriptedProvider)
     with pytest.raises(ConfigurationError, match="needs an Agent"):
         Session("openai:gpt-5")
-
-
-def test_an_executor_has_a_toolset():
-    with pytest.raises(ConfigurationError, match=r"Executor\(Toolset"):
-        Executor([add])
 
 
 TOOLS_OF_NO_KIND = [

@@ -139,7 +139,8 @@ class Agent(Generic[DepsT, OutputT]):
         speech = dialect if isinstance(dialect, DialectSettings) else DialectSettings(dialect)
         executor = None if isinstance(execution, Execution) else execution
         self.secrets = secrets_of(getattr(executor, "secrets", None) if secrets is None else secrets)
-        kin_approver = approver = resolve_approver(approval.approver)
+        approver = resolve_approver(approval.approver)
+        kin_approver = approver = getattr(executor, "approver", None) if approver is None else approver
         recording = None if cassette is None else cassette.recording
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)

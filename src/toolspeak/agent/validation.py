@@ -209,9 +209,7 @@ def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, answe
         )
     twice = [name for name, choice in choices.items() if choice]
     if twice:
-        raise ConfigurationError(
-            f"{', '.join(twice)}: pass it to the executor, as in Executor(Toolset(tools), {twice[0]}=…)"
-        )
+        raise ConfigurationError(f"{', '.join(twice)}: pass it to the executor, as in Executor(tools, {twice[0]}=…)")
     if answers:
         raise ConfigurationError(
             "the answer is the argument of a tool that the executor does not have: use Output(…, mode='prompted')"

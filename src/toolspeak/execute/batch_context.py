@@ -16,7 +16,7 @@ from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.data.values import quick
 from toolspeak.execute.approval.approvers import ApprovalRequest
 from toolspeak.execute.calls.observe import NO_DETAILS, LocalDetails, Observer, ToolExecution
-from toolspeak.execute.calls.prepare import key_of
+from toolspeak.execute.calls.prepare import key_of, new_id
 from toolspeak.execute.concurrency.limits import Concurrency, Limiter, OrphanedCalls, Timers
 from toolspeak.execute.concurrency.schedule import Conflicts
 from toolspeak.tools.context import RunContext, StateView
@@ -212,7 +212,8 @@ def _no_memory() -> dict[str, Any]:
 class BatchContext:
     """The run that a batch belongs to. Every call's RunContext is made from it.
 
-    - `run_id`, `step`, `agent`, `parent_run_id`: the run, its step, its agent, and the run whose tool started it.
+    - `run_id`, `step`, `agent`, `parent_run_id`: the run (a new id without one), its step, its agent, and the run whose
+      tool started it.
     - `deps`: the caller's own dependencies.
     - `memory`: the memory of the run's tools.
     - `state`: the run before the batch.
@@ -222,7 +223,7 @@ class BatchContext:
     - `observers`: observers of this run, beside those of the executor.
     """
 
-    run_id: str
+    run_id: str = field(default_factory=new_id)
     step: int = 0
     deps: Any = None
     memory: dict[str, Any] = field(default_factory=_no_memory)

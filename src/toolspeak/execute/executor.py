@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import time
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 from toolspeak.data.approvals import Decision, Rule
-from toolspeak.data.events import StopRequested
+from toolspeak.data.events import Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.tools import Effects
 from toolspeak.errors import AgentStop, ConfigurationError, ToolFailed
-from toolspeak.execute.approval.approvers import Approver, BatchApprover, Policy
+from toolspeak.execute.approval.approvers import Approve, Approver, BatchApprover, Policy, resolve_approver
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
-from toolspeak.execute.batch_context import BatchContext, BatchPaused, BatchResult, Deadline, Emit
+from toolspeak.execute.batch_context import BatchContext, BatchPaused, BatchResult, Deadline, Emit, RunScope
 from toolspeak.execute.batch_state import INTERRUPTIBLE, BatchState, Call
 from toolspeak.execute.call_admission import CallAdmission
 from toolspeak.execute.calls.observe import Observation, Observed, Observer
@@ -39,16 +39,26 @@ from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt
 from toolspeak.execute.run_call import run_call
 from toolspeak.execute.sub_runs import BatchHeld
 from toolspeak.tools.stored_results import READ_RESULT
+from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 _NO_RESULTS: Mapping[str, ToolResult] = MappingProxyType({})
 
 
-class Executor:
-    """Runs batches of calls. It holds no state of a batch, so one executor may run several at the same time.
+async def _drop(_fact: Event) -> None: ...
 
-    - `tools`: the tools that calls may name.
+
+class Executor:
+    """Runs batches of calls: for an agent, or alone, for a program that has its own loop.
+
+        batch = await Executor([read, write], approve="all").run(calls)
+
+    It holds no state of a batch, so one executor may run several at the same time.
+
+    - `tools`: the tools that calls may name: functions, Tools, or a Toolset.
+    - `approve`: who decides about calls that write or leave the machine: "all", "none", an async function, or None (no
+      call of the batch runs, and the BatchResult lists the pending ones).
     - `schedule`: the order of the calls of a batch.
     - `concurrency`: how many calls run at once.
     - `early_start`: whether calls that only read may start before their turn is over.
@@ -65,14 +75,15 @@ class Executor:
     - `recorder`: records the calls' results, for a replay.
     - `replayer`: gives recorded results in place of calling functions.
 
-    Raises ConfigurationError for tools that are not a Toolset, an unknown schedule, a size that is not a number, and a
-    rule that contradicts itself.
+    Raises ConfigurationError for tools that are not a list of tools, an approver that is not async, an unknown
+    schedule, a size that is not a number, and a rule that contradicts itself.
     """
 
     def __init__(
         self,
-        tools: Toolset,
+        tools: Toolset | Iterable[Tool | Callable[..., Any]],
         *,
+        approve: Approve = None,
         schedule: ScheduleName = "serializable",
         concurrency: Concurrency = Concurrency(),
         early_start: bool = True,
@@ -92,15 +103,13 @@ class Executor:
         if not isinstance(cast("object", max_result_bytes), int) or max_result_bytes < 0:
             problem = "expected a number of bytes from 0 up, such as 16384"
             raise ConfigurationError(f"max_result_bytes={max_result_bytes!r}: {problem}")
-        if not isinstance(cast("object", tools), Toolset):
-            raise ConfigurationError(
-                f"Executor needs a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))"
-            )
-        self.tools = tools
+        self.tools = tools = tools if isinstance(tools, Toolset) else Toolset(tools)
+        self.approver = resolve_approver(approve)
         self.secrets = Secrets() if secrets is None else secrets
         self.policy = resolve_policy(policy)
         self.rules = StandingRules() if rules is None else rules
         self._early_start = early_start
+        self._memory, self._scope = dict[str, Any](), RunScope()  # of batches without a context
         self._observers = tuple(observers)
         self._settings = ExecutorSettings(
             tools,
@@ -127,9 +136,9 @@ class Executor:
         self,
         calls: Sequence[ToolCall | MalformedCall],
         *,
-        emit: Emit,
-        context: BatchContext,
-        approver: Approver | BatchApprover | None,
+        emit: Emit = _drop,
+        context: BatchContext | None = None,
+        approver: Approver | BatchApprover | None = None,
         decisions: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
         doubtful_calls: CallsInDoubt = NONE_IN_DOUBT,
@@ -140,10 +149,11 @@ class Executor:
     ) -> BatchResult:
         """Runs the calls and returns their results in call order, whatever finished first.
 
-        - `emit`: records a fact.
-        - `context`: the run that the batch belongs to.
-        - `approver`: answers about calls that need approval. With None, or one that escalates, the batch stops before
-          any call runs: the BatchResult lists the pending calls.
+        - `emit`: records a fact. Without it nothing is recorded.
+        - `context`: the run that the batch belongs to. Without one the batches of this executor share the memory of the
+          tools, orphaned calls and repeated reads, so make an executor for each conversation.
+        - `approver`: answers about calls that need approval, in place of the executor's own. With neither, or one that
+          escalates, the batch stops before any call runs: the BatchResult lists the pending calls.
         - `decisions`: earlier answers, by call id. An approval is bound to its request (`Decision.digest`): it holds
           only while the tool and the arguments are the same.
         - `finished`: results that are recorded already, by call id. They are returned as they are.
@@ -170,6 +180,10 @@ class Executor:
         approver raises: a fact that cannot be recorded stops the batch, and its call does not run. Cancelling cancels
         the async tools and waits for them, orphans the synchronous ones, and records no result of either.
         """
+        approver = self.approver if approver is None else approver
+        if context is None:
+            shared = RunScope(self._scope.orphans, self._scope.result_cache)
+            context = BatchContext(memory=self._memory, scope=shared)
         owner, loop, scope = asyncio.current_task(), asyncio.get_running_loop(), context.scope
         assert owner is not None, "batches run in tasks"
         observers, observation = (*self._observers, *context.observers), None

@@ -14,19 +14,23 @@ MAX_CHARACTERS = 64 * 1024 * 1024
 """The limit for all results of a run. The oldest are dropped first."""
 
 
-def keep(memory: dict[str, Any], handle: str, text: str) -> bool:
-    """Keeps a text under a handle. False if it alone exceeds the limit."""
+def keep(memory: dict[str, Any], handle: str, text: str) -> str | None:
+    """Keeps a text, and returns its handle: `handle`, with a number if that is another text's. None if the text alone
+    exceeds the limit."""
     if len(text) > MAX_CHARACTERS:
-        return False
-    texts = cast("dict[str, str]", memory.setdefault(KEY, {}))
-    texts.pop(handle, None)
-    texts[handle] = text
+        return None
+    texts, number, free = cast("dict[str, str]", memory.setdefault(KEY, {})), 1, handle
+    while texts.get(free, text) != text:
+        number += 1
+        free = f"{handle}#{number}"
+    texts.pop(free, None)
+    texts[free] = text
     total = sum(map(len, texts.values()))
     for oldest in tuple(texts):
         if total <= MAX_CHARACTERS:
             break
         total -= len(texts.pop(oldest))
-    return True
+    return free
 
 
 def stored_result(memory: dict[str, Any], handle: str) -> str | None:

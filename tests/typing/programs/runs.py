@@ -3,7 +3,7 @@
 
 from typing import assert_type
 
-from toolspeak import Agent, Approval, ApprovalRequest, Decision, Limits, Record, Rule
+from toolspeak import Agent, Approval, ApprovalRequest, Decision, Executor, Limits, Record, Rule, ToolCall, ToolResult
 from toolspeak.data.deltas import TextDelta
 from toolspeak.data.events import RunFinished
 
@@ -44,3 +44,17 @@ Agent("openai:qwen3", approve=refuse)  # wrong
 Agent("openai:qwen3", limits=3)  # wrong
 Agent("openai:qwen3", steps=3)  # wrong
 Limits(steps="3")  # wrong
+
+
+def look_up(item: str) -> str:
+    return item
+
+
+async def own_loop(calls: list[ToolCall]) -> str:
+    batch = await Executor([look_up], approve="all").run(calls)
+    assert_type(batch.results, tuple[ToolResult, ...])
+    return batch.results[0].text
+
+
+Executor([look_up], approve=refuse)  # wrong
+Executor(look_up)  # wrong

@@ -26,12 +26,10 @@ from toolspeak.cli.command_options import (
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.terminal_approver import terminal_approver
 from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
-from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn, section_of_reply
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
-from toolspeak.execute.calls.prepare import new_id
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.files_read import KEY as FILES_READ
 
@@ -107,13 +105,9 @@ async def _run(
     executor: Executor, turn: ParsedTurn, approve: Literal["ask", "all", "all+repaired", "none"], memory: dict[str, Any]
 ) -> tuple[ToolResult, ...]:
     approver = terminal_approver() if approve == "ask" else resolve_approver(approve)
-
-    async def emit(_event: Event) -> None:
-        """Drops the event: a filter needs no journal, since its caller has the reply and the results."""
-
-    context = BatchContext(run_id=new_id(), memory=memory)
     try:
-        batch = await executor.run(turn.calls, emit=emit, context=context, approver=approver)
+        # A filter needs no journal: its caller has the reply and the results.
+        batch = await executor.run(turn.calls, context=BatchContext(memory=memory), approver=approver)
     except AgentStop as stop:  # the answer `q` to a question: calls that ran before it have results
         batch = stop.batch
     return batch.results

@@ -119,8 +119,9 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
     if whole <= cap.max_bytes:
         return _cap_structured(result, cap)
     how, extra = _ASK_AGAIN, {**result.extra}
-    if cap.pages and keep(memory, result.call_id, _whole_text(result.content)):
-        how, extra["handle"] = _PAGE.format(handle=json_text(result.call_id)), result.call_id
+    handle = keep(memory, result.call_id, _whole_text(result.content)) if cap.pages else None
+    if handle is not None:
+        how, extra["handle"] = _PAGE.format(handle=json_text(handle)), handle
     shortened = _shorten(result.content, whole, cap.max_bytes, how)
     parts, left_out = cap_parts(result.content, cap.max_bytes, how) if shortened is None else shortened
     return replace(result, content=parts, structured=None, extra={**extra, "truncated_bytes": left_out})

@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 
 from toolspeak import mcp
 from toolspeak.data.approvals import Decision
-from toolspeak.data.events import Event
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import McpError
@@ -152,7 +151,6 @@ class ServerTools:
         running.steps += 1
         batch = await self._executor.run(
             calls,
-            emit=_unrecorded,
             context=running.context,
             approver=approve_none(_REFUSAL),
             deadline=max(0.0, running.ends - asyncio.get_running_loop().time()),
@@ -202,7 +200,3 @@ class ServerTools:
         if any(fnmatchcase(request.tool.name, pattern) for pattern in approved):
             return Decision(True, by="approve_tools")
         return None
-
-
-async def _unrecorded(_event: Event) -> None:
-    """Drops an event: the gateway has no journal."""
