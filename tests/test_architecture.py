@@ -281,17 +281,7 @@ SAME_FILES = {
 }
 """File names that stand in several folders, with the reason."""
 
-SAME_CLASSES: dict[str, str] = dict.fromkeys(
-    (
-        "Batch", "Run", "Tag", "_Level",
-    ),
-    "not renamed yet",
-)  # fmt: skip
-"""Names that several classes have, with the reason. A name that means one thing by now leaves the table."""
-
 PARTICIPLES = frozenset(["asked", "begun", "found", "given", "kept", "left", "said", "seen", "shown", "taken", "told"])
-NOT_YET = {"dialects"}
-"""Rooms whose identifiers are not free of them yet."""
 
 
 def places_of(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
@@ -315,7 +305,7 @@ def test_a_file_name_means_one_thing():
 
 
 def test_a_class_name_means_one_thing():
-    assert {name: places for name, places in places_of(classes()).items() if name not in SAME_CLASSES} == {}
+    assert places_of(classes()) == {}
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -340,7 +330,7 @@ def participles(path: str, text: str) -> list[str]:
     return [f"{path}:{line}: {name}" for line, name in named if name.strip("_").lower() in PARTICIPLES]
 
 
-@pytest.mark.parametrize("room", sorted(ALLOWED.keys() - NOT_YET))
+@pytest.mark.parametrize("room", sorted(ALLOWED))
 def test_identifiers_are_nouns(room: str):
     """`found` says that something was found, and not what: `match`, `run`, `lines` do."""
     paths = [str(path.relative_to(SOURCE)) for path in sources()]

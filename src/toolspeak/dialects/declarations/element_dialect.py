@@ -20,7 +20,7 @@ from toolspeak.dialects.readers.elements import ElementCalls
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.tagged_values import TEXT, needs_mark, value_types, write_json, write_text
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Alone, Starts, Tag, Texts
+from toolspeak.dialects.text.openings import Alone, FirstTag, Starts, Texts
 from toolspeak.dialects.text.scan import Caps
 
 
@@ -62,7 +62,7 @@ class Spelling:
         for start, end in self.wrappers:
             yield with_forms(Marker("calls", start, end, Texts((call, end))), forms)
         inner = ("<name>",) if syntax.named_inside else (syntax.argument, syntax.call_end)
-        yield Marker("calls", syntax.call.removesuffix(">"), syntax.call_end, Tag(inner), tails=texts)
+        yield Marker("calls", syntax.call.removesuffix(">"), syntax.call_end, FirstTag(inner), tails=texts)
 
 
 def element_dialect(
@@ -94,7 +94,7 @@ def element_dialect(
     if bare:
         behind = tuple(dict.fromkeys((*(end for _, end in wrappers), *tails)))
         inner = (syntax.argument, syntax.call_end)
-        markers.append(Marker("calls", syntax.call, syntax.call_end, Tag(inner), tails=behind))
+        markers.append(Marker("calls", syntax.call, syntax.call_end, FirstTag(inner), tails=behind))
     syntaxes = {marker.text: syntax for marker in markers}
     for spelling in also:
         additions = [each for each in spelling.markers(forms) if each.text not in syntaxes]
@@ -113,7 +113,7 @@ def element_dialect(
         if marker.form:
             return form_body(marker, tools, first_index, caps)
         block = (marker.text, marker.end or "")
-        bare = isinstance(marker.opening, Tag)
+        bare = isinstance(marker.opening, FirstTag)
         return ElementCalls(syntaxes[marker.text], block, tools, first_index, caps, bare)
 
     def write_calls(calls: Calls, tools: Tools) -> str:

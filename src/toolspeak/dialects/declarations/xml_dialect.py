@@ -17,7 +17,7 @@ from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
 from toolspeak.dialects.readers.tagged_values import escape_name, unescape_name
 from toolspeak.dialects.readers.xml_calls import XmlCalls
-from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, Tag, open_tag
+from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, XmlTag, open_tag
 from toolspeak.dialects.readers.xml_values import argument_nodes, markers_of, write_argument
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Starts
@@ -133,7 +133,7 @@ class _WrappedCalls(XmlCalls):
         self._filled = False  # whether the arguments' element has begun
         self.example = f"<{tags.call}><{tags.name}>tool</{tags.name}><{tags.arguments}>…"
 
-    def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
+    def _open_element(self, tag: XmlTag, text: str, position: int, out: list[Delta]) -> None:
         if tag.element != self._tags.call or tag.empty:
             self._fail("invalid_xml", f"expected {self.example}, found <{tag.element}>", position)
             return
@@ -185,5 +185,5 @@ class _WrappedCalls(XmlCalls):
         """Ends the arguments. The call ends with its element."""
         self._state = self._in_element
 
-    def _follows_call(self, tag: Tag) -> bool:
+    def _follows_call(self, tag: XmlTag) -> bool:
         return tag.closing and (tag.element == self._tags.call or tag.element.lower() == self._block)

@@ -91,7 +91,7 @@ class StrictParser(BlockParser):
         position = 0
         while position < len(text) and not self._pending:
             position = self._state(text, position, out)
-            self._run = None  # what a block's body takes is kept here too
+            self._pass_through = None  # what a block's body takes is kept here too
             if self._trial is None:
                 continue
             if self._trial.deltas_before < 0:

@@ -114,7 +114,7 @@ class KimiCalls(TaggedCalls):
         elif tag == _CALL:
             call.problem = call.problem or no_call_end(call, _CALL_END)
             self._end_call(text, stop, out)
-        elif tag and (call.written or (tag == _JSON and call.arguments)):
+        elif tag and (call.is_json or (tag == _JSON and call.arguments)):
             self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)
         elif tag:
             head = self._head(text, stop, tag.removeprefix(_OPEN))

@@ -24,7 +24,7 @@ from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.nested_elements import ITEM, NestedCalls
 from toolspeak.dialects.readers.tagged_values import CDATA, as_cdata, escape_name, write_json
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import NEVER, Tag, Texts
+from toolspeak.dialects.text.openings import NEVER, FirstTag, Texts
 from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.text.typed_text import argument_schemas, as_mapping, json_type, schema_types
 
@@ -218,7 +218,7 @@ MINIMAX_M3 = DeclaredDialect(
         [
             with_forms(Marker("calls", _START, _END, Texts((f"{_PREFIX}<invoke", _END))), ("json", "invoke")),
             # A call without the block around it, and M2's block, which the model knows too.
-            Marker("calls", f"{_PREFIX}<invoke", _END, Tag((f"{_PREFIX}<",))),
+            Marker("calls", f"{_PREFIX}<invoke", _END, FirstTag((f"{_PREFIX}<",))),
             *(
                 with_forms(Marker("calls", f"<{name}>", f"</{name}>", NEVER), ("invoke", "json"))
                 for name in ("minimax:tool_call", "tool_call")

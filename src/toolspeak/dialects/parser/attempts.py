@@ -17,11 +17,11 @@ from functools import lru_cache
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompts.schema_text import example_tools, sample_arguments
-from toolspeak.dialects.readers.body import CUT
+from toolspeak.dialects.readers.body import TRUNCATED
 from toolspeak.dialects.text.end_marker import EndMarker
 from toolspeak.dialects.text.markdown import Markdown
 from toolspeak.dialects.text.markers import MarkerMatch
-from toolspeak.dialects.text.openings import Tag
+from toolspeak.dialects.text.openings import FirstTag
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 MAX_TAIL = 1 << 14
@@ -106,9 +106,9 @@ def unreadable_block(match: MarkerMatch, example: str, truncated: bool) -> Marke
     marker = match.marker
     between = f"between {marker.text} and {marker.end}" if marker.end else f"behind {marker.text}"
     unreadable = f"what stands {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
-    problem = Problem("truncated", CUT) if truncated else Problem("unreadable", unreadable)
+    problem = Problem("truncated", TRUNCATED) if truncated else Problem("unreadable", unreadable)
     # A tag is part of the body that it begins.
-    length = 0 if isinstance(marker.opening, Tag) else len(marker.text) if marker.begins_tag else match.length
+    length = 0 if isinstance(marker.opening, FirstTag) else len(marker.text) if marker.begins_tag else match.length
     return MarkerMatch(marker, length, "", match.notes, match.reader, problem)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from toolspeak.data.deltas import Delta, ForgedResults, TextAside, TextDelta
 from toolspeak.dialects.parser.block_state import BlockFormat, Echo, OpenBlock
 from toolspeak.dialects.parser.running_text import TextParser
-from toolspeak.dialects.readers.body import CUT, ResultsBody
+from toolspeak.dialects.readers.body import TRUNCATED, ResultsBody
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.markers import MarkerMatch, without_frames
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
@@ -308,7 +308,7 @@ class BlockParser(TextParser):
         elif block.problem is None:
             closing = f", then {block.marker.end}" if block.marker.end else ""
             unclosed = f"the turn ended inside {block.marker.text}, so nothing in it ran; close what is open{closing}"
-            reason = CUT if not normal else block.body.hint() or unclosed
+            reason = TRUNCATED if not normal else block.body.hint() or unclosed
             block.problem = Problem("unclosed" if normal else "truncated", reason)
             block.offset = self._position + len(self._pending)
         block.body.raw.add(self._pending)
@@ -328,7 +328,7 @@ class BlockParser(TextParser):
             self._batch.has_block = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
-            problem = Problem("truncated", CUT)
+            problem = Problem("truncated", TRUNCATED)
             block = OpenBlock(marker, None, body, (), "", problem, self._position)
             body.raw.add(self._pending)
             self._finish(block, out)

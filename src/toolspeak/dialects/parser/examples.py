@@ -72,7 +72,7 @@ class ExampleParser(StrayParser):
         self._state = quote.state
         failed = self._block is not None and self._block.problem is not None
         stop = self._state(text, position, quote.deltas)
-        self._run = None  # what a block's body takes is kept here too
+        self._pass_through = None  # what a block's body takes is kept here too
         quote.join()
         quote.raw.add(text[position : stop - len(self._pending)])
         quote.state, self._state = self._state, self._quoted

@@ -32,7 +32,7 @@ from toolspeak.dialects.parser.harmony_header import (
     stripped_shape,
 )
 from toolspeak.dialects.parser.turn_parser import TurnParser
-from toolspeak.dialects.readers.body import CUT
+from toolspeak.dialects.readers.body import TRUNCATED
 from toolspeak.dialects.readers.named_calls import NamedCalls
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem
@@ -146,7 +146,7 @@ class HarmonyParser(TurnParser):
                 return match.start()
             if ended or (match.end() if match else len(text)) - position > MAX_CANDIDATE:
                 stop = match.start() if match and read == position else read
-                self._say(text[position:stop], out)
+                self._emit(text[position:stop], out)
                 self._state = self._content
                 return stop
             if match is None:
@@ -158,7 +158,7 @@ class HarmonyParser(TurnParser):
             if match[0] == "<|start|>":
                 before = text[position : match.start()]
                 if not _is_remnant(before):
-                    self._say(before, out)
+                    self._emit(before, out)
                 position = match.start()
 
     def _open(self, head: str, at: int, out: list[Delta]) -> None:
@@ -176,7 +176,7 @@ class HarmonyParser(TurnParser):
             self._state = self._call
         else:
             if not role and not to and not channel and not _is_remnant(head):
-                self._say(head, out)  # it names nothing that a header does
+                self._emit(head, out)  # it names nothing that a header does
             self._thinking = channel == "analysis"
             self._kind = self._reasoning_kind if self._thinking else TextDelta
             self._state = self._content
@@ -202,7 +202,7 @@ class HarmonyParser(TurnParser):
             quoting, scan_end = inline_code_at(quoting, text, scan_end, at), at
             verdict = "text" if quoting else decide(self._tools, text, at)
             if verdict != "text":
-                self._say(text[position:at], out)
+                self._emit(text[position:at], out)
                 return self._hold(text, at) if verdict == "undecided" else self._open_bare(text, at, verdict, out)
         return None
 
@@ -221,7 +221,7 @@ class HarmonyParser(TurnParser):
             quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
             match = None if quoted else _TOKEN.match(text, at)
             if match and match[0] in (*ENDS, *STARTS):
-                self._say(text[start:at], out)
+                self._emit(text[start:at], out)
                 if match[0] in ENDS:
                     self._markup(match[0], out)
                 if match[0] == "<|call|>" and self._last == "}":
@@ -245,7 +245,7 @@ class HarmonyParser(TurnParser):
             at = len(text) - 1 if text.endswith("<", position) else len(text)
             if at < len(text) and not self._thinking and inline_code_at(quoting, text, scan_end, at):
                 at = len(text)
-        self._say(text[start:at], out)
+        self._emit(text[start:at], out)
         return self._hold(text, at)
 
     def _call(self, text: str, position: int, out: list[Delta]) -> int:
@@ -312,7 +312,7 @@ class HarmonyParser(TurnParser):
         forged.add(text[position:stop])
         return self._hold(text, stop)
 
-    def _say(self, text: str, out: list[Delta]) -> None:
+    def _emit(self, text: str, out: list[Delta]) -> None:
         if text:
             out.append(self._kind(text))
             self._last = text.rstrip()[-1:] or self._last
@@ -321,7 +321,7 @@ class HarmonyParser(TurnParser):
     def _markup(self, text: str, out: list[Delta]) -> None:
         """The tokens around reasoning, which are text where reasoning stays in the text."""
         if self._thinking and self._reasoning_kind is TextDelta:
-            self._say(text, out)
+            self._emit(text, out)
 
     def _expect_body(self) -> NamedCalls:
         assert self._body is not None, "a call's state without a call is our bug"
@@ -357,17 +357,17 @@ class HarmonyParser(TurnParser):
             body.end(out)
         if self._problem is None and not (normal and body.done):
             unclosed = "the turn ended inside a call, so it did not run; close what is open, then <|call|>"
-            self._fail(Problem("unclosed", unclosed) if normal else Problem("truncated", CUT), self._position)
+            self._fail(Problem("unclosed", unclosed) if normal else Problem("truncated", TRUNCATED), self._position)
         self._finish(body, out)
 
     def _close_header(self, normal: bool, out: list[Delta]) -> None:
         head = self._pending
         if not normal and ADDRESSEE.search(head):
-            out.append(CallMalformed(self._calls, head, "truncated", CUT, self._position, None, True))
+            out.append(CallMalformed(self._calls, head, "truncated", TRUNCATED, self._position, None, True))
             self._add([self._calls], (), out, broken=True)
             self._calls += 1
         elif not _is_remnant(head):
-            self._say(head, out)
+            self._emit(head, out)
 
 
 def begins_turn(text: str) -> bool | None:

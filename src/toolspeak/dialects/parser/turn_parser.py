@@ -9,7 +9,7 @@ from dataclasses import field
 from toolspeak.data.deltas import BatchEnded, CallIgnored, Delta, ReasoningDelta, TextDelta
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.data.values import changed, quick
-from toolspeak.dialects.readers.body import Body, Run
+from toolspeak.dialects.readers.body import Body, PassThrough
 from toolspeak.dialects.turn_rules import BatchRule
 
 State = Callable[[str, int, list[Delta]], int]
@@ -99,16 +99,16 @@ class TurnParser(ABC):
         self._batch: TurnBatch = TurnBatch(rule)
         # Asked for again and again, and an attribute of the class takes five times as long.
         self._calls: int = 0
-        self._run: Run | None = None
+        self._pass_through: PassThrough | None = None
         self._pending: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
         self._position: int = 0  # of the turn, at the start of held + chunk
 
     def feed(self, chunk: str) -> list[Delta]:
-        if self._run is not None:
-            deltas = self._run.take(chunk)
+        if self._pass_through is not None:
+            deltas = self._pass_through.take(chunk)
             if deltas is not None:
                 return deltas
-            self._end_run(self._run)
+            self._end_pass_through(self._pass_through)
         plain = self._plain(chunk)
         if plain is not None:
             return plain
@@ -123,8 +123,8 @@ class TurnParser(ABC):
 
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
-        if self._run is not None:
-            self._end_run(self._run)
+        if self._pass_through is not None:
+            self._end_pass_through(self._pass_through)
             out += self.feed("")
         self._end(out, reason in NORMAL_END)
         self._pending = ""
@@ -144,9 +144,9 @@ class TurnParser(ABC):
     def _end(self, out: list[Delta], normal: bool) -> None:
         """Nothing follows what is held; the batch is closed then."""
 
-    def _end_run(self, run: Run) -> None:
-        self._position += run.end()
-        self._pending, self._run = run.rest, None
+    def _end_pass_through(self, pass_through: PassThrough) -> None:
+        self._position += pass_through.end()
+        self._pending, self._pass_through = pass_through.rest, None
 
     def _hold(self, text: str, position: int) -> int:
         self._pending = text[position:]
@@ -156,5 +156,5 @@ class TurnParser(ABC):
         """The body wants more than the text up to `stop`: the rest comes again, or a run takes the next chunks."""
         if stop < len(text):
             return self._hold(text, stop)
-        self._run = body.run()
+        self._pass_through = body.pass_through()
         return stop

@@ -1,4 +1,4 @@
-"""What stands between a block's markers: the contract of a body reader, and the one that believes nothing."""
+"""The contract of a reader of a block's body, its fast path, and the reader of fabricated results."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ from collections.abc import Callable
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, Delta
 from toolspeak.dialects.text.scan import Buffer, Caps, JsonScanner, Problem, string_special
 
-MAX_RUN, PIECE = 1 << 15, 12
-"""Characters that a `Run` takes before they are booked, and how many of them a piece counts for: it keeps chunks, which
-are small and many."""
+MAX_UNRECORDED, PIECE = 1 << 15, 12
+"""Two limits of a `PassThrough`: the characters that it takes before it records them, and the characters that each
+stored piece counts in addition, as chunks are small and many."""
 
-CUT = (
+TRUNCATED = (
     "the turn was cut off before the end of this block, so nothing in it ran; "
     "write it again, in smaller pieces if it is long"
 )
 
 
-class Run:
-    """The fast path of a body inside a string value: a chunk without anything but content goes straight out.
+class PassThrough:
+    """The fast path of a body inside a string value: a chunk that is only content goes straight out.
 
-    `content` says whether a chunk is nothing else; it is not asked where `special` gives None. `write` makes a fragment
-    of JSON of a chunk that is none as it is. Without `shown` the value is no argument, and nothing is said of it. A
-    body offers one in `run`, with the `room` there is for it in characters; whoever feeds the body ends it before
-    anything else, and goes on with `rest`: a backslash at the end of a chunk waits for what it escapes.
+    `Body.pass_through` makes one. The caller ends it before it feeds the body, and feeds `rest` first: a backslash at
+    the end of a chunk waits for the character that it escapes.
+
+    `content`: whether a chunk is only content.
+    `index`: the call's index.
+    `room`: how many characters the value may still take.
+    `special`: returns None for a chunk that certainly is only content; `content` is not called then.
+    `visible`: the value is an argument, and its deltas go out.
+    `write`: turns a chunk into a fragment of JSON; None if the chunk is one.
     """
 
-    __slots__ = ("_body", "_chunks", "_content", "_index", "_room", "_shown", "_special", "_write", "rest")
+    __slots__ = ("_body", "_chunks", "_content", "_index", "_room", "_special", "_visible", "_write", "rest")
 
     def __init__(
         self,
@@ -37,21 +42,21 @@ class Run:
         room: int,
         *,
         special: Callable[[str], object] | None = None,
-        shown: bool = True,
+        visible: bool = True,
         write: Callable[[str], str] | None = None,
     ) -> None:
         self._body = body
         self._content = content
         self._index = index
-        self._room = min(room, MAX_RUN)
+        self._room = min(room, MAX_UNRECORDED)
         self._special = special
-        self._shown = shown
+        self._visible = visible
         self._write = write
         self._chunks: list[str] = []
         self.rest = ""
 
     def take(self, chunk: str) -> list[Delta] | None:
-        """The deltas of a chunk; None if it must go through the body's `feed`."""
+        """The deltas of a chunk; None if the body must read the chunk."""
         special = self._special
         if self.rest or not chunk or ((special is None or special(chunk) is not None) and not self._content(chunk)):
             chunk, rest = self.rest + chunk, ""
@@ -73,31 +78,35 @@ class Run:
         self._chunks.append(chunk)
         if self._write is not None and string_special(chunk) is not None:
             chunk = self._write(chunk)
-        return [ArgumentsDelta(self._index, chunk)] if self._shown else []
+        return [ArgumentsDelta(self._index, chunk)] if self._visible else []
 
     def end(self) -> int:
-        """Books in the body what was taken; the number of characters."""
-        taken = "".join(self._chunks)
-        self._body.book(taken)
-        return len(taken)
+        """Records the text in the body, and returns its length in characters."""
+        text = "".join(self._chunks)
+        self._body.record(text)
+        return len(text)
 
 
 class Body(ABC):
-    """Reads one block's body. `feed` appends deltas and returns how far the chunk belongs to the body.
+    """Reads one block's body. `feed` appends deltas and returns the position up to which the chunk belongs to the body.
 
-    Afterwards either `done`, or `problem` is set (`problem_offset` counts from the body's first character), or
-    the chunk was taken, all but a short rest that is to come again with more behind it. `calls` are the calls
-    read, well-formed or malformed in their position; those whose index is in `doubted` may be cut, as the rest of a
-    value seems to stand behind them. `start` is where the body begins in the turn: whoever makes it
-    sets that. One that is `undecided` has to `choose` its reader first.
+    After `feed` one of these holds:
+
+    - `done`: the body is complete.
+    - `problem` is set.
+    - The body took the chunk, except for a short rest. The caller feeds the rest again with more text.
     """
 
-    # Of the class until they are set, as they are in few blocks; what each chunk asks for is not, for that takes five
-    # times as long.
+    # Few blocks set these, so they are attributes of the class. Reading one there takes five times as long, so those
+    # that each chunk needs are attributes of the object.
     start: int = 0
+    """The offset of the body in the turn. Its maker sets it."""
     problem_offset: int = 0
+    """The offset of `problem` in the body."""
     notes: tuple[str, ...] = ()
+    """Which deviations were accepted."""
     doubted: frozenset[int] = frozenset()
+    """The indexes of calls that may be cut short: the rest of a value seems to follow the block."""
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
@@ -105,37 +114,39 @@ class Body(ABC):
         self.calls: list[CallCompleted | CallMalformed] = []
         self.done: bool = False
         self.problem: Problem | None = None
-        self.undecided: bool = False
+        self.undecided: bool = False  # `choose` must find the reader first
 
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
 
     def choose(self, text: str, start: int) -> Body | None:
-        """The reader of a body that begins at text[start], where it is `undecided`. None: more text is needed."""
+        """The reader of an `undecided` body that begins at text[start]; None if more text is needed."""
         return self
 
     def resume(self) -> bool:
-        """Withdraws a problem at the first character that was not taken, and drops that character. Returns whether the
-        body can continue."""
+        """Withdraws a problem at the first character that the body did not take, and drops that character.
+
+        Returns whether the body can continue.
+        """
         return False
 
     def recover(self) -> bool:
         """Withdraws a problem that concerns one call alone. Returns whether the body can continue."""
         return False
 
-    def run(self) -> Run | None:
-        """The fast path for the next chunks, if the body stands inside a string. `book` follows it."""
+    def pass_through(self) -> PassThrough | None:
+        """The fast path for the next chunks if the body is inside a string. The caller ends it by `PassThrough.end`."""
         return None
 
-    def book(self, taken: str) -> None:
-        """Records the text that a `Run` took."""
-        self.raw.add(taken)
+    def record(self, text: str) -> None:
+        """Records the text that a `PassThrough` took."""
+        self.raw.add(text)
 
     def end(self, out: list[Delta]) -> None:  # noqa: B027 - a body that knows its own end has nothing to add
-        """No more text at a normal end of the turn: `done` if nothing but the block's end marker is missing."""
+        """Ends the text at a normal end of the turn. Sets `done` if only the block's end marker is missing."""
 
     def may_end(self, rest: str) -> bool:
-        """Whether `rest`, which the body did not take, may be part of its own end tag. Then `end` is called."""
+        """Whether `rest`, which the body did not take, may be part of its end tag. If so, the caller calls `end`."""
         return False
 
     def hint(self) -> str:
@@ -143,13 +154,15 @@ class Body(ABC):
         return ""
 
     def release(self) -> None:
-        """Call when the body is done. Breaks the reference cycle between a reader and its bound state method, so that
-        the block's text is freed at once: the garbage collector counts objects and not their sizes."""
+        """Breaks the reference cycle between the reader and its bound state method. Call it when the body is done.
+
+        The block's text is then freed at once: the garbage collector counts objects and not their sizes.
+        """
         vars(self).clear()
 
 
 class ChosenBody(Body):
-    """In place of a body that one of several readers reads, until its beginning says which."""
+    """A placeholder until the body's beginning shows which of several readers reads it (`choose`)."""
 
     def __init__(self, caps: Caps) -> None:
         super().__init__(caps)
@@ -160,7 +173,7 @@ class ChosenBody(Body):
 
 
 class ResultsBody(Body):
-    """A `<results>` body that the model wrote: one JSON value, read over only to find its end."""
+    """Finds the end of a `<results>` body that the model wrote: one JSON value."""
 
     def __init__(self, caps: Caps) -> None:
         super().__init__(caps)

@@ -1,4 +1,4 @@
-"""The tags of element dialects: `<parameter=name>` or `<parameter name="name" …>`, read and written."""
+"""Reads and writes the tags of element dialects: `<parameter=name>` or `<parameter name="name" …>`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
-# Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
+# Ġ is a blank that a byte-level detokenizer did not decode (MiniCPM).
 _NAMED = (
     r"""(?:[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)"""
     r"""|\s+([\w.-]+)\s*)(/?)>"""
@@ -23,44 +23,50 @@ _NAMED = (
 _INSIDE = r"\s*<name>([^<>]*)</name>"
 _INSIDE_START = re.compile(r"\s*(?:<(?:n(?:a(?:m(?:e(?:>[^<>]*(?:<(?:/(?:n(?:a(?:me?)?)?)?)?)?)?)?)?)?)?)?")
 _PLAIN_NAME = r"[^<>&\s\"']{1,100}"
-_PLAIN_TYPE = '(?P<said>(?: string="(?:true|false)")?+)'
+_PLAIN_TYPE = '(?P<type>(?: string="(?:true|false)")?+)'
 _LAST_END = re.compile(r"</([^<>\s]+)[^<>]*>\Z")
 _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
 
 @quick()
-class Tag:
-    """A start tag: whose it is, what the model said about the value, `<…/>` or not, and how long it is."""
+class ElementTag:
+    """A start tag."""
 
     name: str
     explicit: Explicit
+    """The type that the tag gives its value."""
     empty: bool
+    """The tag is its own end tag: `<…/>`."""
     length: int
+    """In characters."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # each is one of its own, and the key of a cache that every block asks
+@dataclass(frozen=True, slots=True, eq=False)  # equal by identity: each is the key of a cache that every block uses
 class ElementSyntax:
-    """`call` and `argument` are the beginnings of start tags: with a final `=` the name follows, else `name="…"`.
+    """How a dialect writes calls as elements.
 
-    `trims`: one line break on each side of a value is no part of it (CRLF, where the value begins so). `skipped`: texts
-    that mean nothing between calls.
-    `wrappers`: names under which a model may put all arguments as one JSON object. `typed`: the tag says whether the
-    value is text (`string="true"`). `guesses`: without a schema a value that is JSON is that JSON. `doubled`: a tool
-    may be called by its name behind a name space of the same name (`f.f`). `named_inside`: behind the start tag of a
-    call, which is whole then, its name stands in an element `<name>`. `tight`: no white space stands between its tags.
+    `call` and `argument` are the beginnings of start tags. Behind a final `=` the name follows, else `name="…"`.
     """
 
     call: str
     argument: str
     trims: bool = False
+    """One line break on each side of a value is not part of it. Both are CRLF if the first is."""
     typed: bool = False
+    """The tag says whether the value is text (`string="true"`)."""
     guesses: bool = False
+    """Without a schema, a value that is JSON is read as JSON."""
     doubled: bool = False
+    """The model may write a tool's name behind a namespace of the same name (`f.f`)."""
     named_inside: bool = False
+    """`call` is the whole start tag, and the name follows it in an element `<name>`."""
     tight: bool = False
+    """There is no white space between tags."""
     skipped: tuple[str, ...] = ()
+    """Texts without meaning between calls."""
     wrappers: tuple[str, ...] = ()
+    """Argument names that a model may use for one JSON object with all arguments."""
     call_end: str = field(init=False)
     argument_end: str = field(init=False)
     ends: re.Pattern[str] = field(init=False)
@@ -83,42 +89,45 @@ class ElementSyntax:
         set_(self, "rules", ValueRules(reading="lenient", trims=self.trims, tears=tears, mends=True))
         set_(self, "_patterns", patterns)
 
-    def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
-        """The start tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none."""
+    def match(self, opener: str, text: str, position: int) -> ElementTag | Literal["undecided"] | None:
+        """The start tag at `position`, of at most `MAX_CANDIDATE` characters; None without a tag."""
         if not text.startswith(opener, position):
             return "undecided" if begins(text, position, opener) else None
         match = self._patterns[opener].match(text, position, position + MAX_CANDIDATE)
         if match is None:
             rest = text[position : position + MAX_CANDIDATE]
             if opener == self.call and self.named_inside:
-                begun = _INSIDE_START.fullmatch(rest, len(opener)) and len(rest) < MAX_CANDIDATE
-                return "undecided" if begun else None
+                may_begin = _INSIDE_START.fullmatch(rest, len(opener)) and len(rest) < MAX_CANDIDATE
+                return "undecided" if may_begin else None
             return None if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:] else "undecided"
         if opener == self.call and self.named_inside:
-            return Tag(_name(match[1]), "", False, len(match[0]))
+            return ElementTag(_name(match[1]), "", False, len(match[0]))
         if opener.endswith("="):
-            return Tag(_name(_unquoted(match[1].strip())), "json" if match[2] else "", False, len(match[0]))
+            return ElementTag(_name(_unquoted(match[1].strip())), "json" if match[2] else "", False, len(match[0]))
         name = next(group for group in match.group(1, 2, 3, 5) if group is not None)
-        return Tag(_name(name), explicit_type(match[4] or ""), bool(match[6]), len(match[0]))
+        return ElementTag(_name(name), explicit_type(match[4] or ""), bool(match[6]), len(match[0]))
 
     def open(self, opener: str, name: str, attribute: str = "") -> str:
         name = escape_name(name)
         return f"{opener}{name}{attribute}>" if opener.endswith("=") else f'{opener} name="{name}"{attribute}>'
 
     def cut_end(self, text: str) -> bool:
-        """Whether a text ends in what is left of an argument's end tag: its beginning, or all but two characters."""
-        said, end = text[-2 * len(self.argument_end) :].rstrip().lower(), self.argument_end.lower()
-        if any(said.endswith(end[:length]) for length in range(2, len(end))):
+        """Whether a text ends in a damaged end tag of an argument: its beginning, or all but two characters."""
+        tail, end = text[-2 * len(self.argument_end) :].rstrip().lower(), self.argument_end.lower()
+        if any(tail.endswith(end[:length]) for length in range(2, len(end))):
             return True
-        return any(_nearly(said[-length:], end) for length in range(len(end) - 2, len(end) + 3))
+        return any(_nearly(tail[-length:], end) for length in range(len(end) - 2, len(end) + 3))
 
     def ends_unread(self, value: str) -> bool:
-        """Whether nobody can tell where a value whose end tag is missing ends: it ends in half of a tag, in an end tag
-        that nothing in it opened, or in a line break, which may be the one between tags."""
-        said = value.rstrip()
-        ended = _LAST_END.search(said)
-        unopened = ended is not None and f"<{ended[1]}" not in said
-        return value.endswith("\n") or said.endswith("<") or self.cut_end(said) or unopened
+        """Whether the end of a value without an end tag is ambiguous.
+
+        It is if the value ends in half of a tag, in an end tag that nothing in it opened, or in a line break, which may
+        be the one between tags.
+        """
+        content = value.rstrip()
+        ended = _LAST_END.search(content)
+        unopened = ended is not None and f"<{ended[1]}" not in content
+        return value.endswith("\n") or content.endswith("<") or self.cut_end(content) or unopened
 
 
 @cache
@@ -129,7 +138,7 @@ def value_tags(syntax: ElementSyntax, block: tuple[str, ...]) -> ValueTags:
 
 @cache
 def whole_element(syntax: ElementSyntax, block: tuple[str, ...]) -> WholeCall:
-    """A call with plain names and none of the tags that may end a value in its values."""
+    """The patterns of a call with plain names, whose values hold none of the tags that may end a value."""
     texts = (syntax.argument_end, syntax.call_end, syntax.argument, syntax.call, *block)
     key = _plain_tag(syntax.argument, f"(?P<key>{_PLAIN_NAME})", _PLAIN_TYPE)
     line_break = r"\n?+" if syntax.trims else ""
@@ -138,29 +147,33 @@ def whole_element(syntax: ElementSyntax, block: tuple[str, ...]) -> WholeCall:
     return whole_call(start, key + value + re.escape(syntax.argument_end), re.escape(syntax.call_end))
 
 
-def _plain_tag(opener: str, name: str, said: str) -> str:
-    """The pattern of a start tag around that of the name; `said` is that of what may stand behind a quoted one."""
+def _plain_tag(opener: str, name: str, attribute: str) -> str:
+    """The pattern of a start tag. `name` is the pattern of the name, `attribute` that of the text behind its quotes."""
     opener = re.escape(opener)
     if opener.endswith(">"):
         return f"{opener}<name>{name}</name>"
-    return f"{opener}{name}{said and '(?P<said>)'}>" if opener.endswith("=") else f'{opener} name="{name}"{said}>'
+    return (
+        f"{opener}{name}{attribute and '(?P<type>)'}>"
+        if opener.endswith("=")
+        else f'{opener} name="{name}"{attribute}>'
+    )
 
 
 def _nearly(text: str, tag: str) -> bool:
-    """Whether a text is a tag but for two characters that stand together."""
+    """Whether a text equals a tag except for two neighbouring characters."""
     length = max(len(text), len(tag))
     front = _common(text, tag)
     return front + min(_common(text[::-1], tag[::-1]), length - front) >= length - 2
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """The length of the common beginning of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((i for i, (left, right) in pairs if left != right), min(len(one), len(other)))
+    return next((i for i, (first, second) in pairs if first != second), min(len(one), len(other)))
 
 
 def _unquoted(name: str) -> str:
-    """A name that stands in quotes as an attribute's value would; in a name that we write they are escaped."""
+    """The name without quotes around it. Names that toolspeak writes have their quotes escaped."""
     return name[1:-1] if len(name) > 2 and name[0] == name[-1] and name[0] in "\"'" else name
 
 
@@ -171,7 +184,7 @@ def _name(text: str) -> str:
 def explicit_type(attributes: str) -> Explicit:
     if not attributes:
         return ""
-    said = _STRING.search(attributes)
-    if said:
-        return "string" if said[1] == "true" else "json"
+    match = _STRING.search(attributes)
+    if match:
+        return "string" if match[1] == "true" else "json"
     return "json" if _JSON.search(attributes) else ""

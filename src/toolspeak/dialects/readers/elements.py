@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.element_tags import ElementSyntax, Tag, explicit_type, value_tags, whole_element
+from toolspeak.dialects.readers.element_tags import ElementSyntax, ElementTag, explicit_type, value_tags, whole_element
 from toolspeak.dialects.readers.loose_values import read_other
 from toolspeak.dialects.readers.open_value import Event, OpenValue
 from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
@@ -83,7 +83,7 @@ class ElementCalls(TaggedCalls):
             return "call_end"
         if literal == syntax.argument:
             tag = syntax.match(syntax.argument, rest, 0)
-            if isinstance(tag, Tag):
+            if isinstance(tag, ElementTag):
                 return "content" if tag.empty and value.inside.calls else "argument"
             return tag or "content"
         if literal == syntax.call:
@@ -111,12 +111,12 @@ class ElementCalls(TaggedCalls):
             self._starts_block(rest, position),
             self._begins_call(rest, position),
         )
-        if isinstance(tag, Tag) or block == "yes" or call == "yes":
+        if isinstance(tag, ElementTag) or block == "yes" or call == "yes":
             return "yes"
         if rest.startswith(syntax.argument.rstrip("="), position) and (tag is None or len(rest) >= MAX_CANDIDATE):
             return "yes"  # nobody can read it: the call fails there
-        begun = begins(rest, position, *ends, *syntax.skipped)
-        return "undecided" if "undecided" in (tag, block, call) or begun else "no"
+        may_begin = begins(rest, position, *ends, *syntax.skipped)
+        return "undecided" if "undecided" in (tag, block, call) or may_begin else "no"
 
     def _call_ends(self, rest: str) -> Answer:
         """Whether the call ends here though its last value was left open: the block's end or another call follows."""
@@ -128,7 +128,7 @@ class ElementCalls(TaggedCalls):
         if rest.startswith((self._block_end, *self._breaks), position) or block == "yes":
             return "yes"
         tag = syntax.match(syntax.call, rest, position)
-        if isinstance(tag, Tag):
+        if isinstance(tag, ElementTag):
             return "yes" if not self._tools or tag.name in self._tools else "no"
         open_ = position == len(rest) or "undecided" in (tag, block)
         open_ = open_ or begins(rest, position, self._block_end, *self._breaks, *syntax.skipped)
@@ -150,8 +150,8 @@ class ElementCalls(TaggedCalls):
     def _skip(self, rest: str, position: int) -> int:
         """Past white space and what means nothing between calls."""
         position = skip_space(rest, position)
-        while (found := next((each for each in self._syntax.skipped if rest.startswith(each, position)), "")) != "":
-            position = skip_space(rest, position + len(found))
+        while (skipped := next((each for each in self._syntax.skipped if rest.startswith(each, position)), "")) != "":
+            position = skip_space(rest, position + len(skipped))
         return position
 
     def _starts_block(self, rest: str, position: int) -> Answer:
@@ -163,7 +163,7 @@ class ElementCalls(TaggedCalls):
         position = self._skip(rest, position + len(self._block[0]))
         tag = self._syntax.match(self._syntax.call, rest, position)
         open_ = position == len(rest) or tag == "undecided" or begins(rest, position, *self._syntax.skipped)
-        return "yes" if isinstance(tag, Tag) else "undecided" if open_ else "no"
+        return "yes" if isinstance(tag, ElementTag) else "undecided" if open_ else "no"
 
     def _begins_block(self, rest: str, position: int) -> Answer:
         """Whether a block begins here, and in it a call."""
@@ -176,13 +176,13 @@ class ElementCalls(TaggedCalls):
         """Whether a call begins here, and with it its first argument, or its end: less may be a mention of its tag."""
         syntax = self._syntax
         tag = syntax.match(syntax.call, rest, position)
-        if not isinstance(tag, Tag) or tag.empty:
+        if not isinstance(tag, ElementTag) or tag.empty:
             return "undecided" if tag == "undecided" else "no"
         position = skip_space(rest, position + tag.length)
         if rest.startswith(syntax.call_end, position):
             return "yes"
         argument = syntax.match(syntax.argument, rest, position)
-        if isinstance(argument, Tag):
+        if isinstance(argument, ElementTag):
             return "yes"
         open_ = argument == "undecided" or position == len(rest) or begins(rest, position, syntax.call_end)
         return "undecided" if open_ else "no"
@@ -194,7 +194,7 @@ class ElementCalls(TaggedCalls):
             return "broken"
         tag = syntax.match(syntax.argument, text, at)
         line = value.tags.line_break(text, start, at, value.crlf) < at or (at == start and not self._text.length)
-        if not isinstance(tag, Tag) or not (self._stray or line or not syntax.trims):
+        if not isinstance(tag, ElementTag) or not (self._stray or line or not syntax.trims):
             return "content"
         if not self._is_missing(value, tag.name):
             return "content"
@@ -202,8 +202,10 @@ class ElementCalls(TaggedCalls):
 
     def _last(self, text: str, start: int, stop: int) -> str:
         """The end of the value in front of text[stop]."""
-        held = max(0, self._text.length - MAX_CANDIDATE)
-        return (self._text.since(held) if stop - start < MAX_CANDIDATE else "") + text[start:stop][-MAX_CANDIDATE:]
+        start_offset = max(0, self._text.length - MAX_CANDIDATE)
+        return (self._text.since(start_offset) if stop - start < MAX_CANDIDATE else "") + text[start:stop][
+            -MAX_CANDIDATE:
+        ]
 
     def _rejected(self, rest: str, position: int) -> str:
         return rest[position]
@@ -219,7 +221,7 @@ class ElementCalls(TaggedCalls):
         super()._close_value(value, outcome)
 
     def _store(self, value: OpenValue, text: str) -> None:
-        if value.held:
+        if value.buffered:
             if self._unwrap(value.name, text):
                 return
             self._start_argument(value.name)
@@ -249,7 +251,7 @@ class ElementCalls(TaggedCalls):
             self.done = True
             return position
         tag = self._syntax.match(self._syntax.call, text, position)
-        if isinstance(tag, Tag):
+        if isinstance(tag, ElementTag):
             self._open_element(tag, text, position, out)
             return position + tag.length
         ends = (self._block_end, *self._unclosed) if self.calls else (self._block_end,)
@@ -263,12 +265,12 @@ class ElementCalls(TaggedCalls):
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
         return position
 
-    def _tool_name(self, written: str) -> str:
-        half = written[: len(written) // 2]
-        doubled = self._syntax.doubled and written == f"{half}.{half}" and written not in self._tools
-        return half if doubled else written
+    def _tool_name(self, name: str) -> str:
+        half = name[: len(name) // 2]
+        doubled = self._syntax.doubled and name == f"{half}.{half}" and name not in self._tools
+        return half if doubled else name
 
-    def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
+    def _open_element(self, tag: ElementTag, text: str, position: int, out: list[Delta]) -> None:
         self._start_call(self._tool_name(tag.name), position, out)
         self._stray = self._passed = False
         self._state = self._in_call
@@ -296,22 +298,22 @@ class ElementCalls(TaggedCalls):
             self._end_call(text, position, out)
             self.done = True
             return position
-        if not call.written and not call.arguments and text[position] == "{":
+        if not call.is_json and not call.arguments and text[position] == "{":
             self._start_json()
             call.notes.append("json_arguments")
             self._state = self._in_json
             return position
         argument = syntax.match(syntax.argument, text, position)
-        if isinstance(argument, Tag) and not call.written:
+        if isinstance(argument, ElementTag) and not call.is_json:
             self._open_argument(call, argument)
             return position + argument.length
         following = syntax.match(syntax.call, text, position)
         between = text.startswith(syntax.skipped, position)  # no call holds that
-        if isinstance(following, Tag) or between:
+        if isinstance(following, ElementTag) or between:
             self.done = self._bare
             return self._end_unclosed(text, position, out)
-        begun = begins(text, position, syntax.call_end, self._block_end, *self._unclosed, *syntax.skipped)
-        if "undecided" in (argument, following) or begun:
+        may_begin = begins(text, position, syntax.call_end, self._block_end, *self._unclosed, *syntax.skipped)
+        if "undecided" in (argument, following) or may_begin:
             self._wait = True
         else:
             self._expected(f"{syntax.argument}… or {syntax.call_end}", text, position)
@@ -326,31 +328,31 @@ class ElementCalls(TaggedCalls):
     def _sign(self, text: str, at: int) -> Event:
         syntax = self._syntax
         inner, argument = (syntax.match(opener, text, at) for opener in (syntax.call, syntax.argument))
-        if isinstance(inner, Tag):
+        if isinstance(inner, ElementTag):
             return "call"
         if text.startswith(self._unclosed[:1], at):
             return "block"
-        if isinstance(argument, Tag):
-            return "content" if self._open_call().written else "argument"
+        if isinstance(argument, ElementTag):
+            return "content" if self._open_call().is_json else "argument"
         if text.startswith(syntax.call_end, at):
             return "call_end"
         if text.startswith(self._block_end, at):
             return "block_end"
         if text.startswith((*self._unclosed, *syntax.skipped), at):
-            return "content" if self._lost.calls or self._lost.blocks else "block_end"
+            return "content" if self._unread_inside.calls or self._unread_inside.blocks else "block_end"
         ends = (syntax.call_end, self._block_end, *self._unclosed, *syntax.skipped)
         return "undecided" if "undecided" in (inner, argument) or begins(text, at, *ends) else "content"
 
     def _end_unclosed(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()
         call.notes.append("missing_closer")
-        if self._bare or self._stray or not (call.arguments or call.written):
+        if self._bare or self._stray or not (call.arguments or call.is_json):
             call.problem = call.problem or no_call_end(call, self._syntax.call_end)
         self._end_call(text, position, out)
         return position
 
-    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
-        explicit, types = explicit_type(said), value_types(spec, name, self._syntax.guesses)
+    def _whole_value(self, spec: ToolSpec | None, name: str, type_text: str, text: str) -> JSON | Problem:
+        explicit, types = explicit_type(type_text), value_types(spec, name, self._syntax.guesses)
         if name in self._syntax.wrappers and explicit != "string":
             return Problem("wrapped", "all arguments may be in it")
         text = text.removesuffix("\n") if self._syntax.trims else text
@@ -363,11 +365,11 @@ class ElementCalls(TaggedCalls):
             self._state = self._in_call
         return stop
 
-    def _open_argument(self, call: OpenCall, tag: Tag) -> None:
+    def _open_argument(self, call: OpenCall, tag: ElementTag) -> None:
         types = value_types(call.spec, tag.name, self._syntax.guesses)
         wrapper = tag.name in self._syntax.wrappers and tag.explicit != "string"
         wrapper = wrapper and call.spec is not None and not has_argument(call.spec, tag.name)
-        self._start_value(tag.name, self._value_tags, types, explicit=tag.explicit, held=wrapper)
+        self._start_value(tag.name, self._value_tags, types, explicit=tag.explicit, buffered=wrapper)
         if tag.empty:
             self._end_value()
 

@@ -1,6 +1,8 @@
-"""Other ways in which a model fills its dialect's block: it has seen more than one format. JSON in `<tool_call>` is
-Hermes's, and models of Qwen's and GLM's families write it too; so they do with each other's elements and with Python's
-notation. What stands in the block is read by the reader that knows it; the block's markers stay the dialect's."""
+"""Bodies in another dialect's format between the dialect's own markers.
+
+Models know more than one format. Models of Qwen's and GLM's families write Hermes's JSON in `<tool_call>`, each other's
+elements, and Python's notation. The reader of that format reads such a body.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _NAME = r"[^\W\d][\w.-]{0,63}"
 
 @quick()
 class _Form:
-    """How such a body begins, and what reads it."""
+    """How a body in this format begins, and what makes its reader."""
 
     opening: Opening
     new_body: Callable[[Marker, Tools, int, Caps], Body]
@@ -77,10 +79,10 @@ _FORMS: Mapping[str, _Form] = {
 
 
 def with_forms(marker: Marker, names: Sequence[str]) -> Marker:
-    """The marker of a block that may also be filled in these ways, asked in this order."""
+    """The marker with bodies in these formats, tried in this order."""
     return replace(marker, forms=tuple(replace(marker, opening=_FORMS[name].opening, form=name) for name in names))
 
 
 def form_body(marker: Marker, tools: Tools, first_index: int, caps: Caps) -> Body:
-    """The reader of a block that is filled in another way, which its marker names."""
+    """The reader of a body in the format that `marker.form` names."""
     return _FORMS[marker.form].new_body(marker, tools, first_index, caps)

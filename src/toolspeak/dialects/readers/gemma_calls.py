@@ -1,10 +1,11 @@
-"""The body of a block whose call is written as Gemma does: `call:f{k:<|"|>text<|"|>,n:2}`.
+"""Reads the body of a block with Gemma's call: `call:f{k:<|"|>text<|"|>,n:2}`.
 
-Strings stand between a pair of equal delimiters and know no escapes: a delimiter ends a string only if something that
-may follow a string follows it, and if it does not end a string that began in the string: a whole call in it is text.
-One that has no end before the next block begins fails its call. A value without delimiters is what the tool's schema
-says; a schema that leaves it open lets it be JSON, and without a schema it stays text. A string in JSON's own quotes is
-read as JSON: so a text that holds the delimiter has a way to be written.
+A string stands between two equal delimiters and has no escapes. A delimiter ends the string if text follows that may
+follow a string, and if it does not end a string that began in the string: a whole call in a string is text. A string
+without an end before the next block fails its call.
+
+The tool's schema gives the type of a value without delimiters. If the schema allows any type, the value may be JSON;
+without a schema it is text. A string in JSON's quotes is read as JSON, so that a text may hold the delimiter.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _HEAD_START = re.compile(r"c(?:a(?:ll?)?)?")
 _NAME_RUN = re.compile(r"[^\s{}<>\"\[\],]*")
 _KEY_RUN = re.compile(r"[^\s{}<>\"\[\],:]*")
 _BARE_RUN = re.compile(r"[^,{}\[\]<\"]*")
-# A key, also one whose colon is missing: nothing runs with it in a string.
+# A key, even one without a colon, ends the string in front, so that no call runs with the key inside the string.
 _NEXT_KEY = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*(?::|<\|\"\|>|<escape>)|[}<\"])")
 _NEXT_KEY_START = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*)?(?:<[|\"a-z]{0,6})?")
 _APOSTROPHE = re.compile(r"['\\<]")
@@ -43,8 +44,8 @@ _UNKNOWN: Mapping[str, JSON] = {"type": "string"}
 
 
 @dataclass(slots=True)
-class _Level:
-    """An open bracket and the schema of what it is."""
+class _Container:
+    """An open object or array, and its schema."""
 
     closer: str
     schema: JSON
@@ -54,14 +55,14 @@ class _Level:
 
 @cache
 def _whole(quote: str) -> WholeCall:
-    """A call whose values are strings in which nothing looks like a delimiter or a marker."""
+    """The patterns of a call whose values are strings without anything like a delimiter or a marker."""
     quote = re.escape(quote)
     argument = rf"(?P<key>[A-Za-z_][A-Za-z0-9_.-]{{0,99}}+):(?P<value>{quote}[^<]*+(?:<(?![\w|/])[^<]*+)*+{quote})"
     return whole_call(r"(?:call)?:([\w.:/-]{1,100}+)\{", argument, r"\}", rf"{GAP}(?:,{GAP}|(?=\}}))")
 
 
 class GemmaCalls(FunctionCalls):
-    """Implements `Body` for one call; `quote` is the delimiter of strings, `block` the markers around a call."""
+    """Implements `Body` for one call. `quote` is the delimiter of strings, `block` the markers around a call."""
 
     def __init__(
         self, quote: str, block: tuple[str, str], tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
@@ -70,14 +71,14 @@ class GemmaCalls(FunctionCalls):
         self._quote = quote
         self._next_call, self._block_end = f"{block[0]}call:", block[1]
         self._marks = (quote, self._next_call, self._block_end)
-        self._last = ""  # of the string, the last character that is no white space
-        self._calls = 0  # that began in the string and have not ended
+        self._last = ""  # the last character of the string that is not white space
+        self._calls = 0  # the number of open calls in the string
         self._quoted = False  # whether a string of such a call is open
         self._tools = tools
         self._spec: ToolSpec | None = None
-        self._levels: list[_Level] = []
+        self._levels: list[_Container] = []
         self._in_key = False
-        self._text = Buffer(caps.characters)  # of a quoted key or a bare value
+        self._text = Buffer(caps.characters)  # the text of a key or of a value without delimiters
         self._scanner = JsonScanner(caps)
 
     def _start(self, text: str, position: int, out: list[Delta]) -> int:
@@ -121,8 +122,8 @@ class GemmaCalls(FunctionCalls):
         return position + 1
 
     def _push(self, char: str, schema: JSON) -> None:
-        self._say(char)
-        self._levels.append(_Level("}" if char == "{" else "]", schema))
+        self._add_fragment(char)
+        self._levels.append(_Container("}" if char == "{" else "]", schema))
         self._state = self._key if char == "{" else self._value
 
     def _key(self, text: str, position: int, out: list[Delta]) -> int:
@@ -162,12 +163,12 @@ class GemmaCalls(FunctionCalls):
         level = self._levels[-1]
         level.key = self._text.value()
         self._separate(level)
-        self._say(f"{json.dumps(level.key, ensure_ascii=False)}: ")
+        self._add_fragment(f"{json.dumps(level.key, ensure_ascii=False)}: ")
         self._state = self._value
         return position + 1
 
-    def _separate(self, level: _Level) -> None:
-        self._say(", " if level.count else "")
+    def _separate(self, level: _Container) -> None:
+        self._add_fragment(", " if level.count else "")
         level.count += 1
 
     def _value(self, text: str, position: int, out: list[Delta]) -> int:
@@ -204,15 +205,15 @@ class GemmaCalls(FunctionCalls):
             return self._unexpected(f"a value or {self._quote}", text, position)
         self._in_key, self._state = in_key, self._string
         self._last, self._calls, self._quoted = "", 0, False
-        self._say("" if in_key else '"')
+        self._add_fragment("" if in_key else '"')
         return position + len(self._quote)
 
     def flow(self) -> Flow | None:
         return _FLOW if self._state == self._string and not self._in_key else None
 
-    def book(self, taken: str) -> None:
-        super().book(taken)
-        self._last = taken.rstrip()[-1:] or self._last
+    def record(self, text: str) -> None:
+        super().record(text)
+        self._last = text.rstrip()[-1:] or self._last
 
     def _string(self, text: str, position: int, out: list[Delta]) -> int:
         at = text.find("<", position)
@@ -230,12 +231,12 @@ class GemmaCalls(FunctionCalls):
             self._wait = True
             return at
         if ends == "content":
-            # Gemma 4 writes a quote in a text so too; but in a call that is quoted all is as it stands.
+            # Gemma 4 also writes a quotation mark in a text this way. A call inside the text stays verbatim.
             self._content('"' if mark == '<|"|>' and not self._calls else mark)
             return at + len(mark)
         if mark != self._quote:
             return self._fail("unclosed", f"a string has no end; write {self._quote} behind it", at)
-        self._say("" if self._in_key else '"')
+        self._add_fragment("" if self._in_key else '"')
         self._state = self._colon if self._in_key else self._after
         return at + len(mark)
 
@@ -244,10 +245,10 @@ class GemmaCalls(FunctionCalls):
         if self._in_key:
             self._text.add(piece)
         else:
-            self._say(json_content(piece))
+            self._add_fragment(json_content(piece))
 
     def _ends_block(self, text: str, at: int, mark: str) -> Literal["end", "content", "wait"]:
-        """Whether the string has no end: a call's end stands here, and another call follows."""
+        """Whether the string has no end: a call's end marker stands at text[at], and another call follows."""
         if mark == self._next_call:
             self._calls, self._quoted = self._calls + 1, False
             return "content"
@@ -262,8 +263,10 @@ class GemmaCalls(FunctionCalls):
         return "wait" if after == len(text) or begins(text, after, self._next_call) else "content"
 
     def _ends(self, text: str, at: int) -> Literal["end", "content", "wait"]:
-        """What the delimiter at text[at] is: followed by nothing that may follow a string, it is content. Where a value
-        may begin, that is the beginning of a string in the string."""
+        """What the delimiter at text[at] is. It is content unless text follows that may follow a string.
+
+        Where a value may begin, such content begins a string in the string.
+        """
         if self._quoted:
             self._quoted = False
             return "content"
@@ -276,7 +279,7 @@ class GemmaCalls(FunctionCalls):
         return ends
 
     def _ends_string(self, text: str, at: int, length: int) -> Literal["end", "content", "wait"]:
-        """What stands behind a delimiter of this length."""
+        """Whether the delimiter of this length at text[at] ends the string, by the text behind it."""
         after = skip_space(text, at + length)
         closer = self._levels[-1].closer
         if after - at >= MAX_CANDIDATE:
@@ -298,7 +301,7 @@ class GemmaCalls(FunctionCalls):
         if self._in_key:
             self._text.add(piece)
         else:
-            self._say(piece)
+            self._add_fragment(piece)
         if self._scanner.problem is not None:
             return self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop)
         if self._scanner.done and self._in_key:
@@ -310,8 +313,8 @@ class GemmaCalls(FunctionCalls):
         return stop
 
     def _apostrophes(self, text: str, position: int, out: list[Delta]) -> int:
-        """A string as Python writes it. What an escape means in it nobody can tell, nor whose another quote is that
-        stands in no word."""
+        """A string in single quotes, as in Python. An escape in it, or a quote outside of a word, is ambiguous: the
+        call fails."""
         match = _APOSTROPHE.search(text, position)
         stop = match.start() if match else len(text)
         self._text.add(text[position:stop])
@@ -337,15 +340,15 @@ class GemmaCalls(FunctionCalls):
         return stop + 1
 
     def _take_text(self) -> None:
-        """The string is complete: a key's, or a value."""
+        """Takes a complete string, a key or a value."""
         if self._in_key:
             self._state = self._colon
             return
-        self._say(json_string(self._text.value()))
+        self._add_fragment(json_string(self._text.value()))
         self._state = self._after
 
     def _bare(self, text: str, position: int, out: list[Delta]) -> int:
-        """A value without delimiters, up to what ends a value."""
+        """A value without delimiters."""
         match = _BARE_RUN.match(text, position)
         stop = match.end() if match else position
         self._text.add(text[position:stop])
@@ -359,12 +362,12 @@ class GemmaCalls(FunctionCalls):
         value = self._typed(bare)
         if isinstance(value, Problem):
             return self._fail(value.code, value.reason, stop)
-        self._say(value)
+        self._add_fragment(value)
         self._state = self._after
         return stop
 
     def _typed(self, bare: str) -> str | Problem:
-        """The JSON of a value without delimiters."""
+        """The JSON of a value without delimiters, by its schema."""
         types = schema_types(self._schema(), self._spec.parameters if self._spec else {})
         value = _WORDS[bare] if bare in _WORDS else decode_json(bare, self.caps)
         text = json.dumps(bare, ensure_ascii=False)
@@ -379,7 +382,7 @@ class GemmaCalls(FunctionCalls):
         return json.dumps(value)
 
     def _schema(self) -> JSON:
-        """The schema of the value that comes next."""
+        """The schema of the next value."""
         if self._spec is None:
             return _UNKNOWN
         level, root = self._levels[-1], self._spec.parameters
@@ -405,7 +408,7 @@ class GemmaCalls(FunctionCalls):
         return position + 1
 
     def _close(self, text: str, position: int, out: list[Delta]) -> int:
-        self._say(self._levels.pop().closer)
+        self._add_fragment(self._levels.pop().closer)
         self._state = self._after
         if not self._levels and self.problem is None:
             self._end_call(text, position + 1, out)

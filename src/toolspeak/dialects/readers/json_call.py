@@ -1,4 +1,4 @@
-"""One call in JSON: how a dialect writes it, what was read of it so far, and what is wrong with it."""
+"""One call in JSON: how a dialect writes it, what was read so far, and its problem."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from toolspeak.dialects.text.scan import Problem, shorten
 from toolspeak.dialects.text.typed_text import properties_of, says_types
 
 LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
-# What most calls begin with, whole in one chunk: a key, and a name, without escapes.
+# Most keys and names have no escapes and are whole in one chunk.
 PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+')
 PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
 
 
 @cache
 def head_of(name_key: str, arguments_key: str, id_key: str = "") -> re.Pattern[str]:
-    """What most calls begin with, whole: the name and the key of the arguments, which follow; in front of them the id,
-    if it has a key. The last group is the name."""
+    """The pattern of the beginning of most calls, up to the arguments: the id if it has a key, the name, and the key of
+    the arguments. The last group is the name."""
     text = r'"([^"\\\x00-\x1f]++)"'
     own_id = (f'"{id_key}"', ":", text, ",") if id_key else ()
     parts = (r"\{", *own_id, f'"{name_key}"', ":", text, ",", f'"{arguments_key}"', ":", r"(?=\{)")
@@ -31,29 +31,28 @@ def head_of(name_key: str, arguments_key: str, id_key: str = "") -> re.Pattern[s
 
 @quick()
 class CallShape:
-    """How a dialect writes a call in JSON.
-
-    `array`: calls stand in an array (else one object). `arguments_required`: a call without the
-    arguments key is no call (else it has none). `arguments_text`: an object that was written as a JSON string is
-    accepted. `keyed`: a call is an object of one key, the name, whose value are the arguments.
-    `alone`: a call that cannot be read fails alone where its end is certain, and a call may be the `function` of an
-    object around it, as in OpenAI's API; else a block is strict JSON or none. `no_calls` are names that say that no
-    tool is needed.
-    """
+    """How a dialect writes a call in JSON."""
 
     arguments_key: str
     array: bool
+    """Calls stand in an array; else there is one object."""
     arguments_required: bool
+    """A call without the arguments key is malformed; else it has no arguments."""
     name_key: str = "name"
     id_key: str = "id"
     arguments_text: bool = False
+    """Arguments that are a JSON string with the object in it are accepted."""
     keyed: bool = False
+    """A call is an object of one key, the name, whose value is the arguments."""
     alone: bool = False
+    """An unreadable call fails alone if its end is certain, and a call may be the `function` of an object around it, as
+    in OpenAI's API. Else a block is strict JSON, or all of it fails."""
     no_calls: tuple[str, ...] = ()
+    """Names by which a model says that it needs no tool."""
 
     @property
     def wraps(self) -> bool:
-        """Whether a call may be the `function` of an object."""
+        """Whether a call may be the `function` of an object around it."""
         return self.alone and not self.keyed and self.name_key == "name"
 
     @property
@@ -64,25 +63,25 @@ class CallShape:
 
 @quick(frozen=False)
 class JsonCall:
-    """The call being read. `arguments` is set once their key was seen."""
+    """The open call. `arguments` is None until their value was read."""
 
     offset: int = 0
     name: str | None = None
     id: str | None = None
     arguments_key: str | None = None
     arguments: Mapping[str, JSON] | None = None
-    held: list[str] = field(default_factory=list[str])
+    pending: list[str] = field(default_factory=list[str])
     started: bool = False
     problem: Problem | None = None
-    quoted: bool = False  # the arguments are a JSON string that holds the object, or null: they are told when read
+    quoted: bool = False  # the arguments are null, or a JSON string with the object in it, and are sent when complete
     null: bool = False
-    nested: bool = False  # inside the `function` of the call
+    nested: bool = False  # the reader is inside the `function` of an object around the call
     keys: set[str] = field(default_factory=set[str])
     notes: list[str] = field(default_factory=list[str])
-    unknown: list[str] = field(default_factory=list[str])  # keys that mean nothing to us
+    unknown: list[str] = field(default_factory=list[str])  # keys without a meaning here
 
     def take_key(self, key: str, shape: CallShape) -> None:
-        """Takes note of a key of the call, but not of its value."""
+        """Records a key of the call."""
         if key in self.keys and self.problem is None:
             self.problem = Problem("duplicate_key", f"the key {shorten(key)!r} appears twice in one call")
         self.keys.add(key)
@@ -99,18 +98,18 @@ class JsonCall:
                 self.unknown.append(key)
 
     def check(self, shape: CallShape, tools: Mapping[str, ToolSpec]) -> Problem | None:
-        """What is wrong with a call that was read to its end."""
+        """The problem of a call that was read to its end; None if there is none."""
         arguments = self.arguments
         if self.name is None:
             key = "of the tool's name" if shape.keyed else f'"{shape.name_key}"'
             return Problem("no_name", f"the key {key} is missing; write {shape.example}")
         spec = tools.get(self.name)
         if self.unknown:
-            known = properties_of(spec)
-            beside = next((key for key in self.unknown if key in known or arguments is None), None)
+            properties = properties_of(spec)
+            beside = next((key for key in self.unknown if key in properties or arguments is None), None)
             if beside is not None:
                 # Never an executable {} in place of arguments that stand elsewhere, nor a call without one of them.
-                what = "is an argument" if beside in known else "is not known"
+                what = "is an argument" if beside in properties else "is not known"
                 where = f'put the arguments into "{shape.arguments_key}": {shape.example}'
                 return Problem("no_arguments", f'"{shorten(beside)}" {what}; {where}')
         if arguments is not None:
@@ -118,7 +117,7 @@ class JsonCall:
         if shape.arguments_required:
             return Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
         if self.null and spec and spec.parameters.get("required"):
-            # Null for a tool that needs nothing says just that; for another one it may be all that is left of them.
+            # For a tool without required arguments null means none. For another tool the arguments may be lost.
             reason = f'"{self.arguments_key}" is null, and {self.name} needs arguments: {shape.example}'
             return Problem("arguments_not_object", reason)
         return None

@@ -1,4 +1,4 @@
-"""The body of a block whose calls are JSON objects, alone or in an array."""
+"""Reads the body of a block whose calls are JSON objects, alone or in an array."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.body import Run
+from toolspeak.dialects.readers.body import PassThrough
 from toolspeak.dialects.readers.json_call import PLAIN_KEY, PLAIN_STRING, CallShape, JsonCall, head_of
 from toolspeak.dialects.readers.reader_states import State, Steps, known_name, skip_space
 from toolspeak.dialects.text.scan import (
@@ -25,16 +25,16 @@ from toolspeak.dialects.text.scan import (
 
 
 class JsonCalls(Steps):
-    """Implements `Body` for JSON calls; argument text leaves as it comes once the name is known."""
+    """Implements `Body` for JSON calls. It sends arguments as they come once it knows the name."""
 
     _call: JsonCall
     _scanner: JsonScanner
-    _value: Buffer  # of the value or key being scanned
+    _value: Buffer  # the text of the open value or key
     _key = ""
-    _left_out = 0  # characters that the scanner passed over
+    _left_out = 0  # how many characters the scanner skipped
     _scanning: bool = False
     _in_array: bool = False
-    _fault: Problem | None = None  # what the scanner passed over
+    _fault: Problem | None = None  # the problem of the characters that the scanner skipped
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class JsonCalls(Steps):
         *,
         several: bool = False,
     ) -> None:
-        """`several`: objects may follow each other without an array, up to the block's end marker."""
+        """`several`: objects may follow each other without an array up to the block's end marker."""
         super().__init__(first_index, caps)
         self._shape = shape
         self._tools = tools or {}
@@ -70,7 +70,7 @@ class JsonCalls(Steps):
         self.problem = None
         return True
 
-    def run(self) -> Run | None:
+    def pass_through(self) -> PassThrough | None:
         if not self._scanning or self._state != self._scan_value or not self._scanner.in_string:
             return None
         call = self._call
@@ -78,14 +78,14 @@ class JsonCalls(Steps):
         if arguments and not call.started:
             return None
         room = self.caps.characters - self._value.length
-        return Run(self, string_content, self._index, room, special=string_special, shown=arguments)
+        return PassThrough(self, string_content, self._index, room, special=string_special, visible=arguments)
 
-    def book(self, taken: str) -> None:
-        self.raw.add(taken)
-        self._value.add(taken)
+    def record(self, text: str) -> None:
+        self.raw.add(text)
+        self._value.add(text)
 
-    # Each state below takes one step: it is called at a character that is no white space (outside of
-    # values), and returns where the next step starts.
+    # Each state below takes one step and returns where the next one starts. Outside of values, the first character of a
+    # step is not white space.
 
     def _start(self, text: str, position: int, out: list[Delta]) -> int:
         if text[position] not in "[{":
@@ -187,7 +187,7 @@ class JsonCalls(Steps):
                 self._state = self._after_value
                 return stop
         if text[position] == '"' and self._key == "function" and self._shape.wraps and call.name is None:
-            self._key = self._shape.name_key  # Llama 3 writes the name so at times
+            self._key = self._shape.name_key  # Llama 3 sometimes writes "function" for "name"
         if self._key in (self._shape.name_key, self._shape.id_key) and not self._shape.keyed:
             plain = PLAIN_STRING.match(text, position)
             if plain:
@@ -231,7 +231,7 @@ class JsonCalls(Steps):
         if self._call.started:
             out.append(ArgumentsDelta(self._index, piece))
         else:
-            self._call.held.append(piece)
+            self._call.pending.append(piece)
 
     def _take_value(self, out: list[Delta]) -> None:
         call, key, shape = self._call, self._key, self._shape
@@ -251,7 +251,7 @@ class JsonCalls(Steps):
             self._take_word(value, out)
 
     def _take_word(self, value: JSON, out: list[Delta]) -> None:
-        """The value of the name's key, or of the id's."""
+        """Takes the value of the name or of the id."""
         if self._key == self._shape.name_key:
             self._take_name(value, out)
         elif self._call.problem is None:
@@ -262,14 +262,14 @@ class JsonCalls(Steps):
         if call.problem is not None:
             return
         if not isinstance(value, str) or not value:
-            key, found = self._shape.name_key, shorten(repr(value))
-            call.problem = Problem("no_name", f'"{key}" must be the name of a tool, not {found}')
+            key, value_text = self._shape.name_key, shorten(repr(value))
+            call.problem = Problem("no_name", f'"{key}" must be the name of a tool, not {value_text}')
         else:
             call.name = known_name(value, self._tools)
             self._announce(out)
 
     def _take_quoted(self, text: str, out: list[Delta]) -> None:
-        """Arguments that were written as a JSON string: they are what it says, if that is an object."""
+        """Takes arguments that are a JSON string with an object in it."""
         call, value = self._call, decode_json(text, self.caps)
         if isinstance(value, Problem) or not isinstance(value, dict):
             key = call.arguments_key
@@ -296,9 +296,9 @@ class JsonCalls(Steps):
         if call.name is not None and not (self._shape.no_calls and self._says_no_call(call.name)):
             call.started = True
             out.append(CallStarted(self._index, call.name, call.id))
-            if call.held:
-                out.append(ArgumentsDelta(self._index, "".join(call.held)))
-                call.held.clear()
+            if call.pending:
+                out.append(ArgumentsDelta(self._index, "".join(call.pending)))
+                call.pending.clear()
 
     def _after_value(self, text: str, position: int, out: list[Delta]) -> int:
         char = text[position]
@@ -311,8 +311,8 @@ class JsonCalls(Steps):
         return position + 1
 
     def _cut_short(self, problem: Problem, text: str, position: int, out: list[Delta]) -> int:
-        """A call lacks its last brackets. Where the next one begins, or the array ends, it ends too: no string is open
-        there. Anywhere else nobody knows where it ends."""
+        """Ends a call that lacks its last brackets where the next call begins or the array ends: no string is open
+        there. Anywhere else its end is unknown, and the body fails."""
         char = text[position]
         ended = (char == "]" and self._in_array) or (char == "{" and (self._in_array or self._several))
         if not ended or not self._shape.alone:
@@ -333,7 +333,7 @@ class JsonCalls(Steps):
         return position + 1
 
     def _behind_call(self, text: str, position: int, out: list[Delta]) -> int:
-        """One bracket too many is none of the array's: what it closed may have been meant to hold more."""
+        """Behind a call: an extra bracket makes the call malformed, as what it closes may have had more parts."""
         char = text[position]
         if char == "}" or (char == "]" and not self._in_array):
             extra = Problem("invalid_json", f"there is a {char!r} too many behind the call")
@@ -387,7 +387,7 @@ class JsonCalls(Steps):
         return position + 1
 
     def _next_element(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind a comma; a last one that nothing follows is let pass, but in strict JSON."""
+        """Behind a comma. A final comma is accepted except in strict JSON."""
         if text[position] == "{" or not self._shape.alone:
             return self._element(text, position, out)
         if self._in_array and text[position] != "]":
@@ -412,7 +412,7 @@ class JsonCalls(Steps):
         return stop
 
     def _passed_over(self) -> int:
-        """The characters that the scanner left out; the call that they stand in is malformed."""
+        """The number of characters that the scanner skipped. Their call is malformed."""
         fault, self._fault = self._fault, None
         if fault is None:
             return 0

@@ -1,4 +1,4 @@
-"""Values that models write in other ways than JSON, where the schema leaves one thing they can mean."""
+"""Values that are not JSON, but have only one meaning under the schema."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ _NUMBER = re.compile(r"\+?(-?)0*([0-9][0-9.eE+-]*)", re.ASCII)
 
 
 def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
-    """The value of a text that is meant as one of `types`, of which none is a string; the text where it is no such
-    value. Models write a value as Python does (`True`, `{'a': None}`), in quotes (`"5"`), or with its quotes escaped
-    (`[\\"a\\"]`), with a plus sign or zeros in front (`007`), or `null` where the schema has no null; vLLM and SGLang
-    read all of these."""
+    """The value of a text that must be one of `types`, without strings; the text itself if it is no such value.
+
+    Accepted besides JSON are Python's literals (`True`, `{'a': None}`), values in quotes (`"5"`), escaped quotes
+    (`[\\"a\\"]`), a plus sign or zeros in front (`007`), and `null` where the schema has no null. vLLM and SGLang
+    accept all of these.
+    """
     value = read_typed(text, types, False, caps)
     if not isinstance(value, str):
         return value
     bare = text.strip()
     kind, word = _WORDS.get(bare.lower(), ("", None))
-    if kind in types or bare == "null":  # none of these types has another value that is written so
+    if kind in types or bare == "null":  # the word has no other meaning among these types
         return word
     for other in (_unquoted(bare, types, caps), _python(bare, caps), _number(bare, caps)):
         if other is not None and json_type(other) in types:
@@ -42,7 +44,7 @@ def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
 
 
 def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
-    """The value behind one layer of quotes or escapes; None for none."""
+    """The value inside one layer of quotes or escapes, or None."""
     quoted = text if text[:1] == '"' else f'"{text}"' if '\\"' in text else ""
     inner = decode_json(quoted, caps) if quoted else None
     if not isinstance(inner, str):
@@ -53,14 +55,14 @@ def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
 
 
 def _number(text: str, caps: Caps) -> JSON:
-    """The number behind a plus sign or zeros, which JSON has none of; None for none."""
+    """The number behind a plus sign or zeros, which JSON does not allow, or None."""
     match = _NUMBER.fullmatch(text)
     value = decode_json(f"{match[1]}{match[2]}", caps) if match else None
     return None if isinstance(value, Problem) else value
 
 
 def _python(text: str, caps: Caps) -> JSON:
-    """The value of a Python list or dict; None for none."""
+    """The value of a Python list or dict, or None."""
     if text[:1] not in ("{", "["):
         return None
     body = PythonCalls(True, 0, caps)

@@ -14,7 +14,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.body import Run
+from toolspeak.dialects.readers.body import PassThrough
 from toolspeak.dialects.readers.reader_states import Steps, known_name, skip_space
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
@@ -130,18 +130,20 @@ class NamedCalls(Steps):
                 return False
             self._call = _Call(Buffer(0), self.problem_offset)
         self._call.problem = self._call.problem or self.problem
-        self.problem, self._state = None, self._lost
+        self.problem, self._state = None, self._skip_unreadable
         return True
 
-    def run(self) -> Run | None:
+    def pass_through(self) -> PassThrough | None:
         if self._state != self._arguments or not self._scanner.in_string:
             return None
         room = self.caps.characters - self._call.value.length
-        return Run(self, string_content, self._index, room, special=string_special, shown=self._call.problem is None)
+        return PassThrough(
+            self, string_content, self._index, room, special=string_special, visible=self._call.problem is None
+        )
 
-    def book(self, taken: str) -> None:
-        self.raw.add(taken)
-        self._call.value.add(taken)
+    def record(self, text: str) -> None:
+        self.raw.add(text)
+        self._call.value.add(text)
 
     def end(self, out: list[Delta]) -> None:
         call = self._call
@@ -371,7 +373,7 @@ class NamedCalls(Steps):
         out.append(ArgumentsDelta(self._index, "{}"))
         self._call.arguments, self._call.notes = {}, (*self._call.notes, "arguments_null")
 
-    def _lost(self, text: str, position: int, out: list[Delta]) -> int:
+    def _skip_unreadable(self, text: str, position: int, out: list[Delta]) -> int:
         """In a call that cannot be read: to its end marker, or to what else may follow a call."""
         match = self._shape.call_end.search(text, position)
         if match is None:

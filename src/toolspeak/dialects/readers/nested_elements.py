@@ -121,7 +121,7 @@ class NestedCalls(TaggedCalls):
         self._wait_or_fail(f'{self._prefix}<invoke name="…">', text, position)
         return position
 
-    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+    def _whole_value(self, spec: ToolSpec | None, name: str, type_text: str, text: str) -> JSON | Problem:
         types = _types(_argument_schema(spec, name), spec.parameters if spec else {})
         empty = _empty(text, types)
         return text if is_text(types) else read_value(text, types, "", self.caps) if empty is None else empty
@@ -146,9 +146,9 @@ class NestedCalls(TaggedCalls):
         return tag.end()
 
     def _start_node(self, tag: re.Match[str]) -> None:
-        call, written = self._open_call(), tag[1].strip()
-        named = None if self._open else _PARAMETER.fullmatch(written)  # as M2 writes an argument
-        name, element = (named[1], "parameter") if named else (unescape_name(written), written)
+        call, tag_text = self._open_call(), tag[1].strip()
+        named = None if self._open else _PARAMETER.fullmatch(tag_text)  # as M2 writes an argument
+        name, element = (named[1], "parameter") if named else (unescape_name(tag_text), tag_text)
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:
@@ -173,13 +173,15 @@ class NestedCalls(TaggedCalls):
                 self._state = self._in_container
                 return stop
             opener = f"{self._prefix}<"
-            cut = rest.startswith(opener) and not rest.startswith(f"{opener}/") and ">" not in rest[len(opener) :]
-            if len(text) - position < MAX_CANDIDATE and (cut or begins(rest, 0, opener, node.end)):
+            is_incomplete = (
+                rest.startswith(opener) and not rest.startswith(f"{opener}/") and ">" not in rest[len(opener) :]
+            )
+            if len(text) - position < MAX_CANDIDATE and (is_incomplete or begins(rest, 0, opener, node.end)):
                 self._wait = True
                 return position
         self._text = Buffer(self.caps.characters)
-        held = len(self._open) > 1
-        self._begin_text(OpenValue(node.name, node.tags, node.types, "json" if node.is_json else "", held))
+        is_inner = len(self._open) > 1
+        self._begin_text(OpenValue(node.name, node.tags, node.types, "json" if node.is_json else "", is_inner))
         return self._value_start(text, position, out)
 
     def _in_container(self, text: str, position: int, out: list[Delta]) -> int:
@@ -227,8 +229,8 @@ class NestedCalls(TaggedCalls):
     def _wait_or_fail(self, what: str, text: str, position: int) -> None:
         rest, opener = text[position : position + MAX_CANDIDATE], f"{self._prefix}<"
         tag = rest[len(opener) :]
-        begun = opener.startswith(rest) or (rest.startswith(opener) and "<" not in tag and ">" not in tag)
-        if begun and len(rest) < MAX_CANDIDATE:
+        may_begin = opener.startswith(rest) or (rest.startswith(opener) and "<" not in tag and ">" not in tag)
+        if may_begin and len(rest) < MAX_CANDIDATE:
             self._wait = True
         else:
             self._fail("invalid_xml", f"expected {what}, found {rest[0]!r}", position)
@@ -238,7 +240,7 @@ class NestedCalls(TaggedCalls):
 def _whole(prefix: str) -> WholeCall:
     start = re.escape(prefix)
     value = rf"(?!\s*+{re.escape(CDATA)})(?P<value>{text_without(prefix)})"
-    argument = rf"{start}<(?P<key>[^<>/&\s]{{1,100}})(?P<said>)>{value}{start}</(?P=key)>"
+    argument = rf"{start}<(?P<key>[^<>/&\s]{{1,100}})(?P<type>)>{value}{start}</(?P=key)>"
     return whole_call(rf'{GAP}{start}<invoke name="([^<>&"]{{1,100}})">', argument, f"{start}</invoke>")
 
 
@@ -284,9 +286,9 @@ def _inner_schema(schema: JSON, name: str, root: Mapping[str, JSON], depth: int 
         return mapping["items"]
     for key in ("anyOf", "oneOf", "allOf"):
         for branch in mapping.get(key, ()):
-            found = _inner_schema(branch, name, root, depth + 1)
-            if found is not None:
-                return found
+            inner = _inner_schema(branch, name, root, depth + 1)
+            if inner is not None:
+                return inner
     extra = mapping.get("additionalProperties")
     return as_mapping(extra) or None
 

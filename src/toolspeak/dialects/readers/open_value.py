@@ -40,10 +40,10 @@ class ValueTags:
     __slots__ = (
         "_anchor",
         "_first",
-        "_held",
         "_in_cdata",
         "_longest",
         "_loose",
+        "_partial",
         "_trims",
         "end",
         "flow",
@@ -61,7 +61,7 @@ class ValueTags:
         self._first, self._longest = end[0], max(map(len, texts))
         literals = "|".join(map(re.escape, texts))
         self.pattern, self._in_cdata = re.compile(literals), re.compile(rf"\]|{literals}")
-        self._held = re.compile(f"(?:{'|'.join(map(_beginning, texts))})\\Z")
+        self._partial = re.compile(f"(?:{'|'.join(map(_beginning, texts))})\\Z")
         seconds = "".join(dict.fromkeys(text[1] for text in texts))
         self.flow: Callable[[str], object] = without(end[0], seconds, r"[\r\n]" if trims else "")
 
@@ -93,12 +93,12 @@ class ValueTags:
         if value.cdata and not value.rejected:
             return end
         at = text.find(self._first, max(start, end - self._longest + 1))
-        held = self._held.search(text, at) if at >= 0 else None
-        end = held.start() if held else end
+        partial = self._partial.search(text, at) if at >= 0 else None
+        end = partial.start() if partial else end
         if not self._trims:
             return end
-        cut = self.line_break(text, start, end, value.crlf)
-        return cut - (value.crlf and cut == end and text.endswith("\r", start, end))
+        value_end = self.line_break(text, start, end, value.crlf)
+        return value_end - (value.crlf and value_end == end and text.endswith("\r", start, end))
 
 
 def _beginning(text: str) -> str:
@@ -145,7 +145,7 @@ class OpenValue:
     tags: ValueTags
     types: Types
     explicit: Explicit = ""
-    held: bool = False
+    buffered: bool = False
     streams: bool = False
     scanner: JsonScanner | None = None
     cdata: bool = False

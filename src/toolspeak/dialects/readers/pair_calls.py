@@ -96,7 +96,7 @@ class PairCalls(TaggedCalls):
         pair = tags.pair.match(rest)
         if pair is None:
             return "undecided" if _PAIR_START.fullmatch(rest, len(tags.key)) else "content"
-        return "argument" if inside or self._is_missing(value, self._known(pair[1])) else "content"
+        return "argument" if inside or self._is_missing(value, self._schema_key(pair[1])) else "content"
 
     def _may_follow(self, rest: str, position: int) -> Answer:
         # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
@@ -145,9 +145,9 @@ class PairCalls(TaggedCalls):
             self._json.start = self.start + self._base + stop
             self._state = self._json_object
             return stop
-        lost = self._lost_tags(name, text, position, stop, out)
-        if lost is not None:
-            return lost
+        behind = self._lost_tags(name, text, position, stop, out)
+        if behind is not None:
+            return behind
         if text[stop] != "<":
             self._fail("invalid_call", f"expected the tool's name, then its arguments, found {text[stop]!r}", stop)
             return stop
@@ -175,29 +175,29 @@ class PairCalls(TaggedCalls):
             return position
         if tag == "" or tag == tags.key or (key and tag != tags.key_end):
             return None
-        told = f"expected {tags.key} or {tags.call_end} behind the name in {shorten(name)!r}"
+        reason = f"expected {tags.key} or {tags.call_end} behind the name in {shorten(name)!r}"
         if tag == tags.key_end:
             splits = [(name, key[0])] if key else [(name[:i], name[i:]) for i in range(1, len(name))]
             splits = [] if name in self._tools and not key else splits
-            known = [(tool, each) for tool, each in splits if has_known(self._tools.get(tool), each)]
-            call, self._key = self._start_call(known[0][0] if len(known) == 1 else "", position, out), name
-            if len(known) == 1:
-                self._key = known[0][1]
+            matches = [(tool, each) for tool, each in splits if has_known(self._tools.get(tool), each)]
+            call, self._key = self._start_call(matches[0][0] if len(matches) == 1 else "", position, out), name
+            if len(matches) == 1:
+                self._key = matches[0][1]
                 call.notes.append("missing_opener")
             else:
-                call.problem = Problem("invalid_call", told)
+                call.problem = Problem("invalid_call", reason)
             self._state = self._after_key
             return at + len(tag)
         spec = self._tools.get(name)
         call = self._start_call(name, position, out)
         if spec is None or argument_schemas(spec):
-            call.problem = Problem("invalid_call", told)
+            call.problem = Problem("invalid_call", reason)
         call.notes.append("missing_opener")
         self._state = self._in_call
         return at + len(tag)
 
-    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
-        types = (KINDS.get(said) if said else None) or self._types(spec, name)
+    def _whole_value(self, spec: ToolSpec | None, name: str, type_text: str, text: str) -> JSON | Problem:
+        types = (KINDS.get(type_text) if type_text else None) or self._types(spec, name)
         return text if is_text(types) else read_value(text, types, "", self.caps, "exact")
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
@@ -232,7 +232,7 @@ class PairCalls(TaggedCalls):
         if tag == self._tags.key and not self._tag_text.value().strip():
             self._tag_text = Buffer(self.caps.characters)
             return stop  # the key's start tag stands there twice
-        self._key, self._state = self._known(self._tag_text.value()), self._after_key
+        self._key, self._state = self._schema_key(self._tag_text.value()), self._after_key
         if tag == self._tags.key_end:
             return stop
         call = self._open_call()
@@ -240,7 +240,7 @@ class PairCalls(TaggedCalls):
         call.problem = call.problem or Problem("unclosed", reason)
         return stop if tag == self._tags.value_end else stop - len(tag)
 
-    def _known(self, key: str) -> str:
+    def _schema_key(self, key: str) -> str:
         """The key as the schema has it: a model may put white space around it."""
         spec = self._open_call().spec
         return key if spec is not None and key in spec.properties else key.strip()

@@ -63,8 +63,8 @@ class PairTags:
 
     def types(self, spec: ToolSpec | None, name: str) -> Types:
         """The types of an argument."""
-        said = self.guesses or (spec is not None and admits_argument(spec, name))
-        return value_types(spec, name, guesses=True) if said else TEXT
+        tries_json = self.guesses or (spec is not None and admits_argument(spec, name))
+        return value_types(spec, name, guesses=True) if tries_json else TEXT
 
     def usual(self, name: str = _PLAIN_NAME) -> str:
         """The pattern of how a call begins as most do, around that of its name."""
@@ -177,9 +177,9 @@ def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
         return re.escape(tag)
 
     key = rf"{literal(tags.start('arg_key'))}(?P<key>[^<>\s]++){literal(tags.end('arg_key'))}{GAP}"
-    said = rf"(?:{literal(tags.start(tags.kind))}(?P<said>[a-z]++){literal(tags.end(tags.kind))}{GAP})?+"
+    type_element = rf"(?:{literal(tags.start(tags.kind))}(?P<type>[a-z]++){literal(tags.end(tags.kind))}{GAP})?+"
     value = rf"(?!\s*+{literal(CDATA)})(?P<value>{text}){literal(tags.end('arg_value'))}"
-    argument = key + (said if tags.kind else "(?P<said>)") + literal(tags.start("arg_value")) + value
+    argument = key + (type_element if tags.kind else "(?P<type>)") + literal(tags.start("arg_value")) + value
     end = literal(tags.end("tool_call"))
     return whole_call(tags.usual(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
 

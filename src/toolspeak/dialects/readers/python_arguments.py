@@ -51,12 +51,12 @@ def _no_literal(word: str, behind: str) -> Problem:
         return Problem("invalid_call", f"a number begins with no 0: write {shorten(number)}, or {quoted} for a text")
     if NUMBER.fullmatch(word):
         return Problem("too_large", f"the number {shorten(word)} is too large")
-    shown = shorten(word + behind)
-    return Problem("invalid_call", f"{shown!r} is no literal; write strings in quotes, and no expressions")
+    excerpt = shorten(word + behind)
+    return Problem("invalid_call", f"{excerpt!r} is no literal; write strings in quotes, and no expressions")
 
 
 @dataclass(slots=True)
-class _Level:
+class _OpenBracket:
     """An open bracket. `group` is a parenthesis not yet known to be a tuple, `braces` not yet known as dict or set;
     `spread` is the dict of `**{…}`, whose entries are the call's own."""
 
@@ -79,7 +79,7 @@ class PythonArguments(FunctionCalls):
     def __init__(self, brackets: bool, first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
         self._brackets = brackets
-        self._levels: list[_Level] = []
+        self._levels: list[_OpenBracket] = []
         self._holds: list[list[str]] = []  # of each `group` and `braces`: its first value's JSON
         self._quote = ""
         self._triple = self._raw_string = False
@@ -92,7 +92,7 @@ class PythonArguments(FunctionCalls):
     def _begin_arguments(self, out: list[Delta]) -> None:
         """The opening parenthesis was read."""
         self._begin_call(out)
-        self._levels, self._holds, self._state = [_Level("call", ")")], [], self._key
+        self._levels, self._holds, self._state = [_OpenBracket("call", ")")], [], self._key
 
     def _key(self, text: str, position: int, out: list[Delta]) -> int:
         """The name of an argument, or the call's end."""
@@ -132,7 +132,7 @@ class PythonArguments(FunctionCalls):
                 return position
             return self._unexpected(f"'=' after {word}: every argument is written name=value", text, position)
         self._item()
-        self._put(f"{json.dumps(self._word)}: ")
+        self._append(f"{json.dumps(self._word)}: ")
         self._state = self._value
         return position + 1
 
@@ -151,7 +151,7 @@ class PythonArguments(FunctionCalls):
             return position
         if text[position] != "{":
             return self._unexpected("'{' after **", text, position)
-        self._levels.append(_Level("spread", "}", in_key=True))
+        self._levels.append(_OpenBracket("spread", "}", in_key=True))
         self._state = self._value
         return position + 1
 
@@ -171,7 +171,7 @@ class PythonArguments(FunctionCalls):
             self._open_level(char)
         elif char in "'\"":
             self._item()
-            self._put('"')
+            self._append('"')
             self._inner, self._raw_string = 0, False
             self._state = self._string_open
             return position
@@ -182,11 +182,11 @@ class PythonArguments(FunctionCalls):
 
     def _open_level(self, char: str) -> None:
         if char == "[":
-            self._put("[")
-            self._levels.append(_Level("list", "]"))
+            self._append("[")
+            self._levels.append(_OpenBracket("list", "]"))
         else:
             self._holds.append([])
-            self._levels.append(_Level("group" if char == "(" else "braces", _CLOSERS[char]))
+            self._levels.append(_OpenBracket("group" if char == "(" else "braces", _CLOSERS[char]))
 
     def _after(self, text: str, position: int, out: list[Delta]) -> int:
         """After a value."""
@@ -206,39 +206,39 @@ class PythonArguments(FunctionCalls):
             if key[0] in "[{":
                 return self._fail("invalid_call", "a key of a dict must be a string", position)
             level.kind = "dict"
-            self._put("{" + (key if key[0] == '"' else json.dumps(key)) + ": ")
+            self._append("{" + (key if key[0] == '"' else json.dumps(key)) + ": ")
             self._state = self._value
         elif char == ":" and level.in_key:
             level.in_key = False
-            self._put(": ")
+            self._append(": ")
             self._state = self._value
         else:
             wanted = " or ".join(f"'{each}'" for each in level.follows)
             return self._unexpected(f"{wanted} after a value (literals only)", text, position)
         return position + 1
 
-    def _resolve(self, level: _Level) -> None:
+    def _resolve(self, level: _OpenBracket) -> None:
         """A parenthesis is a tuple, braces are a set."""
-        held = "".join(self._holds.pop())
+        first_value = "".join(self._holds.pop())
         level.kind = "tuple" if level.kind == "group" else "set"
-        self._put("[")
-        self._put(held)
+        self._append("[")
+        self._append(first_value)
 
     def _close(self, text: str, position: int, out: list[Delta]) -> int:
         level = self._levels[-1]
         if level.kind == "group" and level.count == 1:
-            held = "".join(self._holds.pop())
-            self._put(held)
+            first_value = "".join(self._holds.pop())
+            self._append(first_value)
         elif level.kind == "braces" and level.count == 0:
             self._holds.pop()
-            self._put("{}")
+            self._append("{}")
         elif level.kind != "spread":
             if level.kind in ("group", "braces"):
                 self._resolve(level)
             if level.kind == "call":
-                self._put("}" if level.count else "{}")
+                self._append("}" if level.count else "{}")
             else:
-                self._put("}" if level.kind == "dict" else "]")
+                self._append("}" if level.kind == "dict" else "]")
         self._levels.pop()
         self._state = self._after
         if not self._levels and self.problem is None:
@@ -255,16 +255,16 @@ class PythonArguments(FunctionCalls):
             return  # the value of a named argument
         counting = self._levels[0] if level.kind == "spread" else level
         if counting.count:
-            self._put(", ")
+            self._append(", ")
         elif counting.kind == "call":
-            self._put("{")
+            self._append("{")
         counting.count += 1
 
-    def _put(self, fragment: str) -> None:
+    def _append(self, fragment: str) -> None:
         if self._holds:
             self._holds[-1].append(fragment)
         else:
-            self._say(fragment)
+            self._add_fragment(fragment)
 
     # Literals
 
@@ -280,7 +280,7 @@ class PythonArguments(FunctionCalls):
         word = self._word
         if text[stop] in "'\"" and word.lower() in ("r", "u"):
             self._item()
-            self._put('"')
+            self._append('"')
             self._inner, self._raw_string, self._state = 0, word.lower() == "r", self._string_open
             return stop
         value = WORDS.get(word) or read_number(word)
@@ -290,7 +290,7 @@ class PythonArguments(FunctionCalls):
                 return self._fail(problem.code, problem.reason, stop)
             self._fault, value = self._fault or problem, "null"
         self._item()
-        self._put(json.dumps(value) if self._levels[-1].in_key else value)
+        self._append(json.dumps(value) if self._levels[-1].in_key else value)
         self._state = self._after
         return stop
 
@@ -329,12 +329,12 @@ class PythonArguments(FunctionCalls):
                 return self._fail("invalid_call", reason, stop)
             self._inner += not self._triple
             self._tail += quote
-            self._put('\\"' if quote == '"' else quote)
+            self._append('\\"' if quote == '"' else quote)
             return stop + 1
         if ends == "joined":  # two literals side by side
             self._state, self._raw_string = self._string_open, False
             return skip_space(text, stop + (3 if self._triple else 1))
-        self._put('"')
+        self._append('"')
         self._state = self._after
         return stop + (3 if self._triple else 1)
 
@@ -347,14 +347,14 @@ class PythonArguments(FunctionCalls):
         comma = self._inner % 2 == 1 and _NEXT.fullmatch(self._tail, at)
         return bool(comma or _NAMED.fullmatch(self._tail, at))
 
-    def book(self, taken: str) -> None:
-        super().book(taken)
-        self._tail = (self._tail + taken)[-_MAX_NAMED:]
+    def record(self, text: str) -> None:
+        super().record(text)
+        self._tail = (self._tail + text)[-_MAX_NAMED:]
 
     def _content(self, piece: str) -> None:
         if piece:
             self._tail = (self._tail + piece)[-_MAX_NAMED:]
-            self._put(json_content(piece) if self._raw_string else quoted_content(piece, self._quote))
+            self._append(json_content(piece) if self._raw_string else quoted_content(piece, self._quote))
 
     def _ends(self, text: str, at: int) -> Literal["end", "content", "joined", "wait"]:
         """What the quote at text[at] is: followed by nothing that may follow a string, it is content."""
@@ -391,7 +391,7 @@ class PythonArguments(FunctionCalls):
             if at + 1 == len(text):
                 self._wait = True
                 return at
-            self._put(json_content(text[at : at + 2]))
+            self._append(json_content(text[at : at + 2]))
             return at + 2
         if ESCAPE_START.fullmatch(text, at):
             self._wait = True
@@ -401,5 +401,5 @@ class PythonArguments(FunctionCalls):
         if match is None or value is None:
             reason = f"'\\{text[at + 1]}' begins no escape here; write a backslash in a string as '\\\\'"
             return self._fail("invalid_escape", reason, at)
-        self._put(json_content(value))
+        self._append(json_content(value))
         return match.end()

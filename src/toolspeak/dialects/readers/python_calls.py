@@ -81,10 +81,10 @@ class PythonCalls(PythonArguments):
             return self._unexpected("a call such as name(argument=value)", text, position)
         return position
 
-    def _tool_name(self, written: str) -> str:
+    def _tool_name(self, name: str) -> str:
         """Llama 3 writes the tools that it was trained on as methods: `brave_search.call(query="…")`."""
-        called = written.removesuffix(".call")
-        return called if written not in self._tools and called in self._tools else known_name(written, self._tools)
+        called = name.removesuffix(".call")
+        return called if name not in self._tools and called in self._tools else known_name(name, self._tools)
 
     def _whole_value(self, text: str) -> str | None:
         quote, content = text[0], text[1:-1]

@@ -1,7 +1,7 @@
-"""Bodies that are read by states: the loop, the call being read, and the text of its arguments on its way out.
+"""The base of body readers with states: the loop, the open call, and the fragments of its arguments.
 
-Every reader of elements is one: its own states say where a call, an argument and a value begin and end; what it means
-to open, to fill and to close them stands here, once.
+A reader of elements adds the states that find where calls, arguments and values begin and end. The steps that open,
+fill and close them are here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.body import Body, Run
+from toolspeak.dialects.readers.body import Body, PassThrough
 from toolspeak.dialects.readers.whole_call import WholeCall
 from toolspeak.dialects.text.scan import (
     BEYOND_CAPS,
@@ -38,13 +38,13 @@ from toolspeak.dialects.text.typed_text import as_mapping
 _ENCODE = msgspec.json.Encoder().encode
 
 State = Callable[[str, int, list[Delta]], int]
-_SPACE = re.compile(r"[ \t\r\n]*")  # XML's and JSON's: any other is text, and may begin a value
+_SPACE = re.compile(r"[ \t\r\n]*")  # the white space of XML and JSON; any other is text, and may begin a value
 
 
 class Steps(Body):
-    """Implements `feed` for states: each takes what it can from text[position:] and returns where the next begins.
+    """Implements `feed` for states. Each state takes text from text[position:] and returns where the next state begins.
 
-    A state that sets `_wait` asks for what it left to come again with more behind it.
+    A state that needs more characters sets `_wait`. The caller then feeds the rest again with more text.
     """
 
     _state: State
@@ -54,7 +54,7 @@ class Steps(Body):
     def __init__(self, first_index: int, caps: Caps) -> None:
         super().__init__(caps)
         self._index: int = first_index
-        self._said: list[str] = []  # of the open call's arguments, not yet told
+        self._fragments: list[str] = []  # of the open call's arguments, not sent yet
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
         position, end = start, len(text)
@@ -62,8 +62,8 @@ class Steps(Body):
         self._wait = False
         while position < end and not (self.done or self._wait or self.problem):
             position = self._state(text, position, out)
-        if self._said:
-            self._tell(out)
+        if self._fragments:
+            self._flush_fragments(out)
         self.raw.add(text[start:position])
         return position
 
@@ -74,7 +74,7 @@ class Steps(Body):
         return True
 
     def _set_aside(self, text: str, position: int, out: list[Delta]) -> int:
-        """Takes text that is none of the answer, up to what may be a marker; returns where that stands."""
+        """Takes text that is not part of the answer, up to a possible marker. Returns the marker's position."""
         at = text.find("<", position)
         stop = at if at >= 0 else len(text)
         if stop > position:
@@ -82,20 +82,20 @@ class Steps(Body):
         return stop
 
     def _since(self, offset: int, text: str, stop: int) -> str:
-        """The body's text from an offset up to text[stop] of the current chunk."""
+        """The body's text from `offset` up to text[stop] of the current chunk."""
         return self.raw.since(offset) + text[max(offset, self.raw.length) - self._base : stop]
 
     def _fail(self, code: str, reason: str, position: int) -> int:
         self.problem, self.problem_offset = Problem(code, reason), max(0, self._base + position)
         return position
 
-    def _tell(self, out: list[Delta]) -> str:
-        """What was said of the arguments leaves in one fragment."""
-        told = "".join(self._said)
-        if told:
-            out.append(ArgumentsDelta(self._index, told))
-        self._said.clear()
-        return told
+    def _flush_fragments(self, out: list[Delta]) -> str:
+        """Sends the collected fragments of the arguments as one, and returns it."""
+        fragment = "".join(self._fragments)
+        if fragment:
+            out.append(ArgumentsDelta(self._index, fragment))
+        self._fragments.clear()
+        return fragment
 
     def _add_call(self, delta: CallCompleted | CallMalformed, out: list[Delta]) -> None:
         out.append(delta)
@@ -105,29 +105,30 @@ class Steps(Body):
 
 @quick(frozen=False)
 class OpenCall:
-    """The call being read; without a name it has not started, and is malformed. `written`: its arguments came as one
-    JSON text, which is out already."""
+    """The open call."""
 
     name: str
+    """Empty for a call without a name, which is malformed and has no `CallStarted`."""
     spec: ToolSpec | None
     offset: int
+    """Where the call begins in the body."""
     arguments: dict[str, JSON] = field(default_factory=dict[str, JSON])
     notes: list[str] = field(default_factory=list[str])
     problem: Problem | None = None
-    written: bool = False
+    is_json: bool = False
+    """The arguments are one JSON object, whose text is already sent."""
 
     @property
     def root(self) -> Mapping[str, JSON]:
-        """The schema in which the references of an argument's schema are looked up."""
+        """The schema in which references of an argument's schema are resolved."""
         return self.spec.parameters if self.spec else {}
 
 
 class CallSteps(Steps):
-    """A body of calls whose arguments are text, each typed on its own. It begins, and goes on behind a call, in the
-    state `_between`."""
+    """A body of calls whose arguments are text, each with its own type. The state between calls is `_between`."""
 
-    _text = Buffer(0)  # of the value, or of the JSON that all arguments are; each begins one of its own
-    _scanner = JsonScanner(Caps())  # of that JSON
+    _text = Buffer(0)  # the text of the open value, or of the JSON object with all arguments
+    _scanner = JsonScanner(Caps())  # of that object
 
     def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
@@ -139,7 +140,7 @@ class CallSteps(Steps):
     def _between(self, text: str, position: int, out: list[Delta]) -> int: ...
 
     def _prose(self, text: str, position: int, out: list[Delta]) -> int:
-        """Text between calls is none of the answer."""
+        """Text between calls, which is not part of the answer."""
         stop = self._set_aside(text, position, out)
         if stop < len(text):
             self._state = self._between
@@ -152,49 +153,49 @@ class CallSteps(Steps):
         return self._scanner.problem is None and super().resume()
 
     def flow(self) -> Callable[[str], object] | None:
-        """Where the body stands in text that leaves as it comes: what says that a chunk holds nothing else."""
+        """The test whether a chunk is only content of the open value; None if the value is not sent as it comes."""
         return None
 
-    def run(self) -> Run | None:
+    def pass_through(self) -> PassThrough | None:
         room = self.caps.characters - self._text.length
-        if self._call is not None and self._call.written and not self._scanner.done and self._scanner.in_string:
-            return Run(self, string_content, self._index, room, special=string_special)
+        if self._call is not None and self._call.is_json and not self._scanner.done and self._scanner.in_string:
+            return PassThrough(self, string_content, self._index, room, special=string_special)
         content = self.flow()
         if content is None or self._call is None:
             return None
-        return Run(self, content, self._index, room, shown=self._call.name != "", write=string_text)
+        return PassThrough(self, content, self._index, room, visible=self._call.name != "", write=string_text)
 
-    def book(self, taken: str) -> None:
-        self.raw.add(taken)
-        self._text.add(taken)
+    def record(self, text: str) -> None:
+        self.raw.add(text)
+        self._text.add(text)
 
     def _take_whole(self, whole: WholeCall, text: str, position: int, out: list[Delta]) -> int:
-        """Reads a call that is there to its end in one step; returns `position` where the states have to read it."""
+        """Reads a whole call in one step, and returns its end; `position` if the states must read the call."""
         match = whole.call.match(text, position)
         if match is None or match.end() - position > self.caps.characters:
             return position
         name = self._tool_name(match[1])
         spec = self._tools.get(name)
         arguments: dict[str, JSON] = {}
-        written: list[str] = []
-        for key, said, content in whole.argument.findall(match[2]):
-            value = self._whole_value(spec, key, said, content)
+        items: list[str] = []
+        for key, type_text, content in whole.argument.findall(match[2]):
+            value = self._whole_value(spec, key, type_text, content)
             if isinstance(value, Problem) or key in arguments:
                 return position
             arguments[key] = value
-            shown = json_string(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            written.append(f"{encode_basestring_ascii(key)}: {shown}")
+            json_text = json_string(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            items.append(f"{encode_basestring_ascii(key)}: {json_text}")
         out.append(CallStarted(self._index, name))
-        out.append(ArgumentsDelta(self._index, f"{{{', '.join(written)}}}"))
+        out.append(ArgumentsDelta(self._index, f"{{{', '.join(items)}}}"))
         self._add_call(CallCompleted(self._index, name, arguments), out)
         return match.end()
 
-    def _tool_name(self, written: str) -> str:
-        """The tool that is meant by a name as it was written."""
-        return written
+    def _tool_name(self, name: str) -> str:
+        """The tool's name for a name that the model wrote."""
+        return name
 
-    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
-        """The value of an argument in such a call; a problem where the states have to say what it is."""
+    def _whole_value(self, spec: ToolSpec | None, name: str, type_text: str, text: str) -> JSON | Problem:
+        """The value of an argument in a whole call; a problem if the states must read the call."""
         raise NotImplementedError
 
     def _start_call(self, name: str, position: int, out: list[Delta]) -> OpenCall:
@@ -205,18 +206,20 @@ class CallSteps(Steps):
             self._call.problem = Problem("no_name", "the call has no tool name")
         return self._call
 
-    def _start_argument(self, name: str, *, said: bool = True) -> None:
-        """The key is out; the value follows."""
+    def _start_argument(self, name: str, *, visible: bool = True) -> None:
+        """Begins an argument, whose value follows. `visible`: sends the key."""
         call = self._open_call()
         if name in call.arguments and call.problem is None:
             call.problem = Problem("duplicate_argument", f"the argument {shorten(name)!r} is there twice")
         self._text = Buffer(self.caps.characters)
-        if said:
-            self._say(f"{', ' if call.arguments else '{'}{encode_basestring_ascii(name)}: ")
+        if visible:
+            self._add_fragment(f"{', ' if call.arguments else '{'}{encode_basestring_ascii(name)}: ")
 
-    def _content(self, text: str, start: int, stop: int, *, said: bool) -> int:
-        """Takes a piece of the value, which is `said` as it comes; returns where it stopped taking: before `stop` the
-        value has grown too large, and the body has failed."""
+    def _content(self, text: str, start: int, stop: int, *, visible: bool) -> int:
+        """Takes text[start:stop] as a piece of the value, and returns the end of the part that it took.
+
+        The end lies before `stop` if the value is too large; then the body has failed. `visible`: sends the piece.
+        """
         room = self.caps.characters - self._text.length
         if stop - start > room:
             stop = start + room
@@ -224,27 +227,30 @@ class CallSteps(Steps):
         if stop > start:
             piece = text[start:stop]
             self._text.add(piece)
-            if said:
-                self._say(json_string(piece)[1:-1])
+            if visible:
+                self._add_fragment(json_string(piece)[1:-1])
         return stop
 
     def _keep(self, name: str, text: str, value: JSON | Problem, *, streamed: bool) -> None:
-        """The value is complete; `text` is how it stood there. One that cannot be read makes its call malformed."""
+        """Stores a complete value, read from `text`. An unreadable value makes its call malformed.
+
+        `streamed`: the value's text is already sent.
+        """
         call = self._open_call()
         if isinstance(value, Problem):
             reason = f"the value of {shorten(name)!r} cannot be read: {value.reason}"
             call.problem = call.problem or Problem(value.code, reason)
             value = text
-        self._say('"' if streamed else json.dumps(value, ensure_ascii=False))
+        self._add_fragment('"' if streamed else json.dumps(value, ensure_ascii=False))
         call.arguments[name] = value
 
     def _start_json(self) -> None:
-        """One JSON object stands in place of all arguments."""
-        self._open_call().written = True
+        """Begins one JSON object with all arguments."""
+        self._open_call().is_json = True
         self._scanner, self._text = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
 
     def _take_json(self, text: str, position: int, out: list[Delta]) -> int:
-        """Reads on in that object; afterwards it is complete if the scanner is done."""
+        """Reads on in that object, which is complete once the scanner is done."""
         stop = self._scanner.feed(text, position)
         room = self.caps.characters - self._text.length
         if stop - position > room:
@@ -254,7 +260,7 @@ class CallSteps(Steps):
             self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop - self._scanner.back)
         self._text.add(text[position:stop])
         if stop > position:
-            self._say(text[position:stop])
+            self._add_fragment(text[position:stop])
         if self.problem is None and self._scanner.done:
             call, value = self._open_call(), decode_json(self._text.value())
             if not isinstance(value, Problem | Mapping):
@@ -266,11 +272,11 @@ class CallSteps(Steps):
         return stop
 
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
-        """The call ends at text[stop]."""
+        """Ends the call at text[stop]."""
         call = self._open_call()
-        if call.problem is None and not call.written:
-            self._say("}" if call.arguments else "{}")
-        self._tell(out)
+        if call.problem is None and not call.is_json:
+            self._add_fragment("}" if call.arguments else "{}")
+        self._flush_fragments(out)
         if call.problem is None:
             notes = tuple(dict.fromkeys(call.notes))
             delta: CallCompleted | CallMalformed = CallCompleted(self._index, call.name, call.arguments, None, notes)
@@ -280,26 +286,26 @@ class CallSteps(Steps):
         self._add_call(delta, out)
         self._call, self._state = None, self._between
 
-    def _say(self, text: str) -> None:
-        """A fragment of the arguments; a call without a name has none that anybody could follow."""
+    def _add_fragment(self, text: str) -> None:
+        """Adds a fragment of the arguments. A call without a name sends none, as it has no `CallStarted`."""
         if self._call is not None and self._call.name:
-            self._said.append(text)
+            self._fragments.append(text)
 
     def _open_call(self) -> OpenCall:
         assert self._call is not None, "an argument outside of a call is our bug"
         return self._call
 
 
-def known_name(written: str, tools: Mapping[str, ToolSpec]) -> str:
-    """The tool that a written name means: models write OpenAI's namespace `functions.` before it in any format."""
-    if written in tools:
-        return written
-    bare = written.removeprefix("functions.")
-    return bare if bare in tools else written
+def known_name(name: str, tools: Mapping[str, ToolSpec]) -> str:
+    """The tool's name for a name that a model wrote: with OpenAI's namespace `functions.` in any format."""
+    if name in tools:
+        return name
+    bare = name.removeprefix("functions.")
+    return bare if bare in tools else name
 
 
 def json_string(text: str) -> str:
-    """A string as JSON, other characters than ASCII as they are; made for long ones."""
+    """A string as JSON, with characters beyond ASCII unescaped. Fast for long strings."""
     try:
         return _ENCODE(text).decode()  # in a quarter of the standard library's time, and letter by letter the same
     except UnicodeEncodeError:  # a lone surrogate
@@ -307,11 +313,12 @@ def json_string(text: str) -> str:
 
 
 def string_text(text: str) -> str:
-    """A piece of a string, mostly a short one, as it stands between JSON quotes."""
+    """A piece of a string as it stands between JSON quotes. Fast for short pieces."""
     return encode_basestring(text)[1:-1]
 
 
 def skip_space(text: str, position: int) -> int:
+    """The position behind the white space at text[position]."""
     if text[position : position + 1] > " ":
         return position
     match = _SPACE.match(text, position)
@@ -326,8 +333,12 @@ def ends_line(text: str, position: int) -> bool:
 
 @cache
 def without(first: str, second: str = "", tail: str = "") -> Callable[[str], object]:
-    """Says whether a chunk is not empty, holds nothing that may begin with `first` and one of the characters `second`
-    (none: with `first` alone), and does not end with `tail`."""
+    """A test whether a chunk is not empty and certainly holds no marker.
+
+    `first`: the first character of the markers.
+    `second`: their second characters; if empty, `first` alone may be a marker.
+    `tail`: the pattern of an end that the chunk must not have.
+    """
     first, second = re.escape(first), re.escape(second)
     run = f"[^{first}]*+"
     pattern = f"{run}(?:{first}[^{first}{second}]{run})*+" if second else run

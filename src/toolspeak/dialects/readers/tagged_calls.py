@@ -54,7 +54,7 @@ class TaggedCalls(CallSteps):
     signs: Mapping[str, Event] = {}
     _gap: Callable[[str, int], int] = staticmethod(skip_space)  # past what may stand between tags
     _value: OpenValue | None = None
-    _lost = Inside()  # what began behind what could not be read
+    _unread_inside = Inside()  # what began behind what could not be read
     _stray = False  # whether an end tag that ended nothing stands in a value of the open call
 
     # What a family says of its tags.
@@ -87,8 +87,8 @@ class TaggedCalls(CallSteps):
     def _is_missing(self, value: OpenValue, name: str) -> bool:
         """Whether the open call may have an argument of this name, and has none yet."""
         call = self._open_call()
-        taken = name == value.name or name in call.arguments
-        return not taken and (call.spec is None or admits_argument(call.spec, name))
+        present = name == value.name or name in call.arguments
+        return not present and (call.spec is None or admits_argument(call.spec, name))
 
     def _rejected(self, rest: str, position: int) -> str:
         """What stands there, which may not follow a value."""
@@ -142,7 +142,7 @@ class TaggedCalls(CallSteps):
         if self._call is None:
             self._call = OpenCall("", None, self.problem_offset)
         self._call.problem = self._call.problem or problem
-        self.problem, self._lost, self._state = None, Inside(), self._unread
+        self.problem, self._unread_inside, self._state = None, Inside(), self._unread
         return True
 
     def _unread(self, text: str, position: int, out: list[Delta]) -> int:
@@ -160,8 +160,8 @@ class TaggedCalls(CallSteps):
             if event == "undecided":
                 self._wait = True
                 return at
-            inner = event != "block_end" and (self._lost.calls > 0 or self._lost.blocks > 0)
-            if not (event == "content" or self._lost.take(event) or inner):
+            inner = event != "block_end" and (self._unread_inside.calls > 0 or self._unread_inside.blocks > 0)
+            if not (event == "content" or self._unread_inside.take(event) or inner):
                 self._state = self._in_call
                 return at
             at = text.find(first, at + 1)
@@ -173,16 +173,16 @@ class TaggedCalls(CallSteps):
         return "undecided" if sign is None else self.signs.get(sign, "content")
 
     def _start_value(
-        self, name: str, tags: ValueTags, types: Types, *, explicit: Explicit = "", held: bool = False
+        self, name: str, tags: ValueTags, types: Types, *, explicit: Explicit = "", buffered: bool = False
     ) -> None:
         # A wrapper's own name is only said if its value turns out to be none.
-        self._start_argument(name, said=not held)
-        self._begin_text(OpenValue(name, tags, types, explicit, held))
+        self._start_argument(name, visible=not buffered)
+        self._begin_text(OpenValue(name, tags, types, explicit, buffered))
 
     def _begin_text(self, value: OpenValue) -> None:
         text = is_text(value.types) if value.explicit == "" else value.explicit == "string" and "string" in value.types
         self._value, self._state = value, self._value_start
-        if text and not value.held:
+        if text and not value.buffered:
             self._stream(value)
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
@@ -195,11 +195,11 @@ class TaggedCalls(CallSteps):
         self._state = self._in_value
         if near and text.startswith(CDATA, stop):
             value.cdata = True
-            if "string" in value.types and value.explicit == "" and not value.held:
+            if "string" in value.types and value.explicit == "" and not value.buffered:
                 value.explicit = "string"
                 self._stream(value)
             return stop + len(CDATA)
-        if "string" in value.types and not (value.streams or value.explicit or value.held):
+        if "string" in value.types and not (value.streams or value.explicit or value.buffered):
             first = text[position if self.rules.reading == "exact" else stop : stop + 1]
             if begins_json(first, value.types):
                 value.scanner = JsonScanner(self.caps, depth=2)
@@ -213,23 +213,23 @@ class TaggedCalls(CallSteps):
     def _in_value(self, text: str, start: int, out: list[Delta]) -> int:
         value = self._open_value()
         tags, position = value.tags, start
-        while (found := tags.find(text, position, value)) is not None:
-            at, position = found.start(), found.end()
-            if found[0] == "]":
+        while (match := tags.find(text, position, value)) is not None:
+            at, position = match.start(), match.end()
+            if match[0] == "]":
                 outcome, stop = self._section_ends(value, text, at)
             else:
-                outcome = self._outcome(value, text, start, at, found[0])
+                outcome = self._outcome(value, text, start, at, match[0])
                 if outcome == "closed" and value.cdata:
                     continue  # a section has to end first
                 stop = tags.match_end(text, at) if outcome == "closed" else at
             if outcome == "content":
                 continue
-            cut = at if value.cdata else tags.line_break(text, start, at, value.crlf)
-            if self._grow(value, text, start, cut):
-                return cut
+            value_end = at if value.cdata else tags.line_break(text, start, at, value.crlf)
+            if self._grow(value, text, start, value_end):
+                return value_end
             if outcome == "undecided":
                 self._wait = True
-                return cut
+                return value_end
             if outcome == "joint":
                 return stop
             self._close_value(value, outcome)
@@ -297,10 +297,10 @@ class TaggedCalls(CallSteps):
 
     def _grow(self, value: OpenValue, text: str, start: int, stop: int) -> bool:
         """Takes a piece of the value; True if it has grown too large."""
-        stop = self._content(text, start, stop, said=value.streams)
+        stop = self._content(text, start, stop, visible=value.streams)
         if value.scanner is not None and stop > start:
-            taken = value.scanner.feed(text[start:stop], 0)
-            behind = text[start + taken : stop]
+            length = value.scanner.feed(text[start:stop], 0)
+            behind = text[start + length : stop]
             behind = behind if self.rules.reading == "exact" else behind.strip()
             if value.scanner.problem is not None or behind:
                 self._stream(value)
@@ -310,7 +310,7 @@ class TaggedCalls(CallSteps):
         """The value is text for certain."""
         if not value.streams:
             value.streams, value.scanner = True, None
-            self._say('"' + string_text(self._text.value()))
+            self._add_fragment('"' + string_text(self._text.value()))
 
     def _close_value(self, value: OpenValue, outcome: Outcome) -> None:
         if outcome == "broken":

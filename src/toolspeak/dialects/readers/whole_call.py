@@ -1,7 +1,7 @@
-"""Calls that are there to their end, with nothing in their values that might be a tag: read in one step.
+"""The fast path for calls that are whole in one chunk and whose values hold no possible tag: one match reads them.
 
-So are most calls of a text that comes whole. The states of a body would say the same of them, ten times as slowly; they
-read every other call.
+Most calls of a text that arrives whole are such calls. The states of a body give the same result in ten times the time,
+and read all other calls.
 """
 
 from __future__ import annotations
@@ -11,26 +11,32 @@ import re
 from toolspeak.data.values import quick
 
 GAP = r"[ \t\r\n]*+"
-"""White space between tags."""
+"""The pattern of white space between tags."""
 
 
 @quick()
 class WholeCall:
-    """`call` matches one: its name, and all its arguments. `argument` finds each of these: its name, what its tag says
-    about the value (may be empty; there is none in function notation), and the value."""
+    """The patterns of whole calls."""
 
     call: re.Pattern[str]
+    """Matches a call; the groups are its name and the text of all its arguments."""
     argument: re.Pattern[str]
+    """Finds each argument; the groups are its name, the type in its tag (not in function notation), and its value."""
 
 
 def whole_call(start: str, argument: str, end: str, joint: str = GAP) -> WholeCall:
-    """The patterns of a call: `start` has one group, the name; `argument` has `key`, `said` (but in function notation)
-    and `value`. `joint` is what follows each argument."""
+    """Makes the patterns of a call.
+
+    `start`: the beginning; its one group is the name.
+    `argument`: an argument with the groups `key`, `type` (not in function notation) and `value`.
+    `end`: the end of the call.
+    `joint`: the text behind each argument.
+    """
     return WholeCall(re.compile(rf"{start}{GAP}((?:{argument}{joint})*+){end}"), re.compile(argument))
 
 
 def text_without(*tags: str) -> str:
-    """A pattern of text in which none of these tags begins. They begin with the same character."""
+    """The pattern of text in which none of these tags begins. All tags have the same first character."""
     first = re.escape(tags[0][0])
     rest = "|".join(re.escape(tag[1:]) for tag in tags)
     return f"[^{first}]*+(?:{first}(?!{rest})[^{first}]*+)*+"

@@ -19,7 +19,7 @@ from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
 from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
-from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
+from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, XmlTag, match_tag
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.text.typed_text import (
     admits_argument,
@@ -32,7 +32,7 @@ from toolspeak.dialects.text.typed_text import (
 _PLAIN_NAME = r"[A-Za-z_][\w.-]{0,99}+"
 _WHOLE = whole_call(
     rf"{GAP}<({_PLAIN_NAME})>",
-    rf"<(?P<key>{_PLAIN_NAME})(?P<said>)>(?!\s*+{re.escape(CDATA)})"
+    rf"<(?P<key>{_PLAIN_NAME})(?P<type>)>(?!\s*+{re.escape(CDATA)})"
     r"(?P<value>[^<]*+(?:<(?![A-Za-z_/])[^<]*+)*+)</(?P=key)>",
     r"</\1>",
 )
@@ -62,10 +62,10 @@ class XmlCalls(TaggedCalls):
 
     def _in_vain(self, value: OpenValue) -> Problem:
         call, end = self._open_call(), value.tags.end
-        known = ", ".join(argument_schemas(call.spec)) if call.spec else ""
+        names = ", ".join(argument_schemas(call.spec)) if call.spec else ""
         reason = (
             f"the value of {end.replace('/', '', 1)} did not end at its {end}, because {value.rejected} follows, "
-            f"which is no argument of {call.name} (known: {known})"
+            f"which is no argument of {call.name} (known: {names})"
         )
         return Problem("unknown_argument", reason)
 
@@ -89,7 +89,7 @@ class XmlCalls(TaggedCalls):
             self._fail("empty_batch", f"<{self._block}> holds no call", position)
         return position
 
-    def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
+    def _open_element(self, tag: XmlTag, text: str, position: int, out: list[Delta]) -> None:
         call = self._start_call(tag.name, position, out)
         self._element = tag.element
         self._note_attributes(call, tag)
@@ -97,7 +97,7 @@ class XmlCalls(TaggedCalls):
         if tag.empty:
             self._close(call, text, position + tag.length, out)
 
-    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+    def _whole_value(self, spec: ToolSpec | None, name: str, type_text: str, text: str) -> JSON | Problem:
         if spec is None:
             return text
         if not has_argument(spec, name):
@@ -125,7 +125,7 @@ class XmlCalls(TaggedCalls):
         self._fail("invalid_xml", f"</{shorten(tag.element)}> closes nothing; <{self._element}> is open", position)
         return position
 
-    def _open_argument(self, call: OpenCall, tag: Tag) -> None:
+    def _open_argument(self, call: OpenCall, tag: XmlTag) -> None:
         types, explicit = TEXT, tag.kind == "json"
         if call.spec is not None:
             types = argument_types(call.spec, tag.name) if has_argument(call.spec, tag.name) else TEXT
@@ -136,13 +136,13 @@ class XmlCalls(TaggedCalls):
         if tag.empty:
             self._end_value()
 
-    def _note_attributes(self, call: OpenCall, tag: Tag) -> None:
+    def _note_attributes(self, call: OpenCall, tag: XmlTag) -> None:
         """Attributes are let pass, but one that an argument of the tool is called: nobody may lose that."""
         if tag.attributes:
             call.notes.append("attributes")
-        meant = next((key for key in tag.attributes if call.spec is not None and has_argument(call.spec, key)), None)
-        if meant is not None and call.problem is None:
-            reason = f"arguments are elements, not attributes; write <{meant}>…</{meant}>"
+        argument = next((key for key in tag.attributes if call.spec is not None and has_argument(call.spec, key)), None)
+        if argument is not None and call.problem is None:
+            reason = f"arguments are elements, not attributes; write <{argument}>…</{argument}>"
             call.problem = Problem("no_arguments", reason)
 
     def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
@@ -179,7 +179,7 @@ class XmlCalls(TaggedCalls):
             return "undecided" if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "no"
         return "yes" if self._follows_call(tag) else "no"
 
-    def _follows_call(self, tag: Tag) -> bool:
+    def _follows_call(self, tag: XmlTag) -> bool:
         """Whether this tag can only stand behind a call's end tag."""
         return tag.element.lower() == self._block if tag.closing else tag.name in self._tools
 
@@ -204,7 +204,7 @@ class XmlCalls(TaggedCalls):
             call.problem = Problem("no_arguments", reason)
         self._end_call(text, stop, out)
 
-    def _read_tag(self, text: str, position: int, named: str) -> Tag | None:
+    def _read_tag(self, text: str, position: int, named: str) -> XmlTag | None:
         """The tag at `position`; None after asking for more or failing."""
         if position == len(text):
             return None
@@ -215,6 +215,6 @@ class XmlCalls(TaggedCalls):
         elif tag is None:
             inside = f"<{self._element}>" if self._call else f"<{self._block}>"
             what = "<argument>value</argument>" if self._call else self.example
-            found = "a tag that cannot be read" if rest[0] == "<" else repr(rest[0])
-            self._fail("invalid_xml", f"expected {what} inside {inside}, found {found}", position)
+            actual = "a tag that cannot be read" if rest[0] == "<" else repr(rest[0])
+            self._fail("invalid_xml", f"expected {what} inside {inside}, found {actual}", position)
         return tag

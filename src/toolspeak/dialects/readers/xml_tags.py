@@ -18,7 +18,7 @@ _UNSAFE = re.compile(r"[^\w .:/-]")
 
 
 @quick()
-class Tag:
+class XmlTag:
     """`name` is the tool or argument the element stands for; `kind` its `type` attribute; `attributes` are the names
     of others, which mean nothing to us; `length` in characters."""
 
@@ -31,25 +31,25 @@ class Tag:
     length: int
 
 
-def match_tag(text: str, position: int, named: str) -> Tag | None:
+def match_tag(text: str, position: int, named: str) -> XmlTag | None:
     """The whole tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none (yet).
 
     `named` is the element whose `name` attribute is the real name.
     """
-    found = _TAG.match(text, position, position + MAX_CANDIDATE)
-    if found is None:
+    tag = _TAG.match(text, position, position + MAX_CANDIDATE)
+    if tag is None:
         return None
-    name = found[2]
-    if not found[3]:
-        return Tag(found[1] == "/", name, name, found[4] == "/", None, (), found.end() - position)
+    name = tag[2]
+    if not tag[3]:
+        return XmlTag(tag[1] == "/", name, name, tag[4] == "/", None, (), tag.end() - position)
     attributes = {
-        match[1]: _unescape(match[2] if match[2] is not None else match[3]) for match in _ATTRIBUTE.finditer(found[3])
+        match[1]: _unescape(match[2] if match[2] is not None else match[3]) for match in _ATTRIBUTE.finditer(tag[3])
     }
-    said = {key.lower(): key for key in attributes}
-    if name == named and "name" in said:
-        name = attributes.pop(said["name"])
-    kind = attributes.pop(said["type"], None) if "type" in said else None
-    return Tag(bool(found[1]), found[2], name, bool(found[4]), kind, tuple(attributes), len(found[0]))
+    keys = {key.lower(): key for key in attributes}
+    if name == named and "name" in keys:
+        name = attributes.pop(keys["name"])
+    kind = attributes.pop(keys["type"], None) if "type" in keys else None
+    return XmlTag(bool(tag[1]), tag[2], name, bool(tag[4]), kind, tuple(attributes), len(tag[0]))
 
 
 def open_tag(name: str, named: str, kind: str = "") -> tuple[str, str]:

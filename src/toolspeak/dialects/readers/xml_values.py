@@ -43,8 +43,8 @@ def argument_nodes(
             avoid=(*(f"</{element}{space}" for space in " \t\r\n"), *avoid),
             fixed=lambda value: write_argument(name, value, spec, live),
         )
-        made = argument(spec, name, schema, rules, how)
-        return series(made, behind) if behind else made
+        node = argument(spec, name, schema, rules, how)
+        return series(node, behind) if behind else node
 
     return in_order(spec, tagged)
 

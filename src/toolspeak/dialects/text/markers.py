@@ -14,7 +14,7 @@ from toolspeak.data.values import changed, quick
 from toolspeak.dialects.text.candidates import Beginnings, candidate_pattern
 from toolspeak.dialects.text.end_marker import EndMarker, beginning_of_ends, beginnings
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
-from toolspeak.dialects.text.openings import Alone, Answer, AtEnd, Matches, Opening, Signature, Tag
+from toolspeak.dialects.text.openings import Alone, Answer, AtEnd, FirstTag, Matches, Opening, Signature
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
@@ -408,7 +408,7 @@ class MarkerTable:
 
 def _in_longer_name(marker: Marker, text: str, stop: int) -> bool:
     """Whether the tag at the marker has a longer name than the marker: `<function` in `<function_calls>`."""
-    return isinstance(marker.opening, Tag) and marker.text[-1].isalnum() and text.startswith("_", stop)
+    return isinstance(marker.opening, FirstTag) and marker.text[-1].isalnum() and text.startswith("_", stop)
 
 
 def without_frames(text: str, frames: Sequence[str]) -> str:

@@ -29,8 +29,8 @@ _REST_OF_TAG = re.compile(r"[^<>]*>\s*")
 class Opening(Protocol):
     """How a block must begin.
 
-    `Alone`, `AtEnd`, `Something`, `Starts`, `Texts`, `Matches` and `Follows` test the text behind the marker. In `Tag`
-    and `Signature` the marker is a part of the tested text.
+    `Alone`, `AtEnd`, `Something`, `Starts`, `Texts`, `Matches` and `Follows` test the text behind the marker. In
+    `FirstTag` and `Signature` the marker is a part of the tested text.
     """
 
     @property
@@ -210,7 +210,7 @@ def followed_by(*texts: str) -> Follows:
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class FirstTag:
     """The marker is the beginning of the body's first tag (`<function=name>`)."""
 
     texts: tuple[str, ...]
