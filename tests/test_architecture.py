@@ -69,8 +69,14 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "stored": {"database", "settings", "turns", "observability", "http"},
         "server_tools": {"settings", "turns", "observability", "upstreams"},
         "requests": {"settings", "turns", "upstreams", "http"},
+        "generation": {"settings", "observability", "upstreams", "usage", "stored", "server_tools"},
+        "client_request": {
+            *("settings", "turns", "observability", "upstreams", "http", "usage", "stored", "server_tools"),
+            "generation",
+        },
         "responses": {
             *("settings", "turns", "observability", "upstreams", "http", "usage", "stored", "server_tools", "requests"),
+            "client_request",
         },
     },
     "agent": {

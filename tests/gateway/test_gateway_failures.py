@@ -26,7 +26,7 @@ from serving import ENDPOINTS, PATIENCE, TOOLS, at, events, gateway, in_turn, pi
 
 from sweeps import fewer
 from toolspeak.data.messages import Message, ToolCall
-from toolspeak.gateway.admission_queue import Admission
+from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.settings.api_keys import digest, unnamed
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.settings.upstream_settings import Upstream

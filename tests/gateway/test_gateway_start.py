@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from loopback_server import Exchange, serve, stream
 from serving import PATIENCE, at, gateway, texts
 
-from toolspeak.gateway.admission_queue import STARTING
+from toolspeak.gateway.admission import STARTING
 from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.providers.http_client import Timeouts
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 
 from toolspeak.data.values import changed
 from toolspeak.errors import McpError, ToolspeakError
-from toolspeak.gateway.admission_queue import Admission
-from toolspeak.gateway.client_request import Request, answer_preflight, expect, is_preflight, let_in
+from toolspeak.gateway.admission import Admission, answer_preflight, expect, is_preflight, let_in
+from toolspeak.gateway.client_request import Answering, Request
 from toolspeak.gateway.generation import first_generation, next_generation
 from toolspeak.gateway.http.asgi import ClientGone, Fields, Receive, Scope, Send, header, read_body, with_notes
 from toolspeak.gateway.http.error_responses import (
@@ -29,14 +29,19 @@ from toolspeak.gateway.http.error_responses import (
 )
 from toolspeak.gateway.http.multipart_forms import FORM
 from toolspeak.gateway.model_list import answer_models
-from toolspeak.gateway.observability.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
-from toolspeak.gateway.observability.request_log import REQUEST_ID, carry_trace, log
+from toolspeak.gateway.observability import CONTENT_TYPE, OTHER_MODEL, REQUEST_ID, Metrics, carry_trace, log
 from toolspeak.gateway.readiness import OPEN, Readiness
-from toolspeak.gateway.requests.request_mapping import KnownTools, read_fields, read_request
+from toolspeak.gateway.requests.request_mapping import (
+    KnownTools,
+    checked_fields,
+    is_relayed,
+    passing_headers,
+    read_fields,
+    read_request,
+)
 from toolspeak.gateway.response_endpoints import answer_about, begin_background
-from toolspeak.gateway.responses.answer_context import Answering
 from toolspeak.gateway.responses.endpoint_relay import KINDS, PASSED, pass_on, read_passed
-from toolspeak.gateway.responses.relayed_answer import checked_fields, is_relayed, passing_headers, relay
+from toolspeak.gateway.responses.relayed_answer import relay
 from toolspeak.gateway.responses.translated_answer import answer, warning_header
 from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, HostedTools, able_routes
 from toolspeak.gateway.server_tools.tool_loop import with_tools
@@ -291,7 +296,7 @@ class Gateway:
             request.model, request.stream = passed.model or sole_model(self.current.settings), passed.stream
             async with self._routed(request, account) as routes:
                 wire_request = WireRequest(ModelRequest(()), request.model, passed.stream, True)
-                answering = self._answering(request, wire_request, routes)
+                answering = Answering(request, wire_request, routes, self.admission.is_stopped)
                 account.used = partial(answering.relayed_usage, 0 if FORM in KINDS[request.path] else request.size)
                 await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
 
@@ -328,13 +333,13 @@ class Gateway:
                 optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
                 routes, hosted, left_out = able_routes(wire_request, routes, optional, current.tools)
                 notes = [*notes, *left_out]
-            answering = self._answering(request, wire_request, routes)
+            answering = Answering(request, wire_request, routes, self.admission.is_stopped)
             answering.hosted = hosted
             if routes.pool.policy == "sticky":
                 answering.prefix = await self._apart(request, partial(prefix_of, fields))
             answering.report.notes += notes
             if memory is not None and keeping is not None:
-                answering.memory, answering.keeping = memory, keeping
+                answering.memory = memory
                 if request.runs:
                     await memory.started(keeping.response_id)
                 elif keeping.background:
@@ -350,21 +355,11 @@ class Gateway:
             working = relay(answering, fields, headers) if relayed else answer(answering)
             await self._answered(request, answering, working)
 
-    def _answering(self, request: Request, wire_request: WireRequest, routes: Routes) -> Answering:
-        settings, account = request.current.settings, request.account
-        assert account is not None, "a request that has a place has one"
-        client = (request.receive, request.send, request.id, request.headers)
-        is_stopped = self.admission.is_stopped
-        return Answering(
-            request.wire, wire_request, routes, settings, *client, account, is_stopped, report=account.report
-        )
-
     async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
         """Runs the work of an answer, and stores its facts for the log."""
         try:
             await working
         finally:
-            request.status = answering.status
             request.ran_tools = answering.tools is not None and answering.tools[1].changed
             request.facts.update((name, fact) for name, fact in answering.facts().items() if fact is not None)
             answering.count(self.metrics, *self._labels(request))

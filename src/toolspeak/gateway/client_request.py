@@ -1,32 +1,43 @@
-"""One HTTP request to the gateway: who may send it, and what the log says of it.
-
-A client needs one of the gateway's keys; without keys, only clients on this machine are served.
-"""
+"""One HTTP request to the gateway and its answer, each with its facts for the log."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-import re
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import JSON, Usage
 from toolspeak.gateway.generation import Generation
-from toolspeak.gateway.http.asgi import Fields, Headers, Receive, Scope, Send, header, send_whole
-from toolspeak.gateway.http.error_responses import Failure
-from toolspeak.gateway.http.multipart_forms import FORM
-from toolspeak.gateway.settings.api_keys import Key, admitted
+from toolspeak.gateway.http.asgi import (
+    EVENTS,
+    EventStream,
+    Fields,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    header,
+    send_whole,
+    watched,
+)
+from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
+from toolspeak.gateway.observability import Metrics
+from toolspeak.gateway.server_tools.hosted_tools import HostedTools
+from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
+from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.gateway_settings import ANY_ORIGIN
-from toolspeak.gateway.stored.response_memory import Keeping
+from toolspeak.gateway.stored.response_memory import Keeping, ResponseMemory
+from toolspeak.gateway.turns.turn_attempts import BYTES_PER_TOKEN, TurnReport, estimated
+from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.usage.accounts import Account
-from toolspeak.wire.base import WireFormat
-from toolspeak.wire.json_validation import shortened
+from toolspeak.providers.http_client import json_bytes
+from toolspeak.wire.base import WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
-_TOKENS = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
-_MOST_HEADERS = 4096
-_METHODS = b"GET, POST, DELETE"
 _LIMITS = [
     *(f"x-ratelimit-{word}-{name}" for name in ("requests", "tokens") for word in ("limit", "remaining", "reset")),
     *(
@@ -36,7 +47,6 @@ _LIMITS = [
     ),
 ]
 _EXPOSED = ", ".join(["x-request-id", "x-toolspeak-warning", "x-should-retry", "retry-after", *_LIMITS]).encode()
-_PREFLIGHT_SECONDS = b"600"
 
 
 @dataclass(slots=True)
@@ -117,79 +127,6 @@ class Request:
         await send_whole(self.send, status, body, [*self.headers, *headers], content_type)
 
 
-# --- keys ---------------------------------------------------------------------------------------------------------
-
-
-def let_in(request: Request, hosts: Container[str]) -> None:
-    """Authenticates a request and stores its key. `hosts`: the names of this machine.
-
-    Raises Failure for a request without a valid key, or, if the gateway has no keys, from elsewhere.
-    """
-    headers = request.scope["headers"]
-    size = sum(len(name) + len(value) for name, value in headers)
-    settings = request.current.settings
-    if size > settings.bounds.header_bytes:
-        raise Failure(431, f"the headers are larger than {settings.bounds.header_bytes} bytes", "headers_too_large")
-    if settings.keys:
-        request.key = admitted(headers, settings.keys)
-        if request.key is None:
-            has_key = header(request.scope, b"authorization") or header(request.scope, b"x-api-key")
-            why = "this key is not known here; " if has_key else ""
-            wanted = "the gateway needs one of its own API keys: Authorization: Bearer KEY, or x-api-key"
-            raise Failure(401, why + wanted, "invalid_api_key")
-        if request.key.expires is not None and request.key.expires <= time.time():
-            raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
-    else:
-        _check_host(request, hosts)
-        origin = header(request.scope, b"origin")
-        is_form = header(request.scope, b"content-type").lower().startswith(FORM)
-        if origin and is_form and not is_allowed(origin, settings.cors):
-            # Browsers send a form of any page without a preflight.
-            problem = "the gateway has no API keys, so it takes no forms from web pages; its operator can add keys"
-            raise Failure(403, problem, "origin")
-
-
-async def answer_preflight(request: Request, hosts: Container[str]) -> None:
-    """Answers a browser that asks whether a page may send its request. Raises Failure if it may not."""
-    settings = request.current.settings
-    if not settings.keys:
-        _check_host(request, hosts)
-    headers = preflight_headers(request.scope, settings.cors)
-    if headers is None:
-        origin = shortened(header(request.scope, b"origin"), 200)
-        problem = f"pages of {origin} may not call the gateway; its operator can allow them (--cors)"
-        raise Failure(403, problem, "origin")
-    await request.respond(204, b"", headers)
-
-
-def _check_host(request: Request, hosts: Container[str]) -> None:
-    host = header(request.scope, b"host")
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()  # without the port
-    if name not in hosts:
-        # A page whose name resolves to this machine (DNS rebinding) could send requests for its reader.
-        raise Failure(
-            403, "the gateway has no API keys, so it answers only this machine; call it by its address", "host"
-        )
-
-
-def expect(method: str, wanted: str) -> None:
-    """Raises Failure unless the request uses the wanted method (HEAD counts as GET)."""
-    if method != wanted and (method, wanted) != ("HEAD", "GET"):
-        raise Failure(405, f"{method} is not supported here; send {wanted}", "method_not_allowed")
-
-
-# --- web pages of other origins (Fetch Standard, "CORS protocol") ---------------------------------------------------
-
-
-def is_preflight(scope: Scope) -> bool:
-    """Whether this is a browser's question if a page may send a request."""
-    return (
-        scope["method"] == "OPTIONS"
-        and bool(header(scope, b"origin"))
-        and bool(header(scope, b"access-control-request-method"))
-    )
-
-
 def cors_headers(scope: Scope, origins: Sequence[str]) -> Headers:
     """The headers that say which page may read an answer; none if no origin is configured."""
     if not origins:
@@ -204,23 +141,146 @@ def cors_headers(scope: Scope, origins: Sequence[str]) -> Headers:
     ]
 
 
-def preflight_headers(scope: Scope, origins: Sequence[str]) -> Headers | None:
-    """The headers of the answer to a preflight, besides `cors_headers`; None if the page may not send its request.
-
-    The origin alone decides: a page may send any header, because SDKs have many of their own. For a gateway in a
-    private network the answer has to allow that too (Private Network Access).
-    """
-    if not is_allowed(header(scope, b"origin"), origins):
-        return None
-    headers = [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _PREFLIGHT_SECONDS)]
-    wanted = header(scope, b"access-control-request-headers")
-    if len(wanted) <= _MOST_HEADERS and _TOKENS.fullmatch(wanted):
-        headers.append((b"access-control-allow-headers", wanted.encode("latin-1")))
-    if header(scope, b"access-control-request-private-network") == "true":
-        headers.append((b"access-control-allow-private-network", b"true"))
-    return headers
-
-
 def is_allowed(origin: str, origins: Sequence[str]) -> bool:
     """Whether pages of an origin may call the gateway."""
     return bool(origin) and (origin in origins or ANY_ORIGIN in origins)
+
+
+# --- the answer ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Answering:
+    """The answer to a request by the upstreams of its model, and its facts for the log."""
+
+    request: Request
+    wire_request: WireRequest
+    routes: Routes
+    is_stopped: Callable[[], bool]
+    """Whether a cancellation comes from the gateway's own stop."""
+    tools: tuple[ServerTools, Running] | None = None
+    hosted: HostedTools | None = None
+    first_byte: float | None = None
+    """Seconds until the answer began."""
+    chunks: int = 0
+    failure: Failure | None = None
+    """The error that ended the stream."""
+    sent_deltas: list[Delta] | None = None
+    """The deltas that the client got, if the log holds contents."""
+    memory: ResponseMemory | None = None
+    prefix: str = ""
+    """A digest of the beginning of the conversation, for sticky routing."""
+    came: tuple[Fields, Mapping[str, str]] | None = None
+    """The request as the client wrote it, with the headers that pass; None if it may not pass unchanged."""
+    route: Route = field(init=False)
+    """The upstream of the last attempt."""
+    failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """The upstreams that failed before, each with its error code."""
+
+    def __post_init__(self) -> None:
+        self.route = self.routes.routes[0]
+
+    @property
+    def account(self) -> Account:
+        account = self.request.account
+        assert account is not None, "a request that has a place has one"
+        return account
+
+    @property
+    def report(self) -> TurnReport:
+        return self.account.report
+
+    def facts(self) -> dict[str, object]:
+        """Fields of the request's line in the log."""
+        report, usage = self.report, self.report.end.usage
+        return {
+            "upstream": self.route.provider.name,
+            "at": self.routes.label(self.route),
+            "failed": [{"at": label, "code": code} for label, code in self.failed] or None,
+            "dialect": self.route.dialect,
+            "finish": report.end.finish if self.request.status == 200 else None,
+            "calls": report.calls or None,
+            "attempts": report.attempts if report.attempts > 1 else None,
+            "warnings": [note.code for note in report.notes] or None,
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "first_byte": None if self.first_byte is None else round(self.first_byte, 4),
+            "chunks": self.chunks or None,
+            "error": self.failure and self.failure.cause,
+            "code": self.failure and self.failure.code,
+            "answer": self._content(),
+            **(self.tools[1].facts() if self.tools is not None else {}),
+        }
+
+    def count(self, metrics: Metrics, endpoint: str, model: str) -> None:
+        """Adds the answer to the metrics."""
+        metrics.chunks.labels(endpoint, model).inc(self.chunks)
+        if self.first_byte is not None:
+            metrics.first_byte.labels(endpoint, model).observe(self.first_byte)
+        if self.failure is not None:
+            metrics.broken.labels(endpoint, model, self.failure.code).inc()
+        metrics.count_turn(model, self.route.dialect, self.report)
+
+    def relayed_usage(self, size: int, failed: bool) -> Usage:
+        """The usage of a relayed answer to a request of so many bytes: the server's count, else an estimate with a
+        token a chunk."""
+        usage = self.report.end.usage
+        if usage.total is not None or (failed and not self.request.status):
+            return usage
+        return estimated(usage, size, self.chunks * BYTES_PER_TOKEN)
+
+    def _content(self) -> str | None:
+        """The client's answer as a whole answer of its API; None if the log holds no contents."""
+        if not self.sent_deltas or (self.failure is not None and self.failure.code == "gateway_failed"):
+            return None
+        ended = [] if isinstance(self.sent_deltas[-1], TurnEnded) else [TurnEnded("error")]
+        return json_bytes(
+            self.request.wire.encode_response(
+                [*self.sent_deltas, *ended], model=self.wire_request.model, response_id=self.request.id, created=0
+            )
+        ).decode()
+
+
+async def stream_answer(
+    answering: Answering,
+    stream: EventStream,
+    work: Coroutine[Any, Any, None],
+    fail: Callable[[Failure], Awaitable[None]],
+) -> None:
+    """Runs `work`, which writes the stream, and notes the facts of the answer however it ends.
+
+    `fail` writes the end of a stream that breaks off. Raises what `work` raises before the stream begins, ClientGone
+    if the client has left.
+    """
+    request, asked_at = answering.request, asyncio.get_running_loop().time()
+
+    async def to_the_end() -> None:
+        try:
+            await work
+        except (Exception, asyncio.CancelledError) as error:
+            if stream.began_at is None or stream.failed:
+                raise
+            if isinstance(error, asyncio.CancelledError):
+                task = asyncio.current_task()
+                if task is None or not answering.is_stopped():
+                    raise
+                task.uncancel()
+                failure = stopped()
+            else:
+                failure = failure_of(error, request.id)
+            answering.failure, request.status, answering.chunks = failure, 200, stream.chunks
+            await answering.account.settled(failed=True)
+            if stream.kind != EVENTS:
+                return  # without an end: only the closed connection says that bytes are missing
+            await fail(failure)
+        if stream.began_at is not None:
+            await stream.end()
+
+    settings = request.current.settings
+    try:
+        await watched(to_the_end(), request.receive, stream, settings.ping_seconds, settings.stall_seconds)
+    finally:
+        stream.close()
+        answering.chunks = stream.chunks
+        if stream.began_at is not None:
+            request.status, answering.first_byte = 200, stream.began_at - asked_at

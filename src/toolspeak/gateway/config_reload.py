@@ -15,7 +15,7 @@ from types import FrameType
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.generation import kept_fixed
-from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.observability import log
 from toolspeak.gateway.settings.gateway_settings import Settings, changed_keys
 from toolspeak.gateway.settings.settings_sources import Sources, Stamp, stamp
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from toolspeak import mcp
-from toolspeak.gateway.observability.metrics import Metrics
+from toolspeak.gateway.observability import Metrics
 from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.stored.response_store import open_store

@@ -9,7 +9,7 @@ import time
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.model_list import Reachability, reachability
-from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.observability import log
 from toolspeak.gateway.upstreams.routing import Router
 from toolspeak.providers.http_client import json_bytes
 

@@ -28,8 +28,7 @@ from toolspeak.gateway.config_reload import LoadedSettings, Reloader, load, on_h
 from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.http.asgi import Receive, Scope, Send
 from toolspeak.gateway.listening_socket import listen
-from toolspeak.gateway.observability.metrics import MULTIPROCESS, worker_gone
-from toolspeak.gateway.observability.request_log import log, log_to_stderr
+from toolspeak.gateway.observability import MULTIPROCESS, log, log_to_stderr, worker_gone
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 

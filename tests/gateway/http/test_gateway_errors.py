@@ -12,7 +12,7 @@ import pytest
 from loopback_server import STREAM_HEAD, chunked, event, says, serve, whole
 from serving import ENDPOINTS, at, events, gateway, in_turn, texts
 
-from toolspeak.gateway.observability.request_log import JsonLines
+from toolspeak.gateway.observability import JsonLines
 from toolspeak.gateway.settings.api_keys import digest, unnamed
 from toolspeak.gateway.settings.upstream_settings import Upstream
 

@@ -8,7 +8,7 @@ from typing import get_args
 
 from toolspeak import gateway
 from toolspeak.gateway.http.error_responses import UPSTREAM_CODES
-from toolspeak.gateway.observability.metrics import REJECTION_CODES
+from toolspeak.gateway.observability import REJECTION_CODES
 from toolspeak.gateway.usage.usage_values import Limit
 
 REFUSALS = (401, 403, 408, 413, 415, 429, 431, 503)

@@ -10,7 +10,7 @@ import pytest
 from loopback_server import serve
 from serving import at, gateway, in_turn, texts
 
-from toolspeak.gateway.observability.request_log import JsonLines
+from toolspeak.gateway.observability import JsonLines
 
 ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{ID}-00f067aa0ba902b7-01"

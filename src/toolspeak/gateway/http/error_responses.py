@@ -11,7 +11,7 @@ from typing import Any, cast
 import httpx2
 
 from toolspeak.errors import ConfigurationError, FormatError, ProviderError, ProviderErrorCode, ToolspeakError
-from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.observability import log
 from toolspeak.gateway.upstreams.routing import UnknownModel
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import WireFormat

@@ -1,4 +1,4 @@
-"""Maps a client's request to a driver's: messages, options, tools, and the rules for the answer."""
+"""Maps a client's request to a driver's: messages, options, tools, and the rules for the answer; or lets it pass."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ from toolspeak.gateway.requests.conversation_repair import healed
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.turns.turn_gate import LeaveRules, Note
 from toolspeak.gateway.upstreams.routing import Route
-from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
-from toolspeak.wire.json_validation import require_name, require_object, shortened
+from toolspeak.providers.api import ApiProvider
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireFormat, WireRequest
+from toolspeak.wire.json_validation import invalid_field, optional_flag, require_name, require_object, shortened
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
 """Options about an API's own tools, without meaning if calls are text."""
@@ -137,6 +141,105 @@ def _without_native(
     if output is None and response_format == {"type": "json_object"}:
         output = _ANY_OBJECT
     return others, output
+
+
+# --- requests that pass unchanged ----------------------------------------------------------------------------------
+
+_PASSING_HEADERS = (b"anthropic-beta", b"anthropic-version", b"openai-beta")
+"""Headers of a client that an upstream reads: they decide which fields the body may have."""
+
+_TOOL_FIELDS: Mapping[str, Sequence[str]] = {
+    OPENAI_CHAT.name: ("tools", "functions"),
+    OPENAI_RESPONSES.name: ("tools", "previous_response_id", "conversation", "prompt", "background"),
+    ANTHROPIC.name: ("tools", "mcp_servers", "thread"),
+}
+"""Fields of requests that the gateway handles itself: tools, and references to what the body does not hold."""
+
+_MESSAGES: Mapping[str, str] = {
+    OPENAI_CHAT.name: "messages",
+    OPENAI_RESPONSES.name: "input",
+    ANTHROPIC.name: "messages",
+}
+
+_OF_TOOLS = ("_call", "_output", "tool_use", "tool_result", "_request", "_response")
+"""The endings of the types of items and blocks for calls and results."""
+
+
+def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
+    """Whether a request goes to its upstream unchanged: client and upstream speak the same API, and the request has
+    nothing to do with tools, or asks for several answers, which the gateway does not repair."""
+    if route.wire != wire.name or not isinstance(route.provider, ApiProvider):
+        return False
+    wanted = fields.get("n")
+    if wire is OPENAI_CHAT and not route.is_text and isinstance(wanted, int) and wanted > 1:
+        return True
+    if any(fields.get(name) for name in _TOOL_FIELDS[wire.name]):
+        return False
+    messages_field = fields.get(_MESSAGES[wire.name])
+    messages = cast("list[JSON]", messages_field) if isinstance(messages_field, list) else []
+    return not any(map(_uses_tools, messages)) and not _leaves_thoughts_open(messages)
+
+
+def _leaves_thoughts_open(messages: Sequence[JSON]) -> bool:
+    """Whether a turn ends with reasoning. APIs refuse that, so the gateway has to repair the conversation."""
+    is_open = False
+    for fields in (cast("Fields", message) for message in messages if isinstance(message, Mapping)):
+        if is_open and fields.get("role") not in (None, "assistant"):
+            return True
+        is_open = fields.get("type") == "reasoning"
+        content = fields.get("content")
+        if fields.get("role") == "assistant" and isinstance(content, list) and content:
+            last = cast("list[JSON]", content)[-1]
+            if isinstance(last, Mapping) and cast("Fields", last).get("type") in ("thinking", "redacted_thinking"):
+                return True
+    return is_open
+
+
+def _uses_tools(message: JSON) -> bool:
+    """Whether a message, or an item of the Responses API, holds a call or a result."""
+    if not isinstance(message, Mapping):
+        return False
+    fields = cast("Mapping[str, JSON]", message)
+    if fields.get("role") in ("tool", "function") or fields.get("tool_calls") or fields.get("function_call"):
+        return True
+    kind, content = fields.get("type"), fields.get("content")
+    if isinstance(kind, str) and kind.endswith(_OF_TOOLS):
+        return True
+    return (
+        fields.get("role") is not None
+        and isinstance(content, list)
+        and any(map(_uses_tools, cast("list[JSON]", content)))
+    )
+
+
+def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequest:
+    """The fields of a relayed request that the gateway reads. The upstream checks the others. Raises Failure,
+    FormatError."""
+    name = _MESSAGES[wire.name]
+    messages_field = fields.get(name)
+    if isinstance(messages_field, list):
+        messages = cast("list[JSON]", messages_field)
+        if len(messages) > bounds.messages:
+            raise Failure(
+                413, f"{name}: {len(messages)} are more than {bounds.messages}; send fewer", "request_too_large"
+            )
+        for i, message in enumerate(messages):
+            item = require_object(message, f"{name}[{i}]")
+            if wire.name != OPENAI_RESPONSES.name:
+                require_name(item.get("role"), f"{name}[{i}].role")
+    elif wire.name != OPENAI_RESPONSES.name or not isinstance(messages_field, str):
+        raise invalid_field(name, "a list of messages", messages_field)
+    stream = fields.get("stream")
+    optional_flag(stream, "stream")
+    options = fields.get("stream_options")
+    usage = cast("Fields", options).get("include_usage") if isinstance(options, Mapping) else None
+    wanted = wire.name != OPENAI_CHAT.name or not stream or usage is True
+    return WireRequest(ModelRequest(()), cast("str", fields["model"]), stream is True, wanted)
+
+
+def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """The headers of a client that its upstream reads."""
+    return {name.decode(): value.decode() for name, value in headers if name in _PASSING_HEADERS and value.isascii()}
 
 
 # --- options: from the words of one API to those of another (the API references, as in wire/) ---------------------

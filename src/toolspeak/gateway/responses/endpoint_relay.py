@@ -17,10 +17,10 @@ from pydantic_core import from_json
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON, Usage
 from toolspeak.errors import FormatError, ProviderError
+from toolspeak.gateway.client_request import Answering, stream_answer
 from toolspeak.gateway.http.asgi import EVENTS, EventStream, Fields, check_values, decoded, event, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.http.multipart_forms import FORM, read_form
-from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.responses.relayed_answer import known_as, with_data, with_model
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.upstreams.routing import Route
@@ -132,7 +132,7 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
     routes = replace(answering.routes, routes=able)
     headers = {"content-type": content_type, "accept": "*/*"}
     asked_at = asyncio.get_running_loop().time()
-    stream = EventStream(answering.send, answering.headers, EVENTS if passed.stream else None)
+    stream = EventStream(answering.request.send, answering.request.headers, EVENTS if passed.stream else None)
 
     async def ask(route: Route, _on_answer: Callable[[], None]) -> None:
         nonlocal passing
@@ -149,13 +149,13 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
         await answering.account.settled()
 
     async def fail(failure: Failure) -> None:
-        body = with_code(answering.wire.encode_error(failure.message, failure.status), failure)
+        body = with_code(answering.request.wire.encode_error(failure.message, failure.status), failure)
         await stream.write(event((None, body)))
 
     await stream_answer(answering, stream, work(), fail)
     if stream.began_at is None:
-        answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
-        await send_whole(answering.send, 200, passing.body, answering.headers, passing.kind)
+        answering.request.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
+        await send_whole(answering.request.send, 200, passing.body, answering.request.headers, passing.kind)
 
 
 class _Passing:

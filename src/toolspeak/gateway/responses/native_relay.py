@@ -26,9 +26,9 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, Message, TextMessage
 from toolspeak.data.values import changed
+from toolspeak.gateway.client_request import Answering
 from toolspeak.gateway.http.asgi import Fields, event, noted, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.responses.answer_context import Answering
 from toolspeak.gateway.responses.relayed_answer import RelayedAnswer, known_as, with_data
 from toolspeak.gateway.responses.unknown_fields import (
     UnknownFields,
@@ -54,10 +54,10 @@ _ENDS = ("message_delta", "message_stop", "response.completed", "response.incomp
 
 
 def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
-    """The relay of a turn; None if the model's calls are text, if server and client speak different APIs, or if the
-    conversation was repaired."""
-    speaks = route.wire == answering.wire.name and isinstance(route.provider, ApiProvider)
-    if answering.came is None or route.is_text or not speaks or answering.report.notes or answering.wire_request.echoed:
+    """The relay of a turn with native calls; None if server and client speak different APIs, or if the conversation was
+    repaired."""
+    speaks = route.wire == answering.request.wire.name and isinstance(route.provider, ApiProvider)
+    if answering.came is None or not speaks or answering.report.notes or answering.wire_request.echoed:
         return None
     return NativeRelay(RelayedAnswer(answering, known_as(route, answering.wire_request.model)), *answering.came)
 
@@ -98,7 +98,7 @@ class NativeRelay:
         self._response_id = ""
         self._encoder: Encoder | None = None
         self._answer = answer
-        self._wire = answer.answering.wire
+        self._wire = answer.answering.request.wire
         self._is_chat = self._wire is OPENAI_CHAT
         self._wire_request = answer.answering.wire_request
         self._report = answer.answering.report

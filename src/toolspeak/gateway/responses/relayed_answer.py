@@ -12,115 +12,15 @@ from typing import cast
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
+from toolspeak.gateway.client_request import Answering, stream_answer
 from toolspeak.gateway.http.asgi import EventStream, Fields, event, send_whole, watched
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.responses.answer_context import Answering, stream_answer
-from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.providers.relayed import Relayed
-from toolspeak.wire.anthropic import ANTHROPIC
-from toolspeak.wire.base import Frame, ModelRequest, WireFormat, WireRequest
-from toolspeak.wire.json_validation import invalid_field, optional_flag, require_name, require_object
-from toolspeak.wire.openai_chat import OPENAI_CHAT
+from toolspeak.wire.base import Frame, ModelRequest, WireRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
-
-_PASSING_HEADERS = (b"anthropic-beta", b"anthropic-version", b"openai-beta")
-"""Headers of a client that an upstream reads: they decide which fields the body may have."""
-
-_TOOL_FIELDS: Mapping[str, Sequence[str]] = {
-    OPENAI_CHAT.name: ("tools", "functions"),
-    OPENAI_RESPONSES.name: ("tools", "previous_response_id", "conversation", "prompt", "background"),
-    ANTHROPIC.name: ("tools", "mcp_servers", "thread"),
-}
-"""Fields of requests that the gateway handles itself: tools, and references to what the body does not hold."""
-
-_MESSAGES: Mapping[str, str] = {
-    OPENAI_CHAT.name: "messages",
-    OPENAI_RESPONSES.name: "input",
-    ANTHROPIC.name: "messages",
-}
-
-_OF_TOOLS = ("_call", "_output", "tool_use", "tool_result", "_request", "_response")
-"""The endings of the types of items and blocks for calls and results."""
-
-
-def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
-    """Whether a request goes to its upstream unchanged: client and upstream speak the same API, and the request has
-    nothing to do with tools, or asks for several answers, which the gateway does not repair."""
-    if route.wire != wire.name or not isinstance(route.provider, ApiProvider):
-        return False
-    wanted = fields.get("n")
-    if wire is OPENAI_CHAT and not route.is_text and isinstance(wanted, int) and wanted > 1:
-        return True
-    if any(fields.get(name) for name in _TOOL_FIELDS[wire.name]):
-        return False
-    messages_field = fields.get(_MESSAGES[wire.name])
-    messages = cast("list[JSON]", messages_field) if isinstance(messages_field, list) else []
-    return not any(map(_uses_tools, messages)) and not _leaves_thoughts_open(messages)
-
-
-def _leaves_thoughts_open(messages: Sequence[JSON]) -> bool:
-    """Whether a turn ends with reasoning. APIs refuse that, so the gateway has to repair the conversation."""
-    is_open = False
-    for fields in (cast("Fields", message) for message in messages if isinstance(message, Mapping)):
-        if is_open and fields.get("role") not in (None, "assistant"):
-            return True
-        is_open = fields.get("type") == "reasoning"
-        content = fields.get("content")
-        if fields.get("role") == "assistant" and isinstance(content, list) and content:
-            last = cast("list[JSON]", content)[-1]
-            if isinstance(last, Mapping) and cast("Fields", last).get("type") in ("thinking", "redacted_thinking"):
-                return True
-    return is_open
-
-
-def _uses_tools(message: JSON) -> bool:
-    """Whether a message, or an item of the Responses API, holds a call or a result."""
-    if not isinstance(message, Mapping):
-        return False
-    fields = cast("Mapping[str, JSON]", message)
-    if fields.get("role") in ("tool", "function") or fields.get("tool_calls") or fields.get("function_call"):
-        return True
-    kind, content = fields.get("type"), fields.get("content")
-    if isinstance(kind, str) and kind.endswith(_OF_TOOLS):
-        return True
-    return (
-        fields.get("role") is not None
-        and isinstance(content, list)
-        and any(map(_uses_tools, cast("list[JSON]", content)))
-    )
-
-
-def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequest:
-    """The fields of a relayed request that the gateway reads. The upstream checks the others. Raises Failure,
-    FormatError."""
-    name = _MESSAGES[wire.name]
-    messages_field = fields.get(name)
-    if isinstance(messages_field, list):
-        messages = cast("list[JSON]", messages_field)
-        if len(messages) > bounds.messages:
-            raise Failure(
-                413, f"{name}: {len(messages)} are more than {bounds.messages}; send fewer", "request_too_large"
-            )
-        for i, message in enumerate(messages):
-            item = require_object(message, f"{name}[{i}]")
-            if wire.name != OPENAI_RESPONSES.name:
-                require_name(item.get("role"), f"{name}[{i}].role")
-    elif wire.name != OPENAI_RESPONSES.name or not isinstance(messages_field, str):
-        raise invalid_field(name, "a list of messages", messages_field)
-    stream = fields.get("stream")
-    optional_flag(stream, "stream")
-    options = fields.get("stream_options")
-    usage = cast("Fields", options).get("include_usage") if isinstance(options, Mapping) else None
-    wanted = wire.name != OPENAI_CHAT.name or not stream or usage is True
-    return WireRequest(ModelRequest(()), cast("str", fields["model"]), stream is True, wanted)
-
-
-def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    """The headers of a client that its upstream reads."""
-    return {name.decode(): value.decode() for name, value in headers if name in _PASSING_HEADERS and value.isascii()}
 
 
 @dataclass(slots=True)
@@ -137,7 +37,7 @@ class RelayedAnswer:
     """Whether the API numbers its events and has the answer's id in the first one. Only Responses does."""
 
     def __post_init__(self) -> None:
-        self.is_numbered = self.answering.wire is OPENAI_RESPONSES
+        self.is_numbered = self.answering.request.wire is OPENAI_RESPONSES
 
     def leaves(self, part: Relayed) -> bytes:
         """A part of a stream, as the client gets it."""
@@ -184,8 +84,8 @@ class RelayedAnswer:
     def failed(self, failure: Failure) -> bytes:
         """The end of a stream that broke off."""
         answering = self.answering
-        encoder = answering.wire.encoder(
-            answering.wire_request, response_id=self.response_id or answering.id, created=int(time.time())
+        encoder = answering.request.wire.encoder(
+            answering.wire_request, response_id=self.response_id or answering.request.id, created=int(time.time())
         )
         frames = encoder.fail(failure.message, failure.status)[-1:]  # what begins an answer has left
         numbered = map(self.numbered, frames)
@@ -221,13 +121,13 @@ def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiPro
     assert isinstance(provider, ApiProvider)
     answering.route = route
     model = known_as(route, answering.wire_request.model)
-    relayed = RelayedAnswer(answering, model, [] if answering.settings.log_content else None)
+    relayed = RelayedAnswer(answering, model, [] if answering.request.current.settings.log_content else None)
     answering.sent_deltas = relayed.deltas
     return relayed, provider
 
 
 async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
-    stream = EventStream(answering.send, answering.headers)
+    stream = EventStream(answering.request.send, answering.request.headers)
     relayed = RelayedAnswer(answering, None)
 
     async def ask(route: Route, on_answer: Callable[[], None]) -> None:
@@ -257,7 +157,7 @@ async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, st
 
 
 async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
-    begun_at = asyncio.get_running_loop().time()
+    client, asked_at = answering.request, asyncio.get_running_loop().time()
     body = b""
 
     async def ask(route: Route, on_answer: Callable[[], None]) -> None:
@@ -275,12 +175,12 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
                     return
         body = json_bytes(_as_whole(answering, fields, deltas))
 
-    settings = answering.settings
+    settings = client.current.settings
     working = answering.routes.serve(ask, answering.prefix, failed=answering.failed)
-    await watched(working, answering.receive, None, settings.ping_seconds, settings.stall_seconds)
-    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun_at
+    await watched(working, client.receive, None, settings.ping_seconds, settings.stall_seconds)
+    client.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
     await answering.account.settled()
-    await send_whole(answering.send, 200, body, answering.headers, b"application/json")
+    await send_whole(client.send, 200, body, client.headers, b"application/json")
 
 
 # --- upstreams that stream unasked, or do not stream -----------------------------------------------------------------
@@ -288,16 +188,18 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
 
 def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> list[Frame]:
     """A whole answer, as the stream that the client wants."""
-    encoder = answering.wire.encoder(_read(answering, fields), response_id=answering.id, created=int(time.time()))
+    encoder = answering.request.wire.encoder(
+        _read(answering, fields), response_id=answering.request.id, created=int(time.time())
+    )
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
 
 def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> JSON:
     """A streamed answer, as the whole answer that the client wants."""
-    return answering.wire.encode_response(
+    return answering.request.wire.encode_response(
         deltas,
         model=answering.wire_request.model,
-        response_id=answering.id,
+        response_id=answering.request.id,
         created=int(time.time()),
         request=_read(answering, fields),
     )
@@ -306,7 +208,7 @@ def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> 
 def _read(answering: Answering, fields: Fields) -> WireRequest:
     """The decoded request; without messages and options if it cannot be decoded."""
     try:
-        return answering.wire.decode_request(fields)
+        return answering.request.wire.decode_request(fields)
     except FormatError:
         return replace(answering.wire_request, request=ModelRequest((), options={}))
 

@@ -13,10 +13,10 @@ from typing import Any
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed
+from toolspeak.gateway.client_request import Answering, stream_answer
 from toolspeak.gateway.http.asgi import EventStream, Headers, event, noted, send_whole, watched, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.requests.request_mapping import turn_of
-from toolspeak.gateway.responses.answer_context import Answering, stream_answer
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
@@ -37,9 +37,10 @@ async def answer(answering: Answering) -> None:
     """Answers a request. Raises ToolspeakError for a failure before the answer begins, ClientGone if the client
     leaves."""
     # 80 random bits: a call's id is made of it, and OpenAI takes ids of 40 characters.
-    response_id = _PREFIXES[answering.wire.name] + secrets.token_hex(10)
-    if answering.keeping is not None:
-        response_id = answering.keeping.response_id
+    request = answering.request
+    response_id = _PREFIXES[request.wire.name] + secrets.token_hex(10)
+    if request.keeping is not None:
+        response_id = request.keeping.response_id
     if answering.wire_request.stream:
         await _stream(answering, response_id)
     else:
@@ -48,9 +49,10 @@ async def answer(answering: Answering) -> None:
 
 async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
     """Stores a complete response. If that fails, the response says that it is not stored."""
-    if answering.memory is None or answering.keeping is None:
+    keeping = answering.request.keeping
+    if answering.memory is None or keeping is None:
         return
-    notes = await answering.memory.keep(answering.keeping, response)
+    notes = await answering.memory.keep(keeping, response)
     if notes:
         response["store"] = False
         answering.report.notes += notes
@@ -106,7 +108,7 @@ async def _turn(
             report.back_to(before)
         deltas_held.clear()
         asks(route)
-        driver, request, rules = turn_of(wire_request, route, answering.wire.name)
+        driver, request, rules = turn_of(wire_request, route, answering.request.wire.name)
         if hold_calls:
             rules = changed(rules, hold_calls=True)
         leaves = put if is_only else leave if wire_request.stream else hold
@@ -119,16 +121,16 @@ async def _turn(
 
 
 async def _stream(answering: Answering, response_id: str) -> None:
-    wire_request, settings = answering.wire_request, answering.settings
-    stream = EventStream(answering.send, answering.headers)
-    encoder = answering.wire.encoder(wire_request, response_id=response_id, created=int(time.time()))
+    client, settings = answering.request, answering.request.current.settings
+    stream = EventStream(client.send, client.headers)
+    encoder = client.wire.encoder(answering.wire_request, response_id=response_id, created=int(time.time()))
     feed, write, report = encoder.feed, stream.write, answering.report
 
     native: NativeRelay | None = None
 
     def asks(route: Route) -> None:
         nonlocal native
-        native = native_relay(answering, route)
+        native = None if route.is_text else native_relay(answering, route)
         if native is not None:
             native.begin(response_id, write)
         RELAYING.set(native)
@@ -152,7 +154,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
         else:
             frames = [frame for delta in deltas for frame in feed(delta)]
             if deltas and deltas[-1].__class__ is TurnEnded:
-                if answering.keeping is not None:
+                if client.keeping is not None:
                     await _keep(answering, frames[-1][1]["response"])
                 frames = noted(frames, report.notes)
         if frames:
@@ -169,34 +171,32 @@ async def _stream(answering: Answering, response_id: str) -> None:
 
 
 async def _whole(answering: Answering, response_id: str) -> None:
-    wire_request, report = answering.wire_request, answering.report
+    client, wire_request, report = answering.request, answering.wire_request, answering.report
     deltas: list[Delta] = []
     native: NativeRelay | None = None
 
     def asks(route: Route) -> None:
         nonlocal native
-        native = native_relay(answering, route)
+        native = None if route.is_text else native_relay(answering, route)
         RELAYING.set(native)
 
     async def put(more: Sequence[Delta]) -> None:
         deltas.extend(more)
 
     asked_at = asyncio.get_running_loop().time()
-    settings = answering.settings
-    await watched(
-        _run_turns(answering, put, asks), answering.receive, None, settings.ping_seconds, settings.stall_seconds
-    )
+    settings = client.current.settings
+    await watched(_run_turns(answering, put, asks), client.receive, None, settings.ping_seconds, settings.stall_seconds)
     answering.sent_deltas = deltas if settings.log_content else None
-    body = answering.wire.encode_response(
+    body = client.wire.encode_response(
         deltas, model=wire_request.model, response_id=response_id, created=int(time.time()), request=wire_request
     )
-    if answering.keeping is not None:
+    if client.keeping is not None:
         await _keep(answering, body)
-    headers = [*answering.headers, *warning_header(report.notes)]
-    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
+    headers = [*client.headers, *warning_header(report.notes)]
+    client.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
     await answering.account.settled()
     content = json_bytes(with_notes(body, report.notes)) if native is None else native.whole(deltas, body)
-    await send_whole(answering.send, 200, content, headers, b"application/json")
+    await send_whole(client.send, 200, content, headers, b"application/json")
 
 
 def warning_header(notes: Sequence[Note]) -> Headers:

@@ -17,8 +17,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import McpError
 from toolspeak.execute import ApprovalRequest, BatchContext, Executor, ToolExecution, approve_none
 from toolspeak.execute.approval.approvers import approval_reason
-from toolspeak.gateway.observability.metrics import Metrics
-from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.observability import Metrics, log
 from toolspeak.gateway.settings.gateway_settings import ToolSettings
 from toolspeak.tools import Toolset
 

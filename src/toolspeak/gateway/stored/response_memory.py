@@ -13,7 +13,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, FormatError, JournalError
 from toolspeak.gateway.http.error_responses import Failure
-from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.observability import log
 from toolspeak.gateway.settings.gateway_settings import ResponseSettings
 from toolspeak.gateway.stored.response_store import ResponseStore, Retention, StoredResponse, open_store
 from toolspeak.gateway.turns.turn_gate import Note

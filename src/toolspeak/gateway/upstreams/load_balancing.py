@@ -15,8 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, ToolspeakError
-from toolspeak.gateway.observability.metrics import Metrics
-from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.observability import Metrics, log
 from toolspeak.gateway.settings.upstream_settings import Policy
 from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health, answered_by, goes_elsewhere, is_fault
 from toolspeak.providers.provider_failures import Clock, SystemClock, delay_before

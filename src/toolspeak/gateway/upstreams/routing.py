@@ -13,7 +13,7 @@ from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.errors import ConfigurationError, FormatError, suggest
-from toolspeak.gateway.observability.metrics import Metrics
+from toolspeak.gateway.observability import Metrics
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream, labels_of
 from toolspeak.gateway.upstreams.load_balancing import LONGEST_WAIT, Asking, Pool

@@ -14,8 +14,7 @@ from toolspeak.data.messages import Usage
 from toolspeak.errors import JournalError
 from toolspeak.gateway.http.asgi import ClientGone, Headers
 from toolspeak.gateway.http.error_responses import Failure
-from toolspeak.gateway.observability.metrics import Metrics
-from toolspeak.gateway.observability.request_log import log
+from toolspeak.gateway.observability import Metrics, log
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.turns.turn_attempts import TurnReport, tokens_of
