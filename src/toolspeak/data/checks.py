@@ -1,6 +1,6 @@
 """The leaves of the codec: checked conversion of scalars, arrays and JSON values (see `codec`).
 
-Each function takes a value and returns what is stored (or the value that was stored), or raises `Misfit`.
+Each function takes a value and returns its stored form, or the other way round. It raises `Misfit` for other values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ to_text = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=Fa
 
 
 class Misfit(Exception):
-    """Something does not fit; the codec makes a FormatError of it.
+    """A value does not fit the format; the codec makes a FormatError of it.
 
     `place` grows from the inside out while the exception rises.
     """
@@ -80,7 +80,7 @@ def bytes_of(value: Any) -> bytes:
 
 
 def array(convert: Convert, accepted: tuple[type, ...], build: Callable[[list[Any]], Any]) -> Convert:
-    """The conversion of a list: each item by `convert`, then the whole by `build`."""
+    """Makes the conversion of a list: each item by `convert`, then all of them by `build`."""
 
     def walk(value: Any) -> Any:
         if not isinstance(value, accepted):
@@ -98,7 +98,7 @@ def array(convert: Convert, accepted: tuple[type, ...], build: Callable[[list[An
 
 
 def json_value(value: Any) -> JSON:
-    """A copy of a JSON value, checked to its leaves; tuples become arrays."""
+    """A checked copy of a JSON value; tuples become arrays."""
     if value is None or isinstance(value, _ATOMS):
         return value
     if isinstance(value, float):
@@ -111,12 +111,12 @@ def json_value(value: Any) -> JSON:
 
 
 def json_object(value: Any) -> dict[str, JSON]:
-    """A copy of a mapping to JSON values, checked to its leaves."""
+    """A checked copy of a mapping to JSON values."""
     return _object(json_value, value)
 
 
 def text_object(value: Any) -> dict[str, str]:
-    """A copy of a mapping from text to text."""
+    """A checked copy of a mapping of strings to strings."""
     return _object(text, value)
 
 
@@ -168,13 +168,13 @@ _KINDS: Mapping[Any, str] = {
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in JSON's words where it has one."""
+    """The kind of a value, by its name in JSON if it has one."""
     cls = cast("type[Any]", type(value))
     return _KINDS.get(cls, f"a {cls.__name__}")
 
 
 def quote(value: Any) -> str:
-    """A short, printable form of something stored, however large or odd it is."""
+    """A short, printable form of any stored value."""
     if not isinstance(value, str | int | float | None):
         return kind_of(value)
     try:
@@ -185,6 +185,6 @@ def quote(value: Any) -> str:
 
 
 def one_of(names: Iterable[str]) -> str:
-    """`A or B`; `one of: A, B, …` when there are many."""
+    """`A or B`; `one of: A, B, …` for many names."""
     options = sorted(names)
     return " or ".join(options) if len(options) <= 4 else f"one of: {', '.join(options)}"

@@ -1,4 +1,4 @@
-"""Values to JSON and back: everything of `messages`, `tools`, `deltas` and `events`.
+"""Writes the values of `messages`, `tools`, `deltas` and `events` as JSON, and reads them.
 
 The format, version 1 (our own; this file is its definition):
 
@@ -6,8 +6,8 @@ The format, version 1 (our own; this file is its definition):
   outermost object also has `"format": 1`. A field is left out when it has its default and that is empty (null,
   false, "", no items). Any other default is written, so that a later version may change it (a limit, say);
 - tuples are arrays, frozensets sorted arrays, bytes base64 text (RFC 4648, section 4);
-- a JSON-typed field holds its value as it is; an object in it is never taken for one of ours;
-- fields a class does not know go to its `extra` and are written back beside the known ones. A class
+- a JSON-typed field holds its value as it is; an object in it is never read as a value of ours;
+- unknown fields of a class go to its `extra` and are written back beside the known ones. A class
   without `extra` ignores them. So a later version may add fields without a new format version;
 - an event of an unknown type becomes `UnknownEvent(kind, data)` and is written back as it was.
 
@@ -15,9 +15,9 @@ Text may hold NUL and lone surrogates (`dumps` escapes everything beyond ASCII).
 followed by a low one comes back as the one character the two stand for, as everywhere in JSON.
 
 msgspec writes and reads nearly all of it. It is laxer than the format where it writes: NaN becomes null, a set an
-array. So what it wrote is read back, and must be the same value. What is not, or what msgspec refuses (`extra`, an
-unknown event, a lone surrogate), goes through the loops of `forms`: they are the format, and say what does not fit
-and where.
+array. So its output is read back, and must be the same value. A value that is not the same, or that msgspec refuses
+(`extra`, an unknown event, a lone surrogate), goes through the loops of `forms`. They define the format, and their
+errors name the place.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from toolspeak.data.values import Unread
 from toolspeak.errors import FormatError
 
 READABLE = (1,)
-"""The versions `load` reads."""
+"""The versions that `load` reads."""
 
 
 def dump(value: Any) -> dict[str, JSON]:
     """`value` (an instance of one of `CLASSES`) as an object that `json.dumps` takes.
 
-    The object shares nothing mutable with `value`. Raises FormatError naming the place if something in it is
-    not of its field's type or no JSON (NaN, a set, a key that is no text), so what is written can be read.
+    The object shares nothing mutable with `value`. Raises FormatError, which names the place, for a value that is not
+    of its field's type or is not JSON (NaN, a set, a key that is not a string). So all that is written can be read.
     """
     codec = codec_of(_stored_class(value))
     try:
@@ -98,7 +98,7 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str) -> Any:
-    """The value that `dumps` wrote. Raises FormatError as `load` does, and for text that is no JSON."""
+    """The value that `dumps` wrote. Raises FormatError as `load` does, and for text that is not JSON."""
     if text.startswith(_HEAD):
         try:
             return _reader()("{" + text[len(_HEAD) :])
@@ -123,7 +123,7 @@ class _Row(msgspec.Struct, tag_field="format", tag=FORMAT, omit_defaults=True, f
 
 
 def dump_row(record: Record) -> str:
-    """`dumps` of a record without its `run_id` and `seq`, for a row that has both of its own."""
+    """As `dumps`, for a record without its `run_id` and `seq`, which are columns of its row."""
     run_id: object = record.run_id
     seq: object = record.seq
     extra: Any = record.extra
@@ -172,7 +172,7 @@ def load_row(row: str, run_id: str, seq: int) -> Record:
 
 
 def load_record(data: JSON, run_id: str, seq: int) -> Record:
-    """`load_row` of what `load_text` makes of the row."""
+    """As `load_row`, for a row that `load_text` has read."""
     if not isinstance(data, dict):
         raise FormatError(f"expected an object, found {kind_of(data)}")
     return _load(cast("dict[str, JSON]", data) | {"run_id": run_id, "seq": seq}, finite=True)
@@ -195,7 +195,7 @@ def _reader() -> Callable[[str], Any]:
 
 @cache
 def _decoder(cls: type[Any]) -> Callable[[bytes], Any]:
-    """The reader of what was just written."""
+    """The reader that checks what was just written."""
     return msgspec.json.Decoder(cls, float_hook=_plain_float).decode
 
 
@@ -227,7 +227,7 @@ def _encoded(value: Any, decode: Callable[[bytes], Any]) -> str:
 
 
 def _shallow(text: str) -> str:
-    """The text. Raises Misfit for one that is nested so deeply that it may not be read from deep within a program: the
+    """The text. Raises Misfit if it is nested so deeply that a program deep in its own stack might fail to read it: the
     loops end long before msgspec does."""
     if len(text) <= 2 * _DEEPEST or text.count("{") + text.count("[") <= _DEEPEST:
         return text
@@ -243,7 +243,7 @@ def _shallow(text: str) -> str:
 
 
 def _plain_float(digits: str) -> float:
-    """The number; ValueError if Python writes it in other digits than msgspec."""
+    """The number. Raises ValueError if Python and msgspec write it in different digits."""
     number = float(digits)
     if repr(number) != digits:
         raise ValueError(digits)
@@ -251,8 +251,8 @@ def _plain_float(digits: str) -> float:
 
 
 def _has_plain_digits(value: Any) -> bool:
-    """Whether msgspec writes all floats among a value's fields in the digits that Python does. Raises Misfit for an
-    integer in the place of one, which is written as a float."""
+    """Whether msgspec and Python write all floats among a value's fields in the same digits. Raises Misfit for an
+    integer in the place of a float, which is written as a float."""
     for name in _fractions(cast("type[Any]", type(value))):
         item: Any = getattr(value, name)
         kind = cast("type[Any]", type(item))
@@ -268,7 +268,7 @@ def _has_plain_digits(value: Any) -> bool:
 
 @cache
 def _fractions(cls: type[Any]) -> tuple[str, ...]:
-    """The fields that hold floats, or a value that has such fields."""
+    """The fields of a class that hold floats, or values with such fields."""
     return tuple(name for name, hint in typing.get_type_hints(cls).items() if _has_fraction(hint))
 
 
@@ -279,7 +279,7 @@ def _has_fraction(hint: Any) -> bool:
 
 
 def dump_text(data: JSON, name: str = "value") -> str:
-    """JSON as one line of ASCII text. Raises FormatError, with the name of what it is, if it cannot be written."""
+    """JSON as one line of ASCII text. Raises FormatError, which begins with `what`, if it cannot be written."""
     try:
         return to_text(data)
     except (ValueError, RecursionError) as error:
@@ -287,7 +287,8 @@ def dump_text(data: JSON, name: str = "value") -> str:
 
 
 def load_text(text: str) -> JSON:
-    """What `dump_text` wrote. Raises FormatError for text that is no JSON, or holds NaN or an infinite number."""
+    """Reads what `dump_text` wrote. Raises FormatError for text that is not JSON, or holds NaN or an infinite
+    number."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,6 @@
 """The transient pieces of a model turn, as a parser or a native driver yields them.
 
-A call is known by its `index`: its position among all calls of the turn, from 0. The notes a parser
-gives when it accepted something leniently:
+A call's `index` is its position among all calls of the turn, from 0. A parser that accepts a call leniently adds notes:
 
 - on a call: `arguments_key:<key>` (another word than the dialect's for the arguments),
   `arguments_text` (the arguments as a JSON string that holds the object), `arguments_null` (null in their place),
@@ -29,7 +28,7 @@ LEAKED = "leaked"
 
 
 def other_dialects(notes: Iterable[str]) -> list[str]:
-    """The dialects that a batch was written in besides the model's own, in the order they came."""
+    """The dialects of a batch besides the model's own, in order of appearance."""
     return [note.removeprefix(DIALECT_NOTE) for note in notes if note.startswith(DIALECT_NOTE)]
 
 
@@ -40,7 +39,7 @@ class TextDelta:
 
 @value()
 class TextAside:
-    """Text that is none of the answer: it stands behind calls, where the model's dialect has no place for any."""
+    """Text behind calls, where the model's dialect has no place for text. It is not part of the answer."""
 
     text: str
 
@@ -52,16 +51,15 @@ class ReasoningDelta:
 
 @value()
 class TextWasReasoning:
-    """All text of the turn so far was reasoning: its end marker came, though its beginning did not, since the prompt
-    had written that. Whoever has shown the text cannot take it back; it is none of the answer."""
+    """All text of the turn so far was reasoning: the end marker came, and the prompt had written the start marker. A
+    front that has shown the text cannot take it back. The text is not part of the answer."""
 
 
 @value()
 class PartEnded:
-    """The text or reasoning streamed last is a part of its own, which goes back to its provider with `opaque`.
+    """Ends a part of text or reasoning, which goes back to its provider with `opaque`.
 
-    If nothing of that kind was streamed since the part before, the part is empty (reasoning that the API keeps to
-    itself).
+    If no delta of that kind came since the last part, the part is empty (reasoning that the API does not show).
     """
 
     part: Literal["text", "reasoning"]
@@ -70,7 +68,7 @@ class PartEnded:
 
 @value()
 class CallStarted:
-    """A call's name is known. `id` is the model's own, if the dialect has ids and it came before the arguments."""
+    """A call's name is known. `id`: the model's id, if the dialect has ids and it comes before the arguments."""
 
     index: int
     name: str
@@ -79,7 +77,7 @@ class CallStarted:
 
 @value()
 class ArgumentsDelta:
-    """A fragment of the arguments as JSON text; the fragments of a completed call join to one JSON object."""
+    """A fragment of the arguments as JSON text. The fragments of a completed call join to one JSON object."""
 
     index: int
     text: str
@@ -87,9 +85,9 @@ class ArgumentsDelta:
 
 @value()
 class CallCompleted:
-    """A call was read to its end. That it counts is only known at `BatchEnded`.
+    """A call was read to its end. Only `BatchEnded` tells whether it counts.
 
-    `repaired_from`: the text as the model wrote it, if that was malformed and the call is what repair made of it.
+    `repaired_from`: the malformed text of the model, if repair made the call of it.
     """
 
     index: int
@@ -103,10 +101,10 @@ class CallCompleted:
 
 @value()
 class CallMalformed:
-    """Text that was meant as a call and is none; nothing of it may run.
+    """Text that was meant as a call and cannot be read as one. Nothing of it may run.
 
-    `offset` is the character of the turn at which it went wrong. `whole_block`: the block around it could
-    not be read to its end, so every call of that block is ignored.
+    `offset`: the character of the turn at which the fault is.
+    `whole_block`: the block around it cannot be read to its end, so every call of that block is ignored.
     """
 
     index: int
@@ -120,7 +118,7 @@ class CallMalformed:
 
 @value()
 class CallIgnored:
-    """A call that was read and does not count."""
+    """A call that was read, and does not count."""
 
     index: int
     reason: str
@@ -128,7 +126,7 @@ class CallIgnored:
 
 @value()
 class BatchEnded:
-    """The calls that count, in order: this is what may run. `ok`: nothing in the batch was malformed."""
+    """The calls that count, in order: these may run. `ok`: nothing in the batch was malformed."""
 
     selected: tuple[int, ...]
     ok: bool
@@ -137,15 +135,18 @@ class BatchEnded:
 
 @value()
 class ForgedResults:
-    """A block of results that the model wrote itself; reported, never believed."""
+    """A block of results that the model wrote itself. It is reported, and never used."""
 
     raw: str
 
 
 @value()
 class TurnEnded:
-    """The turn is over. `model` is the model's name as its API gave it, `response_id` the id under which a server
-    keeps the turn, `limit` the most tokens that were asked for, if any were."""
+    """The turn is over.
+
+    `model`: the model's name as its API gave it.
+    `response_id`: the id under which a server stores the turn.
+    `limit`: the most tokens that the request allowed, if it said so."""
 
     finish: FinishReason
     usage: Usage = Usage()
@@ -155,8 +156,8 @@ class TurnEnded:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the end of what was said may be missing: the finish reason says so, or the usage has reached the
-        limit, for servers say `stop` and `tool_calls` there, too."""
+        """Whether the end of the turn may be missing: the finish reason says so, or the usage has reached the limit.
+        Servers say `stop` and `tool_calls` there too."""
         if self.limit is None or self.finish == "length":
             return self.finish == "length"
         return self.usage.output is not None and self.usage.output >= self.limit and self.finish in NORMAL_END
@@ -167,7 +168,7 @@ class TurnEnded:
         return "length" if self.is_cut else self.finish
 
     def behind(self, last: Iterable[Delta]) -> TurnEnded:
-        """The end behind what a parser made of the turn's last text: `length` where it cut a call."""
+        """This end behind the last deltas of a parser: its reason is `length` if they hold a call that was cut off."""
         if self.limit is None or self.finish == "length" or not self.is_cut:
             return self
         if not any(type(delta) is CallMalformed for delta in last):
@@ -177,10 +178,12 @@ class TurnEnded:
 
 @value()
 class HostedCallStarted:
-    """A call that the server of the answer runs itself, as an API's own tools do.
+    """A call that the server of the answer runs itself, such as one of an API's own tools.
 
-    `kind` is the tool's type in OpenAI Responses, `server` the MCP server's label, `name` the tool's name there.
-    `index` counts such calls of one answer.
+    `index`: counts such calls of one answer.
+    `kind`: the tool's type in OpenAI Responses.
+    `server`: the MCP server's label.
+    `name`: the tool's name there.
     """
 
     index: int
@@ -192,7 +195,7 @@ class HostedCallStarted:
 
 @value()
 class HostedCallEnded:
-    """`text` is the call's result, or why it failed."""
+    """The end of such a call. `text`: its result, or why it failed."""
 
     index: int
     text: str
@@ -201,7 +204,7 @@ class HostedCallEnded:
 
 @value()
 class ToolProgress:
-    """A line a running tool reports to whoever watches."""
+    """A line that a running tool reports to observers."""
 
     call_id: str
     message: str

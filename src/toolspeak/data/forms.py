@@ -1,6 +1,6 @@
-"""What each class of the format (see `codec`) and each type of their fields is in JSON: loops over the fields.
+"""The JSON form of each class of the format (see `codec`) and of each type of their fields, as loops over the fields.
 
-They define the format, and say what does not fit and where. What fits is written and read by msgspec, see `codec`.
+They define the format, and their errors name the place. msgspec writes and reads what fits, see `codec`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CLASSES: Mapping[str, type] = {
 
 @quick()
 class TypeRule:
-    """How the values of one type become JSON, and JSON the values."""
+    """How the values of one type are written as JSON and read."""
 
     encode: Convert
     decode: Convert
@@ -54,8 +54,10 @@ class TypeRule:
 
 @quick()
 class FieldRule:
-    """How a field is written and read. `default` is its default (MISSING: it is required), `empty` the same if it is an
-    empty one, which is not written (MISSING if not)."""
+    """How a field is written and read.
+
+    `default`: its default; MISSING if the field is required.
+    `empty`: its default if that is an empty value, which is not written; else MISSING."""
 
     name: str
     rule: TypeRule
@@ -135,7 +137,7 @@ def codec_of(cls: type[Any]) -> Codec:
 
 
 def _decode_tagged(data: Any, allowed: Mapping[str, type], unknown_events: bool) -> Any:
-    """The dataclass an object's tag names; `unknown_events`: a tag nobody knows is an event of a later version."""
+    """The dataclass that an object's tag names. `unknown_events`: an unknown tag is an event of a later version."""
     stored = plain_object(data)
     tag = stored.get("type")
     if not isinstance(tag, str):

@@ -1,4 +1,4 @@
-"""The files this process goes by, which no tool may change: journals, kept rules, configurations."""
+"""The files that govern this process, which no tool may change: journals, stored rules, configurations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 
 class Protected(NamedTuple):
-    """`what` the file is, as part of a sentence ("a journal of runs"). `secret`: it may not be read either."""
+    """A protected file. `what`: its kind, as part of a sentence ("a journal of runs"). `secret`: tools may not read it
+    either."""
 
     what: str
     secret: bool
@@ -19,15 +20,14 @@ _FILES: dict[str, Protected] = {}
 
 
 def protect(path: str | os.PathLike[str], what: str, *, endings: Iterable[str] = ("",), secret: bool = False) -> None:
-    """As long as the process lives, tools refuse to change the files whose names are this path with one of the
-    endings."""
+    """Makes tools of this process refuse to change the files whose names are this path with one of the endings."""
     real = os.path.realpath(path)
     for ending in endings:
         _FILES[os.path.normcase(real + ending)] = Protected(what, secret)
 
 
 def protected_as(status: os.stat_result) -> Protected | None:
-    """As `protected`, of a file that may have more names than one (hard links)."""
+    """As `protected`, for a file that may have several names (hard links)."""
     if status.st_nlink > 1:
         for path, protection in _FILES.items():
             with suppress(OSError):
@@ -37,5 +37,5 @@ def protected_as(status: os.stat_result) -> Protected | None:
 
 
 def protected(real: str) -> Protected | None:
-    """What is known of the file at a real path, None if tools may have it."""
+    """The entry of the file at a real path; None if tools may change it."""
     return _FILES.get(os.path.normcase(real))

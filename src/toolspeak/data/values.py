@@ -1,4 +1,4 @@
-"""What all values share: the empty mapping, and fast classes for values that are made by the thousand."""
+"""What all values share: the empty mapping, and classes whose instances are made fast."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def same_json(one: JSON, other: JSON) -> bool:
 
 
 _COPIED_NAMES = frozenset({"__doc__", "__module__", "__qualname__", "__dataclass_fields__", "__dataclass_params__"})
-"""What else of a dataclass goes on, with the names that its author gave: so `dataclasses.replace` and `fields` work."""
+"""Attributes of a dataclass that its struct gets too, so that `dataclasses.replace` and `fields` work."""
 
 
 class _Making:
-    """Makes a class of the one it is given."""
+    """Makes a struct of a class."""
 
     def __init__(self, **options: Any) -> None:
         self._options = options
@@ -66,9 +66,8 @@ def quick(*, frozen: bool = True, eq: bool = True, kw_only: bool = False) -> _Ma
     """A dataclass with slots that is made in C: a `msgspec.Struct` of the fields that the class lists.
 
     To make a Record takes 0.1 µs instead of 0.9, and its class, when its module is imported, 0.1 ms instead of 0.6. Its
-    fields take only `default_factory` of `field`, and it cannot be subclassed. So `type(it) is …` tells its class,
-    where a
-    negative `isinstance` takes five times as long.
+    fields take only `default_factory` of `field`. Do not subclass it: code asks `type(it) is …`, because a negative
+    `isinstance` takes five times as long.
     """
     return _Making(frozen=frozen, eq=eq, kw_only=kw_only)
 
@@ -78,8 +77,7 @@ def value(*, frozen: bool = True, eq: bool = True, kw_only: bool = False, unread
     """`quick`, for values that cannot contain themselves, as JSON cannot: the garbage collector skips them.
 
     To scan them again and again is a third of the cost of a thousand concurrent runs. msgspec writes and reads them in
-    the
-    format of `codec`, except the field `unread`, which holds unknown fields: msgspec refuses a value with any.
+    the format of `codec`, except the field `unread`, which holds unknown fields: msgspec refuses a value with any.
     """
     msgspec_options = {"tag": True, "omit_defaults": True, "forbid_unknown_fields": True}
     return _Making(frozen=frozen, eq=eq, kw_only=kw_only, gc=False, unread=unread, stored=True, **msgspec_options)
@@ -94,11 +92,11 @@ changed: _Changed = cast("Any", msgspec.structs.replace)
 
 
 class Unread:
-    """The type, to msgspec, of a field that it does not read. It has no instances."""
+    """The type of a field that msgspec does not read. It has no instances."""
 
 
 class Untagged(msgspec.Struct, tag=True):
-    """Stands beside each class in the types that msgspec reads by: msgspec asks for a tag only in a union."""
+    """Makes a union with each class that msgspec reads, because msgspec requires a tag only in a union."""
 
     never: Unread
 
@@ -153,8 +151,8 @@ def _struct(
 
 
 def _goes_on(cls: type, name: str, own: object) -> bool:
-    """Whether it is the author's, `__call__` and `__post_init__` included, and not what every class has. An `__init__`
-    says to type checkers what `__post_init__` takes; msgspec has its own."""
+    """Whether the author of the class wrote this attribute, `__call__` and `__post_init__` included. `__init__` is left
+    out: it tells type checkers what `__post_init__` takes, and msgspec has its own."""
     if name == "__init__":
         return False
     if name in _COPIED_NAMES or not (name.startswith("__") and name.endswith("__")):

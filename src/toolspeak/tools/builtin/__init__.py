@@ -1,4 +1,4 @@
-"""The built-in tools: files of one folder, a shell that starts there, and what earlier sessions told.
+"""The built-in tools: the files of one folder, a shell that starts there, and a search of earlier sessions.
 
 Adding one is a file with its factory and a line in the table.
 """
@@ -34,15 +34,15 @@ WORKSPACE_TOOLS: Mapping[str, Callable[[Workspace], Tool]] = {
     "line_edit": line_edit_tool,
     "shell": shell_tool,
 }
-"""The tools that work on a workspace, in the order a model is told of them."""
+"""The tools that work on a workspace, in the order of the prompt."""
 
 
 def workspace_tools(root: str | Path, *, active_file: str | None = None, env: Collection[str] = ()) -> Toolset:
     """The tools in the table, `active_file` and `read_result`, for the folder `root`.
 
-    `active_file` is the path, relative to the workspace, of the file the person has open. `env` are the names of
-    environment variables that commands get (see `shell_tool`).
-    Raises ConfigurationError when `root` is no folder, and for an active file that is not in it.
+    `active_file`: the path, relative to the workspace, of the file that the user has open.
+    `env`: the names of environment variables that commands get (see `shell_tool`).
+    Raises ConfigurationError if `root` is not a folder, and for an active file that is not in it.
     """
     workspace = Workspace(root)
     if active_file is not None:

@@ -1,4 +1,4 @@
-"""`active_file`: the file the person has open."""
+"""`active_file`: the file that the user has open."""
 
 from __future__ import annotations
 

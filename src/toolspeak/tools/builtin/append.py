@@ -1,4 +1,4 @@
-"""`append`: text at the end of a file, exactly as it is given."""
+"""`append`: adds text at the end of a file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def append_tool(workspace: Workspace) -> Tool:
 
 
 def _before(workspace: Workspace, path: str) -> bytes | None:
-    """What the file holds, which must be text; None when it is more than MAX_EDIT: then it is only checked."""
+    """The content of the file, which must be text; None for more than MAX_EDIT bytes, which are only checked."""
     chunks: list[bytes] | None = []
     size = 0
     try:

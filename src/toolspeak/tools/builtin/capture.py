@@ -1,10 +1,10 @@
-"""The beginning and the end of an output of any length, in bounded memory."""
+"""Captures the beginning and the end of an output of any length in bounded memory."""
 
 from __future__ import annotations
 
 
 class Capture:
-    """Keeps the first and the last half of `limit` bytes; everything when it is no longer than that."""
+    """Keeps the first and the last half of `limit` bytes, and all of an output that is not longer."""
 
     def __init__(self, limit: int) -> None:
         self._head_limit = limit - limit // 2
@@ -22,7 +22,7 @@ class Capture:
             del self._tail[: len(self._tail) - self._tail_limit]
 
     def text(self) -> str:
-        """What was kept, as text; what is not UTF-8 shows as U+FFFD."""
+        """The captured output as text. Bytes that are not UTF-8 show as U+FFFD."""
         left_out = self._total - len(self._head) - min(len(self._tail), self._tail_limit)
         if not left_out:
             return (self._head + self._tail).decode(errors="replace")
@@ -40,7 +40,7 @@ class Capture:
 
 
 def _starts(data: bytearray) -> bool:
-    """Whether the bytes begin a UTF-8 character and do not finish it."""
+    """Whether the bytes are the beginning of a longer UTF-8 character."""
     first = data[0] if data else 0
     length = 4 if first >= 0xF0 else 3 if first >= 0xE0 else 2 if first >= 0xC0 else 1
     return len(data) < length

@@ -1,4 +1,4 @@
-"""What the tools that change a file share: the new text is computed first, then shown or put in place."""
+"""What the tools that edit a file share: compute the new text, then show it or write it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from toolspeak.tools.context import RunContext
 
 
 def changes(workspace: Workspace, path: str, *, idempotent: bool = False, destructive: bool = True) -> Effects:
-    """The effects of a call that reads and changes one file."""
+    """The effects of a call that edits one file."""
     key = {workspace.scope(path)}
     return Effects(reads=key, writes=key, idempotent=idempotent, destructive=destructive)
 
 
 def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callable[[str], str]) -> str:
-    """Change an existing text file; the diff as the model reads it.
+    """Edits an existing text file and returns the diff that the model reads.
 
-    `change` raises ToolError when it does not fit the text.
+    `change` raises ToolError if it does not fit the text.
     """
     with workspace.alone(path):
         data = workspace.read(path)
@@ -38,7 +38,7 @@ def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callabl
 
 
 def preview(path: str, texts: Callable[[], tuple[str, str]]) -> str:
-    """The diff between the texts before and after a call; why there is none when the call would fail."""
+    """The diff between the texts before and after a call, or why the call would fail."""
     try:
         before, after = texts()
     except ToolError as error:
@@ -47,7 +47,7 @@ def preview(path: str, texts: Callable[[], tuple[str, str]]) -> str:
 
 
 def would_fail(error: ToolError) -> str:
-    """The preview of a call that would raise this."""
+    """The preview of a call that would raise this error."""
     return f"This call would fail: {visible(str(error))}"
 
 

@@ -1,4 +1,4 @@
-"""What changes between two texts, as a unified diff of bounded cost."""
+"""Unified diffs at bounded cost."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from toolspeak.tools.builtin.text_format import quoted, split_lines, visible
 
 MAX_LINES = 200
-"""Lines of a diff that a model reads."""
+"""The most lines of a diff that a model reads."""
 
 MAX_COMPARED = 2_000
-"""Lines that are compared one by one; a larger change is shown as one block, as comparing takes quadratic time."""
+"""The most lines that are compared one by one. A larger change is shown as one block, because comparing takes quadratic
+time."""
 
 MAX_WIDTH = 1_000
-"""Characters of a line that a model reads."""
+"""The most characters of a line that a model reads."""
 
 CONTEXT = 3
 
@@ -22,9 +23,9 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def unified_diff(path: str, before: str, after: str) -> str:
-    """The whole diff; empty when the texts are equal.
+    """The whole diff; empty for equal texts.
 
-    Characters one cannot see are spelled out, a carriage return as well unless all lines have one.
+    Invisible characters are spelled out, and carriage returns too unless all lines have one.
     """
     if before == after:
         return ""
@@ -35,7 +36,7 @@ def unified_diff(path: str, before: str, after: str) -> str:
 
 
 def shortened(diff: str) -> str:
-    """A diff (not an empty one) as a model reads it: MAX_LINES lines behind its head, of MAX_WIDTH characters each."""
+    """A diff that is not empty, as a model reads it: its head and at most MAX_LINES lines of MAX_WIDTH characters."""
     lines = diff.removesuffix("\n").split("\n")
     result = [
         line
@@ -68,7 +69,7 @@ def _diff_lines(old: list[str], new: list[str]) -> Iterator[str]:
 
 
 def _grouped(old: list[str], new: list[str]) -> list[list[Opcode]]:
-    """The changed places with their context. Equal lines at both ends are set aside before comparing."""
+    """The changes with their context. Equal lines at both ends are not compared."""
     short = min(len(old), len(new))
     head = next((i for i in range(short) if old[i] != new[i]), short)
     tail = next((i for i in range(short - head) if old[-1 - i] != new[-1 - i]), short - head)

@@ -1,4 +1,4 @@
-"""`edit`: one piece of text in a file replaced by another."""
+"""`edit`: replaces one piece of text in a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolspeak.tools.builtin.text_format import BOM, encode, newline_style, with
 from toolspeak.tools.builtin.workspace import Workspace
 
 LISTED = 20
-"""Matches whose line numbers an error names; beyond one more nothing is looked for."""
+"""The most matches whose line numbers an error names. The search stops at one more."""
 
 
 def edit_tool(workspace: Workspace) -> Tool:
@@ -43,9 +43,9 @@ def edit_tool(workspace: Workspace) -> Tool:
 
 
 def edited(text: str, old: str, new: str, path: str) -> str:
-    """The text with `old`, which must occur once, replaced. Raises ToolError with the number of matches.
+    """The text with `new` in place of `old`. Raises ToolError with the number of matches unless `old` occurs once.
 
-    `old` is looked for as it is, then with line ends of either style. A byte order mark stays where it is.
+    Searches for `old` as it is, then with line ends of either style. A byte order mark stays in its place.
     """
     encode(new, "new")
     mark = BOM if text.startswith(BOM) else ""
@@ -66,7 +66,7 @@ def edited(text: str, old: str, new: str, path: str) -> str:
 
 
 def _positions(text: str, piece: str) -> list[int]:
-    """Where the piece occurs first, overlaps included: `aa` is in `aaa` twice. At most LISTED + 1 places."""
+    """The first LISTED + 1 places of the piece, overlaps included: `aa` is in `aaa` twice."""
     positions: list[int] = []
     at = text.find(piece)
     while at >= 0 and len(positions) <= LISTED:
@@ -76,7 +76,7 @@ def _positions(text: str, piece: str) -> list[int]:
 
 
 def _in_either_style(text: str, piece: str) -> list[tuple[int, int]]:
-    """Where the piece occurs when CRLF and LF count as the same."""
+    """The places of the piece if CRLF and LF are equal."""
     plain_text, plain_piece = with_newlines(text, "\n"), with_newlines(piece, "\n")
     if plain_text == text and plain_piece == piece:
         return []
@@ -86,7 +86,7 @@ def _in_either_style(text: str, piece: str) -> list[tuple[int, int]]:
 
 
 def _original(text: str, positions: Iterable[int]) -> dict[int, int]:
-    """Positions in the text with plain line ends, and where they are in the text itself."""
+    """Translates positions in the text with plain line ends into positions in the text itself."""
     originals: dict[int, int] = {}
     breaks = re.finditer("\r\n", text)
     passed, following = 0, next(breaks, None)

@@ -1,6 +1,7 @@
-"""What a run has read: `memory["files_read"]` maps real paths to the SHA-256 of the content last seen or written.
+"""The files that a run has read: `memory["files_read"]` maps real paths to the SHA-256 of the content last read or
+written.
 
-A file is in it when all of it was seen. Until then `memory["lines_read"]` holds which of its lines were.
+A file is there once the run has read all of it. Until then `memory["lines_read"]` holds the lines that it has read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Lines of one content that were seen: spans with both ends included, in order and apart from each other."""
+    """The lines of one content that a run has read: spans with both ends included, in order, with gaps in between."""
 
     sha256: str
     spans: tuple[Span, ...]
@@ -33,13 +34,14 @@ def digest(data: bytes) -> str:
 
 
 def record(ctx: RunContext[Any], real: str, sha256: str) -> None:
-    """The run knows the content of this file."""
+    """Records that the run knows the content of this file."""
     _files(ctx)[real] = sha256
     _forget_lines(ctx, real)
 
 
 def record_lines(ctx: RunContext[Any], real: str, sha256: str, first: int, last: int, total: int) -> None:
-    """The run has seen lines first..last of the file's `total` lines; with the last missing ones it knows it."""
+    """Records that the run has read lines first..last of the file's `total` lines. Once it has read all of them it
+    knows the file."""
     if known(ctx, real) == sha256:
         return
     with _lock:  # the pages of a file may be read at the same time
@@ -54,12 +56,12 @@ def record_lines(ctx: RunContext[Any], real: str, sha256: str, first: int, last:
 
 
 def known(ctx: RunContext[Any], real: str) -> str | None:
-    """The digest of the content the run knows, None when it never saw all of the file."""
+    """The digest of the content that the run knows; None if it has never read all of the file."""
     return _files(ctx).get(real)
 
 
 def first_unread(ctx: RunContext[Any], real: str, sha256: str) -> int | None:
-    """The first line not seen of a content that was seen in part; None when none of it was, or all."""
+    """The first line that the run has not read of a content that it has read in part; else None."""
     part = _lines(ctx, real)
     if part is None or part.sha256 != sha256:
         return None
@@ -68,7 +70,7 @@ def first_unread(ctx: RunContext[Any], real: str, sha256: str) -> int | None:
 
 
 def update(ctx: RunContext[Any], real: str, before: bytes, after: bytes) -> None:
-    """After an edit: a run that knew the content knows the new one; one that did not, still does not."""
+    """Records an edit: a run that knew the old content knows the new one."""
     if known(ctx, real) == digest(before):
         record(ctx, real, digest(after))
     else:

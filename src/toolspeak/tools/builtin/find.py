@@ -1,4 +1,4 @@
-"""`find`: files by name, and lines by content."""
+"""`find`: finds files by name, and lines by content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Match = dict[str, str | int]
 
 
 def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
-    """`seconds_per_file` is how long the regular expression may take for one file."""
+    """The tool `find`. `seconds_per_file` limits the time of the regular expression on one file."""
 
     def effects(path: str = "") -> Effects:
         # To know that no file below has changed would take as long as to search again.

@@ -1,4 +1,4 @@
-"""One open folder, the only way to the disk: names are opened relative to it and links are never followed."""
+"""One open folder, the only way to the disk. Opens names relative to it and never follows links."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DESCRIPTORS = {
     os.unlink,
     os.access,
 } <= os.supports_dir_fd and os.scandir in os.supports_fd
-"""Whether this platform opens names relative to an open folder (POSIX does, Windows does not)."""
+"""Whether this platform can open names relative to an open folder (POSIX can, Windows cannot)."""
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_LINK | os.O_RDONLY
@@ -37,9 +37,9 @@ _NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.E
 class Folder:
     """An open folder.
 
-    With a descriptor, every operation is relative to the folder that was opened, whatever its name has come
-    to mean since. Without (the portable way), a name is opened by its path and the opened file is then
-    compared with what the path says: a swap is noticed unless it is undone in time.
+    With a descriptor, every operation is relative to the opened folder, even if its path leads elsewhere by now.
+    Without one (the portable way), it opens a name by its path and compares the opened file with the path: it notices a
+    swap that is not undone in time.
 
     All methods take one name, not a path, and raise OSError.
     """
@@ -52,7 +52,7 @@ class Folder:
 
     @classmethod
     def top(cls, path: str, *, descriptors: bool = DESCRIPTORS) -> Folder:
-        """Open the folder at a real path."""
+        """Opens the folder at a real path."""
         if descriptors:
             return cls(path, os.open(path, _FOLDER))
         if not stat.S_ISDIR(os.lstat(path).st_mode):
@@ -73,7 +73,7 @@ class Folder:
             self._descriptor = None
 
     def enter(self, name: str, *, create: bool = False) -> Folder:
-        """The folder `name` in this one; `create` makes it when it is missing."""
+        """The folder `name` in this one. `create`: make it if it is missing."""
         if create:
             with suppress(FileExistsError):
                 os.mkdir(self._at(name), dir_fd=self._descriptor)
@@ -87,7 +87,7 @@ class Folder:
         return Folder(path, None)
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """A descriptor of the file `name`; a symbolic link is refused, a FIFO is not waited for."""
+        """A descriptor of the file `name`. Refuses a symbolic link, and does not wait for a FIFO."""
         descriptor = os.open(self._at(name), flags | _FILE, mode, dir_fd=self._descriptor)
         if self._descriptor is None:
             try:
@@ -99,21 +99,21 @@ class Folder:
         return descriptor
 
     def stat(self, name: str) -> os.stat_result:
-        """What lies at `name`, of a link the link itself."""
+        """The status of `name`; for a link that of the link itself."""
         return os.stat(self._at(name), dir_fd=self._descriptor, follow_symlinks=False)
 
     def writable(self, name: str) -> bool:
-        """Whether the file's permissions allow writing. A file that nobody may write is not writable to root either:
-        replacing it only needs rights on the folder, so its mode is the one thing that protects it."""
+        """Whether the file's permissions allow writing. Says no for root too where nobody may write: replacing a file
+        needs rights on the folder alone, so the file's mode is its only protection."""
         writable = self.stat(name).st_mode & 0o222
         return bool(writable) and os.access(self._at(name), os.W_OK, dir_fd=self._descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """Give the file `old` the name `new`, replacing what was there."""
+        """Renames the file `old` to `new`, and replaces a file of that name."""
         os.replace(self._at(old), self._at(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def add(self, old: str, new: str) -> None:
-        """Give the file `old` the name `new`, which must be free: raises FileExistsError when it is not."""
+        """Renames the file `old` to `new`. Raises FileExistsError if there is a file of that name."""
         try:
             os.link(self._at(old), self._at(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         except OSError as error:
@@ -128,9 +128,9 @@ class Folder:
 
     @contextmanager
     def alone(self, seconds: float) -> Generator[None, None, None]:
-        """Hold the folder's lock, which one process and thread at a time can hold (flock(2)).
+        """Holds the folder's lock during the context: one process and thread at a time can hold it (flock(2)).
 
-        Raises TimeoutError when another has held it for so many seconds. Nothing is held where a folder cannot be
+        Raises TimeoutError if another one has held it for so many seconds. Locks nothing where a folder cannot be
         locked: on Windows and some network file systems.
         """
         if _fcntl is None:
@@ -148,13 +148,13 @@ class Folder:
             os.close(descriptor)
 
     def hold(self, descriptor: int) -> None:
-        """Shows others, as long as the descriptor is open, that its file is somebody's."""
+        """Marks the file as in use, for other processes, as long as the descriptor is open."""
         if _fcntl is not None:
             with suppress(OSError):
                 _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
 
     def take_away(self, name: str) -> bool:
-        """Remove the file if it is nobody's any more (`hold`); whether it was. False where that cannot be known."""
+        """Removes the file unless it is in use (`hold`). Returns whether it did; False where nobody can know."""
         if _fcntl is None:
             return False
         try:
@@ -174,14 +174,14 @@ class Folder:
         os.unlink(self._at(name), dir_fd=self._descriptor)
 
     def sync(self) -> None:
-        """Make renames durable where the file system can."""
+        """Makes renames durable where the file system can."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.fsync(self._descriptor)
 
     @contextmanager
     def entries(self) -> Generator[Iterator[os.DirEntry[str]], None, None]:
-        """The entries, in no order; valid inside the `with` block."""
+        """The entries, in no particular order; valid inside the `with` block."""
         with os.scandir(self._path if self._descriptor is None else self._descriptor) as iterator:
             yield iterator
 

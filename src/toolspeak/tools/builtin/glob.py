@@ -9,7 +9,7 @@ from collections.abc import Callable
 from toolspeak.errors import ToolError
 
 MAX_ALTERNATIVES = 64
-"""Patterns that the braces of one pattern may stand for."""
+"""The most patterns that the braces of one pattern may stand for."""
 
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
@@ -20,7 +20,7 @@ Segment = Callable[[str], object] | None
 class Glob:
     """A pattern without `/` is matched against file names, one with `/` against whole paths.
 
-    `*` and `?` stop at `/`, `**` does not, `[a-z]` is one character, `{a,b}` either. Case counts. Matching
+    `*` and `?` stop at `/`, `**` does not, `[a-z]` is one character, `{a,b}` is `a` or `b`. Case matters. Matching
     takes time proportional to the lengths of pattern and path. Raises ToolError for too many alternatives.
     """
 
@@ -62,7 +62,7 @@ def _segments(pattern: str) -> list[Segment]:
 
 
 def _match(segments: list[Segment], parts: list[str]) -> bool:
-    """Whether the segments cover the parts: `reached` holds how many parts can be covered so far."""
+    """Whether the segments match all parts. `reached` holds the counts of parts that the segments so far can match."""
     reached = {0}
     for segment in segments:
         if segment is None:

@@ -1,4 +1,4 @@
-"""`line_edit`: lines of a file replaced, inserted or deleted by their numbers."""
+"""`line_edit`: replaces, inserts or deletes lines of a file by their numbers."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ def line_edit_tool(workspace: Workspace) -> Tool:
 def lines_edited(text: str, start: int, end: int, content: str, path: str) -> str:
     """The text with lines start..end (from 1, inclusive) replaced by the lines of `content`.
 
-    Untouched lines stay as they are; new ones get the file's line ends. A missing final newline stays
-    missing (unless the last line is blank), a byte order mark stays. Raises ToolError for other ranges,
-    with the number of lines.
+    Other lines stay as they are; new ones get the file's line ends. A missing final newline stays missing (unless the
+    last line is blank), a byte order mark stays. Raises ToolError, with the number of lines, for other ranges.
     """
     encode(content, "newContent")
     mark = BOM if text.startswith(BOM) else ""
@@ -72,7 +71,7 @@ def _check_range(start: int, end: int, total: int, path: str) -> None:
 
 
 def _terminated(lines: list[str], style: str) -> list[str]:
-    """The lines with an end on the last one, which alone can lack it."""
+    """The lines with a newline behind the last one, which alone can lack it."""
     if lines and not lines[-1].endswith("\n"):
         return [*lines[:-1], lines[-1] + style]
     return lines

@@ -1,4 +1,4 @@
-"""`list`: what lies in a folder."""
+"""`list`: lists the files and folders of a folder."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def list_tool(workspace: Workspace) -> Tool:
 
 
 class EntryCounter:
-    """Counts what passes."""
+    """Counts the entries that pass through it."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -60,7 +60,7 @@ class EntryCounter:
 
 
 def _split(workspace: Workspace, prefix: str) -> tuple[str, str]:
-    """The folder to look into, and what the names in it start with."""
+    """The folder of a prefix, and the beginning of the names in it."""
     plain = "/".join(part for part in prefix.split("/") if part not in ("", "."))
     # A path that is refused goes on whole, to be refused where it is opened.
     if prefix.startswith("/") or prefix.endswith("/") or ".." in plain.split("/") or workspace.is_folder(prefix):

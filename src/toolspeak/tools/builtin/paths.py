@@ -1,4 +1,4 @@
-"""A path as a model writes it → the components of a real place inside one folder."""
+"""Turns a path as a model writes it into the components of a real place inside one folder."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Parts = tuple[str, ...]
 """The components below the workspace's root, with no `.`, `..`, separator or symbolic link left in them."""
 
 MAX_LINKS = 40
-"""Symbolic links followed for one path; Linux allows as many."""
+"""The most symbolic links that one path may follow; the limit of Linux."""
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\.|$)", re.IGNORECASE)
 
 
 def components(path: str, roots: tuple[str, ...]) -> Parts:
-    """The components of a relative path, by its text alone: nothing is looked up.
+    """The components of a relative path, by its text alone; does not look at the disk.
 
-    `roots` are the names of the workspace folder; they serve the remedy for an absolute path. The empty
-    path and `.` are the root, `()`. Raises ToolError for everything that is not a plain relative path.
+    `roots`: the names of the workspace folder, for the remedy for an absolute path. The empty
+    path and `.` are the root, `()`. Raises ToolError for any other path.
     """
     label = repr(path)
     if "\0" in path:
@@ -49,12 +49,12 @@ def components(path: str, roots: tuple[str, ...]) -> Parts:
 
 
 def follow(root: str, other_name: str, parts: Parts, label: str) -> Parts:
-    """The same place with every symbolic link replaced by where it leads.
+    """The same place with every symbolic link replaced by its target.
 
-    `root` is the real path of the workspace, `other_name` the way it was given. Only links below the root
-    are looked at. What does not exist (yet) is taken as it stands. Raises ToolError when a link leads outside.
+    `root`: the real path of the workspace; `other_name`: its path as the caller wrote it. Resolves only links below the
+    root. Names that do not exist (yet) stay as they are. Raises ToolError if a link leads outside.
 
-    This is by name, so it says where a path *should* lead; the walk that opens it follows no link at all.
+    This goes by names, so it says where a path *should* lead; the walk that opens it follows no link at all.
     """
     base = list(PurePath(root).parts)
     done = list(base)

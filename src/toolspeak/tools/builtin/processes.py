@@ -1,4 +1,4 @@
-"""A command as a group of processes that never outlives the call that started it (POSIX)."""
+"""Runs a command as a group of processes that never outlives its call (POSIX)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GRACE = 1.0
 """Seconds between SIGTERM and SIGKILL, in which a process may clean up."""
 
 DRAIN = 1.0
-"""Seconds to read on after the group is dead: only a process that left the group can hold the pipe that long."""
+"""Seconds to read on after the group has ended: only a process that left the group can hold the pipe that long."""
 
 
 class ProcessOutput(asyncio.Protocol):
-    """Hands the bytes of a pipe on; `closed` is set at its end."""
+    """Passes the bytes of a pipe on; sets `closed` at its end."""
 
     def __init__(self, receive: Callable[[bytes], None]) -> None:
         self._receive = receive
@@ -33,7 +33,7 @@ class ProcessOutput(asyncio.Protocol):
 
 
 class Group:
-    """A running command with everything it starts.
+    """A running command with all processes that it starts.
 
     Processes that make a session of their own (`setsid`) leave the group and are not ended with it.
     """
@@ -48,8 +48,8 @@ class Group:
         errors: int = subprocess.STDOUT,
         input: int = subprocess.DEVNULL,  # noqa: A002 - as `subprocess` has it
     ) -> None:
-        """Start it. `output`, `errors` and `input` are descriptors, or `subprocess.PIPE`: then the attributes of these
-        names are the pipe's other ends."""
+        """Starts the command. `output`, `errors` and `input` are descriptors, or `subprocess.PIPE`: then the attributes
+        of these names are the pipe's other ends."""
         self._process = subprocess.Popen(
             arguments,
             bufsize=0,
@@ -70,7 +70,8 @@ class Group:
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell gives it: 128 + the number of the signal that ended the process; None before it is reaped."""
+        """The exit code as a shell reports it: 128 + the number of the signal that ended the process; None until it is
+        reaped."""
         code = self._process.returncode
         return code if code is None or code >= 0 else 128 - code
 
@@ -85,10 +86,10 @@ class Group:
         _tell(loop, self.reaped)
 
     async def end(self, closed: asyncio.Event, *, grace: float = GRACE, drain: float = DRAIN) -> None:
-        """End what still runs: SIGTERM, after `grace` seconds SIGKILL; reap the command, read the output to its end,
-        which sets `closed`.
+        """Ends all processes: SIGTERM, after `grace` seconds SIGKILL. Reaps the command and reads the output to its
+        end, which sets `closed`.
 
-        Call it once: afterwards the group's number may be another's.
+        Call it once: afterwards another group may have this group's number.
         """
         self._signal(signal.SIGTERM)
         await within(grace, self.exited.wait(), closed.wait())
@@ -104,7 +105,7 @@ class Group:
 
 
 async def finished(work: Coroutine[Any, Any, None]) -> None:
-    """Await something that must be finished, however often the task is cancelled; the cancellation comes after it."""
+    """Awaits something that has to finish, even if the task is cancelled. Raises the cancellation afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -118,7 +119,7 @@ async def finished(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def within(seconds: float, *events: Awaitable[object]) -> None:
-    """Awaits all of them, so many seconds at most."""
+    """Awaits all of them for at most so many seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await asyncio.gather(*events)

@@ -1,4 +1,4 @@
-"""`read`: the text of a file, by pages when it is long."""
+"""`read`: reads a text file, page by page if it is long."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_tool(workspace: Workspace) -> Tool:
 
 @dataclass(slots=True)
 class _Page:
-    """The lines asked for, gathered while the file goes by; the rest is only counted."""
+    """Collects the requested lines while the file is scanned, and counts the others."""
 
     first: int
     wanted: int
@@ -79,7 +79,7 @@ class _Page:
 
     @property
     def last_whole(self) -> int:
-        """The number of the last line that is not cut; one less than the first where there is none."""
+        """The number of the last line that is not cut; one less than the first if there is none."""
         return self.first + len(self.lines_read) - 1 - self.cut
 
     def text(self, *, numbered: bool) -> str:
@@ -99,7 +99,7 @@ class _Page:
 
 
 def _scan(file: BinaryIO, path: str, page: _Page, ctx: RunContext[Any]) -> str:
-    """Feed the page in bounded memory and check all of the file; its SHA-256."""
+    """Feeds the page in bounded memory, checks the whole file, and returns its SHA-256."""
     sha256 = hashlib.sha256()
     rest = b""
     for chunk in text_chunks(file, path):

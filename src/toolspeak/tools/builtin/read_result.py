@@ -1,4 +1,4 @@
-"""`read_result`: the whole of a result that was too long to be shown at once, page by page."""
+"""`read_result`: shows a long result page by page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.stored_results import KEY, READ_RESULT, stored_result
 
 PAGE = 4_000
-"""Characters of a page: within 16 KiB whatever they are."""
+"""Characters of a page: at most 16 KiB in UTF-8."""
 
 
 def read_result_tool() -> Tool:

@@ -1,4 +1,4 @@
-"""`recall`: what was said and found out in earlier sessions of the same user, and of nobody else."""
+"""`recall`: searches the earlier sessions of the same user, and of nobody else."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 
 MOST = 20
-"""Places that one search tells."""
+"""The most places that one search lists."""
 
 _READS = Effects(reads={"sessions:"}, idempotent=True, destructive=False)
 
 
 class RecallHit(Protocol):
-    """Where a search found something."""
+    """A place with a match."""
 
     @property
     def run_id(self) -> str: ...
@@ -35,7 +35,7 @@ class RecallHit(Protocol):
 
 
 class Searched(Protocol):
-    """What it needs of a journal."""
+    """What `recall` needs of a journal."""
 
     async def search(self, query: str, *, principal: str | None, private: bool, limit: int) -> Sequence[RecallHit]: ...
 
@@ -45,8 +45,8 @@ class Searched(Protocol):
 def recall_tool(journal: Searched) -> Tool:
     """The tool for runs whose earlier sessions are in this journal.
 
-    On whose behalf it searches is the run's `principal` alone; a run without one finds the sessions of runs without
-    one. Whoever serves several users must therefore start each run with a `principal`.
+    It searches the sessions of the run's `principal` alone; a run without one searches the sessions of runs without
+    one. If you serve several users, start each run with a `principal`.
     """
 
     @tool(name="recall", effects=_READS)
@@ -73,7 +73,7 @@ def recall_tool(journal: Searched) -> Tool:
 
 
 async def _elsewhere(journal: Searched, query: str, principal: str | None, run_id: str) -> Sequence[RecallHit]:
-    """The newest places outside of this run, whose own records the model knows, however many of them are found."""
+    """The newest places outside of this run, whose own records the model knows."""
     limit = 2 * MOST
     while True:
         hits = await journal.search(query, principal=principal, private=True, limit=limit)

@@ -19,18 +19,18 @@ from toolspeak.errors import ToolError
 from toolspeak.tools.builtin import search_worker
 
 MAX_LINE = 10_000
-"""Characters of a line that are searched; the rest of a longer line is not."""
+"""The most characters of a line that are searched."""
 
 TICK = 0.05
-"""Seconds between two looks at the clock and at cancellation."""
+"""Seconds between two checks of the clock and of cancellation."""
 
 SEPARATE = bool(sys.executable) and not getattr(sys, "frozen", False)
-"""Whether a Python can be started; in a frozen application `sys.executable` is the application."""
+"""Whether this program can start a Python: in a frozen application `sys.executable` is the application."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineMatches:
-    """`lines` are the first ones asked for; `cut` counts lines that were searched in part."""
+    """The first matching `lines`; `cut` counts lines that were searched in part."""
 
     lines: list[tuple[int, str]]
     count: int
@@ -38,11 +38,11 @@ class LineMatches:
 
 
 class Searcher:
-    """One regular expression over many texts; use it in a `with` block.
+    """Searches many texts by one regular expression; use it in a `with` block.
 
-    `seconds` is the time for one text. Raises ToolError for a wrong expression, when the time is over, and
-    when `cancelled` says so. The process ends with the time (POSIX) even when this one is gone.
-    `separate=False` searches in this process, where nothing but the line limit bounds it.
+    `seconds`: the time limit of one text. Raises ToolError for a wrong expression, when the time is over, and when
+    `cancelled` returns true. The search process ends at the time limit (POSIX) even if this process is gone.
+    `separate=False` searches in this process, where only the line limit bounds the time.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Searcher:
         self._close()
 
     def search(self, data: bytes, wanted: int) -> LineMatches:
-        """The lines that match; none in binary data. `wanted` is how many lines to return."""
+        """The matching lines, at most `wanted`; none in binary data."""
         if self._process is not None:
             response = self._ask({"bytes": len(data), "wanted": wanted}, data)
         elif self._local is None or isinstance(self._local, str):

@@ -1,8 +1,8 @@
-"""Searches texts by a regular expression, as a process of its own: Python cannot interrupt a search, only a process.
+"""Searches texts by a regular expression in a separate process: Python cannot interrupt a search, only a process.
 
-Standard library only, as it is run by path. Standard input: a JSON line with the pattern and the limits, then for
-each text a JSON line with its length in bytes, and the bytes. Standard output: a JSON line for each. It ends at the
-end of its input, and when one answer takes too long (POSIX), whether or not anybody watches it. See `search.py`.
+Imports only the standard library, because it is run by path. Standard input: a JSON line with the pattern and the
+limits, then for each text a JSON line with its length in bytes, and the bytes. Standard output: a JSON line for each
+text. The process ends at the end of its input, and when one answer takes too long (POSIX). See `search.py`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ EXCERPT_CHARACTERS = 500
 """Characters of a matching line that are returned."""
 
 LONGEST = 10_000_000.0
-"""Seconds that a timer can be set to everywhere."""
+"""The most seconds that a timer takes on every system."""
 
 
 def compiled(pattern: str) -> re.Pattern[str] | str:
-    """The pattern, or what is wrong with it."""
+    """The compiled pattern, or the error in it."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, ValueError) as error:
@@ -60,13 +60,13 @@ def _excerpt(line: str, at: int) -> str:
 
 
 def allow(seconds: float) -> None:
-    """The process is killed after this time, even inside `re`; 0 is no limit."""
+    """Sets the time after which the process is killed, even inside `re`; 0: no limit."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, min(seconds, LONGEST))
 
 
 def die_when_time_is_over() -> None:
-    """The signal of the timer kills, however it was treated where this process was started."""
+    """Lets the timer's signal end the process, even if the parent process ignored it."""
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})

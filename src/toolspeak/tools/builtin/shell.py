@@ -1,4 +1,4 @@
-"""`shell`: a command line in the workspace folder."""
+"""`shell`: runs a command line in the workspace folder."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from toolspeak.tools.builtin.text_format import visible
 from toolspeak.tools.builtin.workspace import Workspace
 
 OUTPUT_LIMIT = 16 * 1024
-"""Bytes of output that are kept: the first half and the last."""
+"""Bytes of output that a result holds: the first half and the last."""
 
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR")
-"""Environment variables a command gets, as shell patterns; of the others those alone that its caller names. A list of
-what looks like a secret lets every secret with another name pass (DATABASE_URL, SSH_AUTH_SOCK)."""
+"""Environment variables that a command gets, as shell patterns, besides those that the caller names. A list of
+forbidden names would let every secret with another name pass (DATABASE_URL, SSH_AUTH_SOCK)."""
 
 UNLIMITED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
 
 
 def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT, env: Collection[str] = ()) -> Tool:
-    """A command may do whatever the user may: the workspace is only where it starts.
+    """The tool `shell`. A command has all rights of the user: the workspace is only where it starts.
 
-    `output_limit` is in bytes. `env` are the names of environment variables that a command gets besides `INHERITED`.
+    `output_limit` is in bytes. `env`: the names of environment variables that a command gets besides `INHERITED`.
     """
 
     def would(command: str) -> str:
@@ -82,7 +82,7 @@ def _check(command: str, timeout: float) -> None:
 async def _run(
     command: str, folder: str, timeout: float, capture: Capture, env: Collection[str]
 ) -> tuple[int | None, bool]:
-    """The exit code and whether the time was over. Whatever happens, nothing keeps running."""
+    """Returns the exit code, and whether the time was over. Ends all processes, also if it raises."""
     loop = asyncio.get_running_loop()
     read_end, write_end = os.pipe()
     pipe = os.fdopen(read_end, "rb", buffering=0)

@@ -1,4 +1,4 @@
-"""Text as files hold it: UTF-8, with a line-end style, perhaps a byte order mark, perhaps no final newline."""
+"""Text in files: UTF-8, with a line-end style, with or without a byte order mark and a final newline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolspeak.errors import ToolError
 BOM = "\ufeff"
 
 CHUNK = 1024 * 1024
-"""Bytes of a file that are looked at together."""
+"""Bytes of a file that are checked together."""
 
 _MARKS = {"Mn", "Me"}
 _MOST_MARKS = 4  # a letter of Hebrew or Vietnamese has three
@@ -30,7 +30,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 
 
 def encode(text: str, parameter: str) -> bytes:
-    """UTF-8 bytes; a lone surrogate raises ToolError that names the parameter."""
+    """UTF-8 bytes. Raises ToolError, which names the parameter, for a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -41,7 +41,7 @@ def encode(text: str, parameter: str) -> bytes:
 
 
 def decode(data: bytes, path: str) -> str:
-    """The text of a file; a NUL byte or invalid UTF-8 raises ToolError."""
+    """The text of a file. Raises ToolError for a NUL byte and invalid UTF-8."""
     _refuse_nul(data, path)
     try:
         return data.decode()
@@ -82,7 +82,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def newline_style(text: str, default: str = "\n") -> str:
-    """The line end most lines have, `default` where there is none."""
+    """The most frequent line end; `default` if there is none."""
     total = text.count("\n")
     if not total:
         return default
@@ -96,18 +96,17 @@ def with_newlines(text: str, style: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with what cannot be seen spelled out, so that what a person approves is what they see: controls,
+    """The text with its invisible characters spelled out, so that a person sees all that they approve: controls,
     characters of bidirectional text, fillers, and every space but the usual one.
 
-    Of marks that stand on one letter the fifth and later ones are, too: they would cover what is around them. Tab and
-    newline stay, and a selector right behind a symbol, as emoji have it. The joiners inside emoji do not:
-    elsewhere nobody sees them.
+    So are the fifth and later marks on one letter, which would cover their neighbours, and joiners, also inside emoji,
+    because nobody sees them elsewhere. Tab and newline stay, and a selector right behind a symbol, as in emoji.
     """
     return _NOT_PLAIN.sub(_spelled, text)
 
 
 def quoted(path: str) -> str:
-    """A path on one line: as it is, or as a JSON string where it could be taken for something else."""
+    """A path on one line: as it is, or as a JSON string if it could be read as something else."""
     spelled = visible(path)
     plain = spelled == path and _PLAIN_PATH.fullmatch(path) and not _SPACES.search(path)
     return path if plain else visible(json.dumps(path, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Walking the files below a folder of the workspace."""
+"""Walks the files below a folder of the workspace."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from toolspeak.errors import ToolError
 from toolspeak.tools.builtin.workspace import Entry, Workspace
 
 SKIPPED = frozenset({".git"})
-"""Names a walk does not go into: version control's own files are not the project's."""
+"""Folders that a walk leaves out: the files of version control."""
 
 
 def walk(workspace: Workspace, folder: str, cancelled: Callable[[], bool]) -> Iterator[tuple[str, Entry]]:
-    """(path, entry) of everything below a folder, path relative to the workspace; links are not followed.
+    """Yields (path, entry) for all files and folders below a folder, with paths relative to the workspace. Follows no
+    links.
 
-    A folder that cannot be opened, or is gone when its turn comes, is passed over; the first one raises
-    ToolError. So does cancellation.
+    Skips a folder that is gone or cannot be opened. Raises ToolError if that is the first one, and on cancellation.
     """
     todo = [(folder, True)]
     while todo:
@@ -42,5 +42,5 @@ def join(folder: str, name: str) -> str:
 
 
 def printable_path(path: str) -> str:
-    """The path as text that any encoder takes: a byte of a name that is not UTF-8 becomes `\\xff`."""
+    """The path as text that can be encoded: a byte of a name that is not UTF-8 becomes `\\xff`."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The folder the built-in tools are confined to, and the one way they reach its files."""
+"""The folder that confines the built-in tools, and their only way to its files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
 from toolspeak.tools.builtin.paths import Parts, components, follow
 
 MAX_EDIT = 64 * 1024 * 1024
-"""Bytes of the largest file that is read into memory as a whole (to edit, compare or append to it)."""
+"""Bytes of the largest file that is read into memory as a whole (to edit it, compare it or append to it)."""
 
 _TICK = 20_000_000
-"""Nanoseconds in which a change may be followed by one that has the same time: kernels count in steps of 1 to 10 ms."""
+"""Nanoseconds in which two changes may have the same time: kernels count in steps of 1 to 10 ms."""
 
 # A fixed number, so that nothing grows with the folders of a long run; two folders may share a lock.
 _LOCKS = tuple(Lock() for _ in range(64))
@@ -59,8 +59,8 @@ _KINDS = {
 
 
 _CHANGE = ".toolspeak-change.tmp"
-"""The new content of a file before it takes the file's place. One name in each folder, so that what a process that was
-killed has left is found by the next."""
+"""The new content of a file before it takes the file's place. There is one name for each folder, so that the next
+process finds the file that a killed process left."""
 
 _CHANGED = "{!r} was changed by another program meanwhile: nothing was written; read it again."
 _MADE = "{!r} was made by another program meanwhile: nothing was written; read it first."
@@ -68,7 +68,7 @@ _MADE = "{!r} was made by another program meanwhile: nothing was written; read i
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing in a folder. `link` is set for a symbolic link; `folder` and `file` then say where it leads."""
+    """A file, folder or link in a folder. For a symbolic link `folder` and `file` describe its target."""
 
     name: str
     folder: bool
@@ -77,18 +77,19 @@ class Entry:
 
 
 class Workspace:
-    """One folder; paths are relative to it, written with `/`, and nothing outside it is read or changed.
+    """One folder. Paths are relative to it and written with `/`. Nothing outside of it is read or changed.
 
-    A path is checked twice. Its name is resolved, symbolic links included, and must stay inside. Then the
-    place is opened component by component from the root's descriptor without following any link, so that a
-    link put there in between is refused. Every method raises ToolError, with the path and a remedy in the
-    message. A hard link cannot be told from a file of its own: reading one is allowed, writing splits it off.
+    A path is checked twice. First its name is resolved, with symbolic links, and must stay inside. Then it is opened
+    component by component from the root's descriptor without following any link, which refuses a link that was put
+    there in between. Every method raises ToolError, with the path and a remedy in the message. A hard link looks like
+    any other file: reading one is allowed, and writing splits it off.
     """
 
     def __init__(self, root: str | Path, *, descriptors: bool = DESCRIPTORS, lock_seconds: float = 10.0) -> None:
-        """Raises ConfigurationError when `root` is no folder. `descriptors=False` is the way for platforms without
-        them.
-        `lock_seconds` is how long `alone` waits for another process."""
+        """Raises ConfigurationError if `root` is not a folder.
+
+        `descriptors`: False for platforms that cannot open names relative to a folder.
+        `lock_seconds`: how long `alone` waits for another process."""
         absolute = os.path.abspath(root)
         real = os.path.realpath(absolute)
         if not os.path.isdir(real):
@@ -99,10 +100,8 @@ class Workspace:
         self._lock_seconds = lock_seconds
         self._ignores_case = sys.platform in ("win32", "darwin")
 
-    # Names
-
     def resolve(self, path: str) -> Parts:
-        """Where a path leads, by name: the components below the root, free of links; `()` is the root."""
+        """The place of a path, by name: the components below the root, free of links; `()` is the root."""
         parts = components(path, (self._absolute, str(self.root)))
         return follow(str(self.root), self._absolute, parts, repr(path))
 
@@ -113,14 +112,13 @@ class Workspace:
     def key(self, path: str) -> str:
         """The effect resource of a path: `file:` and its absolute real path.
 
-        Two ways to one file give one key. Where file systems ignore case and Unicode form (macOS, Windows),
-        so does the key.
+        Two paths to one file have one key, also where file systems ignore case and Unicode form (macOS, Windows).
         """
         real = self.real(path)
         return "file:" + (unicodedata.normalize("NFC", real).casefold() if self._ignores_case else real)
 
     def scope(self, path: str) -> str:
-        """`key`, or the root's key for a path that will be refused: an effect declaration never raises."""
+        """As `key`, but the root's key for a path that will be refused: a declaration of effects must not raise."""
         try:
             return self.key(path)
         except ToolError:
@@ -128,7 +126,7 @@ class Workspace:
 
     def version(self, path: str) -> str:
         """A token that changes with a file's content, or with the names in a folder, whoever changes them; UNVERSIONED
-        where it cannot be told."""
+        if there is none."""
         try:
             status = os.stat(self.root.joinpath(*self.resolve(path)))
         except (ToolError, OSError):
@@ -141,7 +139,7 @@ class Workspace:
 
     @contextmanager
     def open(self, path: str) -> Generator[BinaryIO, None, None]:
-        """A regular file for reading, as bytes."""
+        """Opens a regular file for reading bytes."""
         parts = self.resolve(path)
         with _explained(path):
             descriptor = self.open_parts(parts, path)
@@ -149,7 +147,7 @@ class Workspace:
             yield file
 
     def read(self, path: str) -> bytes:
-        """The whole file; at most MAX_EDIT bytes."""
+        """The bytes of the whole file. Raises ToolError for more than MAX_EDIT bytes."""
         with self.open(path) as file:
             data = file.read(MAX_EDIT + 1)
         if len(data) > MAX_EDIT:
@@ -157,7 +155,7 @@ class Workspace:
         return data
 
     def read_if_exists(self, path: str) -> bytes | None:
-        """The whole file, or None where nothing exists."""
+        """As `read`, but None if the file does not exist."""
         try:
             return self.read(path)
         except ToolError as error:
@@ -166,13 +164,13 @@ class Workspace:
             raise
 
     def entries(self, path: str) -> list[Entry]:
-        """What lies directly in a folder, in no order."""
+        """The entries directly in a folder, in no particular order."""
         parts = self.resolve(path)
         with _explained(path), self.folder(parts) as folder, folder.entries() as listing:
             return [self._entry(parts, entry) for entry in listing]
 
     def is_folder(self, path: str) -> bool:
-        """Whether the path is an existing folder; False for a path that is refused."""
+        """Whether the path is an existing folder. False for a path that is refused."""
         with suppress(ToolError, OSError), self.folder(self.resolve(path)):
             return True
         return False
@@ -181,10 +179,11 @@ class Workspace:
 
     @contextmanager
     def alone(self, path: str, *, create: bool = False) -> Generator[None, None, None]:
-        """Held while a call reads, changes and replaces a file: of calls that run at the same time, in this process or
-        in another, none undoes what another did. `create` makes the file's folder when it is missing.
+        """Holds the folder of a file while a call reads, changes and replaces the file, so that calls that run at the
+        same time, in this process or another one, do not undo each other's changes. `create`: make the folder if it is
+        missing.
 
-        Raises ToolError when another process holds the folder for longer than `lock_seconds`.
+        Raises ToolError if another process holds the folder for longer than `lock_seconds`.
         """
         parts = self.resolve(path)
         # Threads wait here, without asking again and again.
@@ -195,19 +194,19 @@ class Workspace:
             yield
 
     def replace(self, path: str, data: bytes, before: bytes | Literal["any"] | None = "any") -> None:
-        """Put `data` in the place of the file at once: a reader sees the old content or the new, never a part.
+        """Replaces the content of the file at once: a reader sees the old content or the new, never a part.
 
-        Missing folders are made. An existing file keeps its mode and attributes, and its owner and group where that is
-        permitted; a file behind a link is replaced, not the link. The content is on the disk when this returns.
-        `before` is what the file must still hold; None: there must be none. Otherwise ToolError is raised and nothing
-        is changed.
+        Makes missing folders. An existing file keeps its mode and attributes, and its owner and group where that is
+        permitted. Replaces the file behind a link, not the link. The content is on the disk when this returns.
+        `before`: the content that the file must still have; None: there must be no file. If not, raises ToolError and
+        changes nothing.
         """
         parts = self._writable(path)
         with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             _replace(folder, parts[-1], data, path, before)
 
     def append(self, path: str, data: bytes) -> int:
-        """Add `data` at the end of the file, made when missing; the new size in bytes."""
+        """Adds `data` at the end of the file, which is made if it is missing. Returns the new size in bytes."""
         parts = self._writable(path)
         with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             before = _existing(folder, parts[-1], path)
@@ -248,7 +247,7 @@ class Workspace:
 
     @contextmanager
     def folder(self, parts: Parts, *, create: bool = False) -> Generator[Folder, None, None]:
-        """The open folder at resolved components; `create` makes the missing ones. Raises OSError."""
+        """The open folder at resolved components. `create`: make missing ones. Raises OSError."""
         folder = Folder.top(str(self.root), descriptors=self._descriptors)
         try:
             for name in parts:
@@ -296,7 +295,7 @@ class Workspace:
 
 @contextmanager
 def _explained(path: str, *, writing: bool = False) -> Generator[None, None, None]:
-    """An OSError becomes a ToolError that names the path as the model wrote it."""
+    """Turns an OSError into a ToolError that names the path as the model wrote it."""
     try:
         yield
     except OSError as error:
@@ -312,7 +311,7 @@ def _refuse_special(status: os.stat_result, label: str) -> None:
 
 
 def _existing(folder: Folder, name: str, label: str) -> os.stat_result | None:
-    """The file's status, None when there is none; what may not be written is refused."""
+    """The file's status; None if there is no file. Raises ToolError for a file that may not be written."""
     try:
         status = folder.stat(name)
     except FileNotFoundError:
@@ -326,7 +325,7 @@ def _existing(folder: Folder, name: str, label: str) -> os.stat_result | None:
 
 
 def _add(file: FileIO, data: bytes) -> None:
-    """Write all of it at the file's end and to the disk, or nothing: whoever is told that it failed does it again."""
+    """Writes all of the data at the file's end and to the disk, or nothing: a call that failed is made again."""
     start, rest = os.fstat(file.fileno()).st_size, memoryview(data)
     try:
         while rest:
@@ -339,7 +338,8 @@ def _add(file: FileIO, data: bytes) -> None:
 
 
 def _temporary_file(folder: Folder, mode: int) -> tuple[str, int]:
-    """A new file in the folder: its name and a descriptor. What a killed process left there is taken away."""
+    """Makes a new file in the folder, and returns its name and a descriptor. Removes what a killed process left
+    there."""
     # Not derived from a file's name: that may already be as long as a name can be.
     other = f".toolspeak-{secrets.token_hex(8)}.tmp"  # where somebody else is at work, or nobody can tell
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -405,7 +405,7 @@ def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
 
 
 def _keep_attributes(folder: Folder, name: str, descriptor: int) -> None:
-    """Access control lists, and what programs have noted, where the system has such (Linux)."""
+    """Copies access control lists and other extended attributes (Linux)."""
     if not hasattr(os, "listxattr"):
         return
     with suppress(OSError):

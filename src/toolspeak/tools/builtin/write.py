@@ -1,4 +1,4 @@
-"""`write`: the whole content of a file, put in place at once."""
+"""`write`: replaces the whole content of a file at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolspeak.tools.builtin.workspace import Workspace
 
 
 def write_tool(workspace: Workspace) -> Tool:
-    """The tool `write`: makes a file, or replaces all of it."""
+    """The tool `write`: makes a file, or replaces its whole content."""
 
     def effects(path: str) -> Effects:
         return changes(workspace, path, idempotent=True)
@@ -60,7 +60,7 @@ def write_tool(workspace: Workspace) -> Tool:
 
 
 def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
-    """Why the file may not be replaced: what would be lost must have been seen. Empty when it was."""
+    """Why the file may not be replaced: the run has not read all that would be lost. Empty if it has."""
     known, sha256 = files_read.known(ctx, real), files_read.digest(before)
     if known == sha256:
         return ""
@@ -73,7 +73,8 @@ def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
 
 
 def _condition(ctx: RunContext[Any], real: str, path: str, before: bytes) -> list[str]:
-    """What must happen before the call can succeed, as a line; an earlier call of its batch may still read."""
+    """A line that says what must happen before the call can succeed: an earlier call of its batch may still read the
+    file."""
     reason = _unknown(ctx, real, path, before)
     return [f"Unless a call before it reads the file, this call would fail: {visible(reason)}\n"] if reason else []
 
