@@ -70,7 +70,7 @@ def test_a_string_reaches_what_the_table_says(name: str):
         assert get_provider(example(name), {variable: "sk-1234567890"}).name == example(name)
     for variable in (each for each in found[1:] if each.endswith("_URL")):
         assert get_provider(example(name), {variable: "http://127.0.0.1:9/v1"}).name == example(name)
-    if "if it has one" in keys or name == "ollama":
+    if "if the server has one" in keys or name == "ollama":
         assert get_provider(example(name), {}).name == example(name)
         return
     with pytest.raises(UnknownProvider) as caught:
@@ -90,12 +90,12 @@ def test_every_kind_of_error_has_its_row():
 @pytest.mark.parametrize(
     "said",
     [
-        f"is sent up to {RETRIES} times more (`retries=`)",
-        f"from 0 to {BASE_SECONDS:g} · 2ⁿ⁻¹ seconds, to {CAP_SECONDS:g} at the most",
-        f"longer than {LONGEST_SECONDS:g} seconds the request fails at once",
+        f"is sent up to {RETRIES} more times (`retries=`)",
+        f"from 0 to {BASE_SECONDS:g} · 2ⁿ⁻¹ seconds, at most {CAP_SECONDS:g}",
+        f"longer than {LONGEST_SECONDS:g} seconds, the request fails at once",
         f"Timeouts(connect={USUAL.connect:g}, first_byte={USUAL.first_byte:g}, silence={USUAL.silence:g})",
         f"API version {API_VERSION}",
-        f"is {MAX_TOKENS:,} unless an option says otherwise",
+        f"`max_tokens`** is required by the API. The default is {MAX_TOKENS:,}.",
         f"else in `{DEFAULT_DIALECT}`",
     ],
 )
@@ -136,6 +136,6 @@ def test_what_is_known_of_a_model_is_changed_in_part(monkeypatch: pytest.MonkeyP
 
 
 def test_an_agent_takes_what_it_names():
-    names = re.findall(r"`(?:Agent\()?(\w+)=?[^`]*`", GUIDE.split("## How a model is asked")[1].split("**A driver")[0])
+    names = re.findall(r"`(?:Agent\()?(\w+)=?[^`]*`", GUIDE.split("## How a model is asked")[1].split("**Your own driver")[0])
     known = inspect.signature(Agent).parameters
     assert {"tool_choice", "output", "dialect"} <= {name for name in names if name in known}
