@@ -12,6 +12,7 @@ LOOPS ?= .venv-loops
 FUZZ ?= .venv-fuzz
 GRAMMAR_VENV ?= .venv-xgrammar
 SDK_VENV ?= .venv-sdk
+ADAPTERS_VENV ?= .venv-adapters
 ENGINE_VENV ?= .venv-engine
 CLIENTS_VENV ?= .venv-clients
 DIST_VENV ?= .venv-dist
@@ -25,7 +26,7 @@ WORKERS ?= 3
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-engine test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -34,6 +35,7 @@ help:
 	@echo "make test-slow     the rest of the long sweeps, hundreds of killed processes, and every example of hypothesis"
 	@echo "make test-grammar  the grammars at length, with xgrammar too"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
+	@echo "make test-adapters  the adapters against pydantic-ai and LangChain themselves, and their types"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm, Codex and Claude Code among them (1.4 GB)"
 	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
@@ -103,6 +105,16 @@ $(SDK_VENV)/.ready: requirements/sdk.txt $(VENV)/.dev
 
 test-sdk: $(SDK_VENV)/.ready
 	$(SDK_VENV)/bin/python -m pytest --numprocesses 2 tests/wire/sdk_*.py tests/gateway/*/sdk_*.py
+
+$(ADAPTERS_VENV)/.ready: requirements/adapters.txt $(VENV)/.dev
+	$(BESIDE)
+	$(ADAPTERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/adapters.txt
+	@touch $@
+
+# The development environment has no framework, so their adapters are checked here alone.
+test-adapters: $(ADAPTERS_VENV)/.ready
+	$(BIN)/pyright --project tests/adapters/pyrightconfig.json --pythonpath $(ADAPTERS_VENV)/bin/python
+	$(ADAPTERS_VENV)/bin/python -m pytest --numprocesses 2 tests/adapters/framework_*.py
 
 # Environments of the clients alone, without toolspeak; litellm wants an older openai than the others.
 $(CLIENTS_VENV)/.ready: requirements/clients.txt | $(BIN)/python
@@ -236,6 +248,7 @@ requirements: $(VENV)/.dev
 	uv pip compile pyproject.toml --extra gateway --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/gateway.txt
 	uv pip compile requirements/dist.in --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/dist.txt
 	uv pip compile requirements/sdk.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
+	uv pip compile requirements/adapters.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/adapters.txt
 	uv pip compile requirements/docs.in --python-version 3.11 --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/docs.txt
 	uv pip compile requirements/clients.in --universal --generate-hashes --no-header --quiet -o requirements/clients.txt
 	uv pip compile requirements/clients-litellm.in --universal --generate-hashes --no-header --quiet -o requirements/clients-litellm.txt

@@ -36,6 +36,7 @@ PACKAGES = (
     "providers",
     "journal",
     "mcp",
+    "adapters",
     "testing",
     "ui",
     "errors",

@@ -26,6 +26,7 @@ ONE_PROGRAM = [
 ]
 """Pages whose Python blocks are one program, which asserts what it says."""
 ELSEWHERE = {
+    "guides/adapters.md": "adapters/framework_guide.py",
     "guides/adding-a-dialect.md": "test_guide.py",
     "guides/declaring-effects.md": "test_readme.py",
     "guides/testing.md": "testing/test_scripted_requests.py",

@@ -345,8 +345,8 @@ class RunResumed:
 @value()
 class RunFinished:
     """The run ended. `reason`: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
-    `forged_results` (the model made up results), `model_error`, a stop's reason (see `StopRequested`), or the model's
-    own finish reason."""
+    `forged_results` (the model made up results), `model_error`, `batch_ended` (the run is a turn's calls of another
+    framework), a stop's reason (see `StopRequested`), or the model's own finish reason."""
 
     status: RunStatus
     answer: str

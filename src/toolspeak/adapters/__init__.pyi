@@ -1,0 +1,15 @@
+from toolspeak.adapters.foreign_tools import EffectsByName
+from toolspeak.adapters.langchain_tools import from_langchain, to_langchain
+from toolspeak.adapters.pydantic_ai_tools import from_pydantic_ai, from_pydantic_ai_toolset
+from toolspeak.adapters.pydantic_ai_toolset import to_pydantic_ai
+from toolspeak.adapters.turn_batches import AdapterOptions
+
+__all__ = [
+    "AdapterOptions",
+    "EffectsByName",
+    "from_langchain",
+    "from_pydantic_ai",
+    "from_pydantic_ai_toolset",
+    "to_langchain",
+    "to_pydantic_ai",
+]

@@ -1,0 +1,99 @@
+"""What the adapters share that make toolspeak tools of another framework's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.data.values import JSON
+from toolspeak.errors import ToolDefinitionError, suggest
+from toolspeak.tools.argument_reader import find_flaw
+from toolspeak.tools.context import RunContext
+from toolspeak.tools.declaration import Declaration
+from toolspeak.tools.problems import explain, problem
+from toolspeak.tools.tool import ArgumentProblem, Tool, check_name
+
+EffectsByName: TypeAlias = Mapping[str, Effects | Callable[..., Effects]]
+"""What the tools of another framework touch, by tool name: Effects, or a function of some of the tool's parameters, as
+`@tool(effects=…)` takes it. A tool that is not named counts as one that may touch everything."""
+
+Validate: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""Validates a call's arguments by the framework's own means and returns their values. Raises ValidationError."""
+
+Invoke: TypeAlias = Callable[[dict[str, Any], Mapping[str, Any], RunContext[Any] | None], object]
+"""Calls the framework's tool, with the arguments as the model wrote them and their values; async or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ForeignReader:
+    """An `ArgumentReader` that validates as the framework does."""
+
+    validate: Validate
+    schema: Mapping[str, JSON]
+
+    def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
+        flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
+        if flaws:
+            return flaws
+        plain = dict(arguments)
+        try:
+            return {"arguments": plain, "values": self.validate(plain)}
+        except ValidationError as error:
+            return explain(error.errors(include_url=False), plain, self.schema, {})
+        except Exception as error:  # noqa: BLE001 - the author's validators may raise anything
+            return (problem((), f"cannot be used: {type(error).__name__}: {error}"),)
+
+
+def check_effects(effects: EffectsByName, names: Sequence[str]) -> None:
+    """Raises ToolDefinitionError for effects of a tool that is not there."""
+    for name in effects:
+        if name not in names:
+            raise ToolDefinitionError(f"effects are stated for a tool that is not there: {suggest(name, names)}")
+
+
+def foreign_tool(
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    validate: Validate,
+    invoke: Invoke,
+    effects: EffectsByName,
+    *,
+    is_async: bool = True,
+    timeout: float | None = None,
+    asks: bool = False,
+) -> Tool:
+    """Makes a tool of another framework's.
+
+    `is_async`: whether `invoke` returns an awaitable; else it runs in a thread.
+    `timeout`: of one call, in seconds.
+    `asks`: whether every call needs approval, whatever it touches.
+
+    Raises ToolDefinitionError for a name that no tool may have, and for effects that do not fit.
+    """
+    check_name(name)
+    where = f"tool {name!r}"
+    declaration = Declaration(effects.get(name), external=asks)
+    declaration.check(where)
+    # Model APIs require `properties`, even empty ones.
+    parameters: dict[str, Any] = {"type": "object", "properties": {}, **schema}
+    effects_of = declaration.per_call(list(parameters["properties"]), where)
+
+    def function(
+        arguments: dict[str, Any], values: Mapping[str, Any], context: RunContext[Any] | None = None
+    ) -> object:
+        return invoke(arguments, values, context)
+
+    return Tool(
+        spec=ToolSpec(name, description, parameters, declaration.bound),
+        function=function,
+        is_async=is_async,
+        read_arguments=_ForeignReader(validate, parameters),
+        effects_of=lambda read: effects_of(read["values"]),
+        injected={"context": "context"},
+        timeout=timeout,
+    )

@@ -1,0 +1,312 @@
+"""Tools of LangChain as toolspeak tools, and toolspeak tools for agents of LangChain and graphs of LangGraph."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
+
+from langchain.tools import ToolRuntime
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, ToolException
+from langchain_core.utils.function_calling import convert_to_openai_function
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+from typing_extensions import Unpack
+
+from toolspeak.adapters.foreign_tools import EffectsByName, check_effects, foreign_tool
+from toolspeak.adapters.turn_batches import AdapterOptions, ApprovalMissing, TurnBatches
+from toolspeak.agent.sync import run_sync
+from toolspeak.data.approvals import Decision
+from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart, ToolCall, ToolResult
+from toolspeak.errors import ConfigurationError, ToolDefinitionError, ToolError
+from toolspeak.execute import BatchContext
+from toolspeak.tools import RunContext, Tool, Toolset
+
+_NO_EFFECTS: EffectsByName = MappingProxyType({})
+
+
+# --- from LangChain ---------------------------------------------------------------------------------------------------
+
+
+def from_langchain(tools: Iterable[BaseTool], *, effects: EffectsByName = _NO_EFFECTS) -> Toolset:
+    """Makes toolspeak tools of LangChain's: `@tool` functions, StructuredTool and other BaseTools.
+
+    `effects`: what the tools touch, by name. One that is not named may touch everything, so it needs approval.
+
+    LangChain validates the arguments; a tool whose `args_schema` is a JSON Schema gets them as the model wrote them. A
+    ToolRuntime holds the run's `deps` as its `context`, and neither state nor store. ToolException fails the call with
+    its message. A synchronous tool runs in a thread. The artifact of a result is dropped.
+
+    Raises ToolDefinitionError for a name that no tool may have, for an injected parameter other than ToolRuntime and
+    InjectedToolCallId, and for effects of a tool that is not there.
+    """
+    listed = list(tools)
+    check_effects(effects, [each.name for each in listed])
+    return Toolset([_from_one(each, effects) for each in listed])
+
+
+def _from_one(foreign: BaseTool, effects: EffectsByName) -> Tool:
+    runtimes: list[str] = []
+    for parameter, annotation in _injected_parameters(foreign).items():
+        if _is_kind(annotation, ToolRuntime):
+            runtimes.append(parameter)
+        elif not _is_kind(annotation, InjectedToolCallId):
+            raise ToolDefinitionError(
+                f"tool {foreign.name!r}: nothing can be injected into its parameter {parameter!r}; take a ToolRuntime,"
+                " whose `context` is the run's deps, or bind the value with functools.partial"
+            )
+    definition = convert_to_openai_function(foreign)
+    schema = foreign.tool_call_schema
+
+    def validate(arguments: dict[str, Any]) -> Mapping[str, Any]:
+        if isinstance(schema, dict):
+            return arguments
+        # LangChain takes models of pydantic 1 too.
+        kind: Any = schema
+        model: object = kind.model_validate(arguments) if issubclass(schema, BaseModel) else kind.parse_obj(arguments)
+        return vars(model)
+
+    def request(arguments: dict[str, Any], context: RunContext[Any] | None) -> Any:
+        call_id = uuid.uuid4().hex if context is None else context.call.id
+        runtime = _runtime(call_id, context)
+        complete = {**arguments, **dict.fromkeys(runtimes, runtime)}
+        return {"type": "tool_call", "id": call_id, "name": foreign.name, "args": complete}
+
+    async def invoke(arguments: dict[str, Any], _: Mapping[str, Any], context: RunContext[Any] | None) -> object:
+        try:
+            return _content(await foreign.ainvoke(request(arguments, context)))
+        except ToolException as error:
+            raise ToolError(str(error)) from error
+
+    def invoke_sync(arguments: dict[str, Any], _: Mapping[str, Any], context: RunContext[Any] | None) -> object:
+        try:
+            return _content(foreign.invoke(request(arguments, context)))
+        except ToolException as error:
+            raise ToolError(str(error)) from error
+
+    has_coroutine = getattr(foreign, "coroutine", None) is not None
+    is_async = has_coroutine if hasattr(foreign, "coroutine") else type(foreign)._arun is not BaseTool._arun  # pyright: ignore[reportPrivateUsage] - subclasses override it
+    return foreign_tool(
+        foreign.name,
+        str(definition.get("description") or ""),
+        cast("dict[str, Any]", definition["parameters"]),
+        validate,
+        invoke if is_async else invoke_sync,
+        effects,
+        is_async=is_async,
+    )
+
+
+def _injected_parameters(foreign: BaseTool) -> dict[str, Any]:
+    """The parameters that LangChain injects, with their annotations, of the function and of the schema."""
+    function = getattr(foreign, "coroutine", None) or getattr(foreign, "func", None) or foreign._run  # pyright: ignore[reportPrivateUsage] - the function of a subclass
+    annotations: dict[str, Any] = {}
+    for source in (foreign.args_schema, function):
+        if source is not None and not isinstance(source, dict):
+            annotations |= get_type_hints(source, include_extras=True)
+    return {
+        name: annotation
+        for name, annotation in annotations.items()
+        if name != "return" and (_is_kind(annotation, InjectedToolArg) or _is_kind(annotation, ToolRuntime))
+    }
+
+
+def _is_kind(annotation: Any, kind: type) -> bool:
+    """Whether an annotation is this class, a generic of it, or carries it in `Annotated`, or in one part of a union."""
+    if isinstance(annotation, kind) or (isinstance(annotation, type) and issubclass(annotation, kind)):
+        return True
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated or not (isinstance(origin, type) and issubclass(origin, kind)):
+        return any(_is_kind(each, kind) for each in arguments)
+    return True
+
+
+def _runtime(call_id: str, context: RunContext[Any] | None) -> ToolRuntime[Any, Any]:
+    def write(chunk: object) -> None:
+        if context is not None:
+            context.progress(str(chunk))
+
+    deps = None if context is None else context.deps
+    return ToolRuntime({"messages": []}, deps, RunnableConfig(), write, call_id, None)
+
+
+def _content(answer: object) -> object:
+    """What a tool's answer is to toolspeak. Raises ToolError if it is an error."""
+    if isinstance(answer, Command):
+        return f"[the tool has run and returned a {answer!r}, which only a graph of LangGraph can apply]"
+    if not isinstance(answer, ToolMessage):
+        return answer
+    if answer.status == "error":
+        raise ToolError(answer.text)
+    blocks = answer.content
+    return blocks if isinstance(blocks, str) else [_part(block) for block in blocks]
+
+
+def _part(block: object) -> object:
+    """A block of content as a part; one of a kind that toolspeak has no part for as JSON."""
+    if not isinstance(block, dict):
+        return TextPart(str(block))
+    fields = cast("dict[str, Any]", block)
+    kind, media_type = fields.get("type"), str(fields.get("mime_type", "application/octet-stream"))
+    if kind == "text":
+        return TextPart(str(fields.get("text", "")))
+    if kind == "image" and "url" in fields:
+        return ImagePart(media_type, url=str(fields["url"]))
+    if kind in ("image", "file", "audio", "video") and "base64" in fields:
+        data = base64.b64decode(fields["base64"])
+        return ImagePart(media_type, data) if kind == "image" else FilePart(str(kind), media_type, data)
+    return JsonPart(fields)
+
+
+# --- to LangChain -----------------------------------------------------------------------------------------------------
+
+_RUNTIME = "toolspeak_runtime"
+
+
+def to_langchain(
+    tools: Toolset | Iterable[Tool | Callable[..., Any]], **options: Unpack[AdapterOptions]
+) -> list[BaseTool]:
+    """Makes tools for an agent of LangChain (`create_agent(model, to_langchain([read, write]))`), or for a ToolNode of
+    LangGraph.
+
+    The calls of a turn run as one batch, so that their effects decide the order. The framework's own tools in the turn
+    run beside it. Tools get the runtime's `context` as `RunContext.deps`, and the calls of a turn share
+    `RunContext.memory`. A call that fails is a ToolMessage with the status "error", which the model reads. The artifact
+    of a ToolMessage is the ToolResult. `invoke` runs the calls in toolspeak's own event loop, in a thread.
+
+    A call that needs approval, with nobody in `approve` to give it, interrupts the graph, and so does one that must run
+    behind it: the interrupt's value is `{"call": …, "reason": …}`. `Command(resume=…)` answers with True, False or
+    `{"approved": False, "reason": "…"}`. The other calls of the turn have run by then.
+
+    Raises ConfigurationError for options that do not exist or do not fit. A call raises it that needs approval where
+    nobody can give it: outside of a graph, or in one without a checkpointer.
+    """
+    batches = TurnBatches("langchain", tools, **options)
+    return [_LangChainTool.of(batches, spec.name) for spec in batches.toolset.specs]
+
+
+class _Injected(BaseModel):
+    """What ToolNode reads which parameters it injects from."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    toolspeak_runtime: ToolRuntime
+
+
+class _LangChainTool(BaseTool):
+    """One tool. Its parameters go to the executor as they come, whatever their names."""
+
+    response_format: Any = "content_and_artifact"
+    handle_tool_error: Any = True
+    _batches: TurnBatches = PrivateAttr()
+
+    @classmethod
+    def of(cls, batches: TurnBatches, name: str) -> _LangChainTool:
+        tool = batches.toolset.get(name)
+        assert tool is not None
+        made = cls(name=name, description=tool.spec.description, args_schema=dict(tool.spec.parameters))
+        made._batches = batches
+        return made
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        return _Injected
+
+    def _to_args_and_kwargs(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> tuple[tuple[str, ...], dict[str, Any]]:
+        if isinstance(tool_input, str):
+            raise ToolException("the arguments are an object, not a text")
+        arguments = dict(tool_input)
+        runtime = arguments.pop(_RUNTIME, None)
+        call = ToolCall(tool_call_id or uuid.uuid4().hex, self.name, arguments)
+        return (), {"call": call, "runtime": runtime}
+
+    def _run(self, call: ToolCall, runtime: ToolRuntime[Any, Any] | None) -> tuple[Any, ToolResult]:
+        def attempt(decision: Decision | None) -> ToolResult:
+            return run_sync(self._attempt(call, runtime, decision))
+
+        try:
+            result = attempt(None)
+        except ApprovalMissing as missing:
+            result = attempt(_decision_about(call, missing, runtime))
+        return _message_content(result)
+
+    async def _arun(self, call: ToolCall, runtime: ToolRuntime[Any, Any] | None) -> tuple[Any, ToolResult]:
+        try:
+            result = await self._attempt(call, runtime, None)
+        except ApprovalMissing as missing:
+            result = await self._attempt(call, runtime, _decision_about(call, missing, runtime))
+        return _message_content(result)
+
+    async def _attempt(
+        self, call: ToolCall, runtime: ToolRuntime[Any, Any] | None, decision: Decision | None
+    ) -> ToolResult:
+        if runtime is None:
+            return await self._batches.run(call, call.id, (), BatchContext(uuid.uuid4().hex), decision)
+        info, names = runtime.execution_info, {spec.name for spec in self._batches.toolset.specs}
+        checkpoint = "" if info is None else info.checkpoint_id
+        message = _last_message(runtime.state)
+        expected = [] if message is None else [str(each["id"]) for each in message.tool_calls if each["name"] in names]
+        message_id = None if message is None else message.id or id(message)
+        run_id = str((info and (info.run_id or info.thread_id)) or message_id or call.id)
+        context = BatchContext(run_id, deps=runtime.context)
+        return await self._batches.run(call, (checkpoint, message_id), expected, context, decision)
+
+
+def _last_message(state: Any) -> AIMessage | None:
+    """The model's last message in a graph's state."""
+    messages: Any = state
+    if isinstance(state, Mapping):
+        messages = cast("Mapping[str, Any]", state).get("messages")
+    elif not isinstance(state, list):
+        messages = getattr(state, "messages", None)
+    newest_first = cast("Iterable[object]", reversed(messages or ()))
+    return next((each for each in newest_first if isinstance(each, AIMessage)), None)
+
+
+def _decision_about(call: ToolCall, missing: ApprovalMissing, runtime: ToolRuntime[Any, Any] | None) -> Decision:
+    """Interrupts the graph for a decision about the call; once the graph is resumed, returns it."""
+    info = None if runtime is None else runtime.execution_info
+    if info is None or info.thread_id is None:
+        raise ConfigurationError(
+            f"the call of {call.name} needs approval ({missing.reason}), and nobody can give it here: pass"
+            " to_langchain(…, approve=…), or run the tool in a graph with a checkpointer, which it can interrupt"
+        )
+    question = {"call": {"id": call.id, "name": call.name, "args": dict(call.arguments)}, **missing.as_json()}
+    answer: Any = interrupt(question)
+    if isinstance(answer, bool):
+        return Decision(answer, by="langgraph")
+    if isinstance(answer, Mapping):
+        fields = cast("Mapping[str, Any]", answer)
+        approved, reason = fields.get("approved"), fields.get("reason", "")
+        if isinstance(approved, bool) and isinstance(reason, str):
+            return Decision(approved, reason, by="langgraph")
+    raise ConfigurationError(
+        f"the call of {call.name} is decided by True, False or {{'approved': …, 'reason': …}}, not {answer!r}"
+    )
+
+
+def _message_content(result: ToolResult) -> tuple[Any, ToolResult]:
+    """The content of a ToolMessage, and its artifact. Raises ToolException for a failure."""
+    if result.status == "failure":
+        raise ToolException(result.text)
+    if all(isinstance(part, TextPart | JsonPart) for part in result.content):
+        return result.text, result
+    return [_block(part) for part in result.content], result
+
+
+def _block(part: TextPart | JsonPart | ImagePart | FilePart) -> dict[str, Any]:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart(data=None):
+            return {"type": "image", "url": part.url, "mime_type": part.media_type}
+        case ImagePart() | FilePart():
+            kind = "image" if isinstance(part, ImagePart) else "file"
+            data = base64.b64encode(part.data or b"").decode()
+            return {"type": kind, "base64": data, "mime_type": part.media_type}
+        case JsonPart():
+            return {"type": "text", "text": ToolResult("", "", "success", (part,)).text}

@@ -1,0 +1,162 @@
+"""Tools and toolsets of pydantic-ai as toolspeak tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, cast
+
+from pydantic_ai import BinaryContent, FunctionToolset, ImageUrl, ToolReturn
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, UserError
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import RunContext
+from pydantic_ai.tools import Tool as PydanticTool
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_ai.usage import RunUsage
+
+from toolspeak.adapters.foreign_tools import EffectsByName, check_effects, foreign_tool
+from toolspeak.data.messages import FilePart, ImagePart
+from toolspeak.errors import ToolDefinitionError, ToolError
+from toolspeak.tools import RunContext as ToolspeakContext
+from toolspeak.tools import Tool, Toolset
+from toolspeak.tools.returned_values import Returned, to_content
+
+_NO_EFFECTS: EffectsByName = MappingProxyType({})
+
+
+def from_pydantic_ai(
+    tools: Iterable[PydanticTool[Any] | Callable[..., Any]] | FunctionToolset[Any],
+    *,
+    effects: EffectsByName = _NO_EFFECTS,
+    model: Model | None = None,
+) -> Toolset:
+    """Makes toolspeak tools of pydantic-ai's: `Tool`s, functions that take its RunContext first, or a FunctionToolset.
+
+    - `effects`: what the tools touch, by name. One that is not named may touch everything, so it needs approval.
+    - `model`: what the tools get as `RunContext.model`. Without it, asking that model raises an error.
+
+    pydantic-ai validates the arguments. A tool gets the run's `deps` as its own, and no messages. ModelRetry and
+    ToolFailed fail the call with their message. A tool that requires approval always asks. A synchronous tool without a
+    timeout of pydantic-ai's goes on to its end, whatever the executor's limit.
+
+    Raises ToolDefinitionError for a name that no tool may have, for effects of a tool that is not there, and for a
+    `prepare` function: for a tool that has one, use `from_pydantic_ai_toolset`.
+    """
+    toolset = tools if isinstance(tools, FunctionToolset) else FunctionToolset(list(tools))
+    context = _context(None, model)
+    listed: dict[str, ToolsetTool[Any]] = {}
+    for name, each in toolset.tools.items():
+        if each.prepare is not None:
+            raise ToolDefinitionError(
+                f"the tool {name!r} has a prepare function, which needs a run: use from_pydantic_ai_toolset"
+            )
+        listed[name] = toolset.tool_for_tool_def(each.tool_def, ctx=context)
+    return _made(listed, effects, model)
+
+
+async def from_pydantic_ai_toolset(
+    toolset: AbstractToolset[Any], *, deps: Any = None, effects: EffectsByName = _NO_EFFECTS, model: Model | None = None
+) -> Toolset:
+    """Makes toolspeak tools of any toolset of pydantic-ai, as it lists them now.
+
+    `deps`: what `prepare` functions and filters get while it lists them. `effects`, `model`: as of `from_pydantic_ai`.
+
+    A toolset with connections (MCPToolset) must be open: use this and the tools inside of `async with toolset`. Its
+    instructions are not taken over. Raises ToolDefinitionError as `from_pydantic_ai` does, and for a tool whose result
+    comes from outside of the run.
+    """
+    return _made(await toolset.get_tools(_context(deps, model)), effects, model)
+
+
+def _made(listed: Mapping[str, ToolsetTool[Any]], effects: EffectsByName, model: Model | None) -> Toolset:
+    check_effects(effects, list(listed))
+    return Toolset([_tool(name, each, effects, model) for name, each in listed.items()])
+
+
+def _tool(name: str, listed: ToolsetTool[Any], effects: EffectsByName, model: Model | None) -> Tool:
+    definition = listed.tool_def
+    if definition.kind == "external":
+        raise ToolDefinitionError(
+            f"the tool {name!r} is external, so its result comes from outside of the run; leave it out with"
+            " toolset.filtered(…)"
+        )
+
+    def validate(arguments: dict[str, Any]) -> Mapping[str, Any]:
+        return cast("Mapping[str, Any]", listed.args_validator.validate_python(arguments))
+
+    async def invoke(
+        arguments: dict[str, Any], values: Mapping[str, Any], context: ToolspeakContext[Any] | None
+    ) -> object:
+        foreign = _context(None if context is None else context.deps, model)
+        foreign = replace(foreign, tool_name=name, max_retries=listed.max_retries, tool_call_approved=True)
+        if context is not None:
+            state = context.state
+            foreign = replace(
+                foreign,
+                tool_call_id=context.call.id,
+                run_id=None if state is None else state.run_id,
+                run_step=0 if state is None else state.step,
+            )
+        try:
+            if listed.args_validator_func is not None:
+                checked = listed.args_validator_func(foreign, **values)
+                if checked is not None:
+                    await checked
+            value: object = await listed.toolset.call_tool(name, dict(values), foreign, listed)
+        except (ModelRetry, ToolFailed) as error:
+            raise ToolError(error.message) from error
+        except (ApprovalRequired, CallDeferred) as error:
+            raise ToolError(
+                f"the tool asked to be answered later while it ran ({type(error).__name__}), which toolspeak cannot do:"
+                " state effects that need approval, so that a person is asked before it runs"
+            ) from error
+        return _content(value)
+
+    return foreign_tool(
+        name,
+        definition.description or "",
+        definition.parameters_json_schema,
+        validate,
+        invoke,
+        effects,
+        timeout=definition.timeout,
+        asks=definition.kind == "unapproved",
+    )
+
+
+def _context(deps: Any, model: Model | None) -> RunContext[Any]:
+    return RunContext(deps=deps, model=model or FunctionModel(_no_model), usage=RunUsage(), max_retries=1)
+
+
+def _no_model(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+    raise UserError("the tool asks RunContext.model, and a toolspeak run has none for it: from_pydantic_ai(…, model=…)")
+
+
+def _content(value: object) -> object:
+    """The tool's value as toolspeak takes it: media as parts, and the content of a ToolReturn behind its value."""
+    if isinstance(value, ToolReturn):
+        answer = cast("ToolReturn[object]", value)
+        parts, structured = to_content(_content(answer.return_value))
+        content: Any = answer.content or ()
+        more: list[object] = [content] if isinstance(content, str) else list(content)
+        behind = tuple(part for each in more for part in to_content(_part(each))[0])
+        return Returned((*parts, *behind), structured)
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        if any(isinstance(each, BinaryContent | ImageUrl) for each in items):
+            return [part for each in items for part in to_content(_part(each))[0]]
+        return items
+    return _part(value)
+
+
+def _part(value: object) -> object:
+    if isinstance(value, ImageUrl):
+        return ImagePart("image/*", url=value.url)
+    if not isinstance(value, BinaryContent):
+        return value
+    if value.media_type.startswith("image/"):
+        return ImagePart(value.media_type, value.data)
+    return FilePart(value.identifier, value.media_type, value.data)

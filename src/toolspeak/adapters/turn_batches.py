@@ -1,0 +1,331 @@
+"""Runs the calls that another framework makes one by one as one batch for each turn of its model.
+
+These frameworks call each tool in a task or thread of its own. The calls of a turn wait here for each other, then the
+executor runs them: their effects decide the order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypedDict
+from weakref import WeakKeyDictionary
+
+from typing_extensions import Unpack
+
+from toolspeak.adapters.turn_record import TurnRecord
+from toolspeak.agent.interceptors import by_level
+from toolspeak.agent.options import Approval, Execution
+from toolspeak.agent.validation import check_execution, secrets_of, toolset_of
+from toolspeak.data.approvals import Decision
+from toolspeak.data.events import ApprovalDecided, Event, ToolFinished
+from toolspeak.data.messages import ToolCall, ToolResult, failure
+from toolspeak.data.values import quick
+from toolspeak.errors import ConfigurationError, RunError
+from toolspeak.execute import Approve, BatchContext, Executor, Interceptor, Secrets, resolve_approver
+from toolspeak.execute.approval.approvers import ApprovalRequest, decision_fact, decision_of
+from toolspeak.execute.concurrency.limits import OrphanedCalls
+from toolspeak.execute.concurrency.schedule import Conflicts
+from toolspeak.execute.sub_runs import BatchHeld
+from toolspeak.journal.base import Journal
+from toolspeak.tools import Tool, Toolset
+
+GATHER_SECONDS = 0.05
+"""The longest wait for the other calls of a turn, after the last one that came. A call may never come: its framework
+may refuse it, or may have its result from before."""
+
+
+class AdapterOptions(TypedDict, total=False):
+    """How toolspeak tools run for another framework's agent.
+
+    - `approve`: who decides about calls that write, leave the machine or do not say, as for an Agent. Without it, and
+      for a call that the approver escalates, the framework asks in its own way.
+    - `execution`: in which order the calls run, how many at once, for how long. `early_start` has no effect, and the
+      schedule "native" does not exist.
+    - `interceptors`: of calls, the outermost first.
+    - `secrets`: values that calls name by placeholders, and that results hide.
+    - `journal`: records the calls of each turn and their results, as a run of its own.
+    """
+
+    approve: Approve | Approval
+    execution: Execution
+    interceptors: Iterable[Interceptor]
+    secrets: Secrets | dict[str, str]
+    journal: Journal
+
+
+class ApprovalMissing(Exception):
+    """Nobody present decides about a call, or it must run behind one of that kind. It has not run.
+
+    - `request`: the question about it; None if it only waits for another call.
+    - `waits_for`: the ids of the undecided calls that it must run behind.
+    """
+
+    def __init__(self, request: ApprovalRequest | None, waits_for: tuple[str, ...] = ()) -> None:
+        self.request = request
+        self.waits_for = waits_for
+        super().__init__(self.reason)
+
+    @property
+    def reason(self) -> str:
+        """Why the call needs an answer."""
+        if self.request is not None:
+            return self.request.reason or "its approver or policy leaves it to a person"
+        return f"it must run behind {', '.join(self.waits_for)}, which nobody has decided about"
+
+    def as_json(self) -> dict[str, Any]:
+        """What a person needs to decide."""
+        question: dict[str, Any] = {"reason": self.reason}
+        if self.request is not None:
+            question |= {"preview": self.request.preview} if self.request.preview else {}
+        return question
+
+
+class TurnBatches:
+    """Runs the turns of one framework's agents with these tools and options.
+
+    Raises ConfigurationError for options that do not exist or do not fit.
+    """
+
+    def __init__(
+        self,
+        framework: str,
+        tools: Toolset | Iterable[Tool | Callable[..., Any]],
+        **options: Unpack[AdapterOptions],
+    ) -> None:
+        unknown = ", ".join(sorted(options.keys() - AdapterOptions.__annotations__.keys()))
+        if unknown:
+            raise ConfigurationError(f"unknown: {unknown}; the options are {', '.join(AdapterOptions.__annotations__)}")
+        approve = options.get("approve")
+        approval = approve if isinstance(approve, Approval) else Approval(approve)
+        execution = options.get("execution", Execution())
+        check_execution(execution)
+        if execution.schedule == "native":
+            raise ConfigurationError(f"schedule='native' is of a dialect, and {framework} has none; name another one")
+        levels = by_level(tuple(options.get("interceptors", ())))
+        others = [type(each).__name__ for level in ("model", "step", "run") for each in levels[level]]
+        if others:
+            names = ", ".join(others)
+            raise ConfigurationError(f"{names}: only interceptors of calls apply, because {framework} has the loop")
+        self.framework = framework
+        self.toolset = toolset_of(tools)
+        self.approver = resolve_approver(approval.approver)
+        self.journal = options.get("journal")
+        self.executor = Executor(
+            self.toolset,
+            schedule=execution.schedule,
+            concurrency=execution.concurrency,
+            interceptors=levels["call"],
+            max_result_bytes=execution.max_result_bytes,
+            tool_timeout=execution.tool_timeout,
+            secrets=secrets_of(options.get("secrets")),
+            throw_on_failure=execution.throw_on_failure,
+            stop_on_block=execution.stop_on_block,
+            policy=approval.policy,
+            rules=approval.rules,
+        )
+        self._turns: dict[Hashable, _GatheredTurn] = {}
+        self._orphans: WeakKeyDictionary[asyncio.AbstractEventLoop, OrphanedCalls] = WeakKeyDictionary()
+
+    def needs_approval(self, name: str, arguments: dict[str, Any]) -> bool:
+        """Whether a call has effects that need approval. A call that cannot run needs none."""
+        tool = self.toolset.get(name)
+        read = () if tool is None else tool.read_arguments(arguments)
+        return tool is not None and not isinstance(read, tuple) and tool.effects_of(read).needs_approval
+
+    async def run(
+        self,
+        call: ToolCall,
+        turn: Hashable,
+        expected: Sequence[str],
+        context: BatchContext,
+        decision: Decision | None = None,
+    ) -> ToolResult:
+        """Runs a call with the others of its turn, and returns its result.
+
+        - `turn`: identifies the turn among all that run at the same time.
+        - `expected`: the ids of the turn's calls that may come here, in order.
+        - `context`: the run; that of a turn's first call counts.
+        - `decision`: an answer to the question about this call, if a person gave one.
+
+        Raises ApprovalMissing for a call that a person must decide about later. Raises what `Executor.run` raises.
+        """
+        key = (asyncio.get_running_loop(), turn)
+        current = self._turns.get(key)
+        if current is None:
+            # A call waits for the orphaned calls of other runs too: they change the same files.
+            context.scope.orphans = self._orphans.setdefault(key[0], context.scope.orphans)
+            current = self._turns[key] = _GatheredTurn(self, tuple(expected), context)
+        try:
+            return await current.run(call, decision)
+        finally:
+            if current.is_idle:
+                self._turns.pop(key, None)
+
+
+@quick(frozen=False, eq=False)
+class _Arrival:
+    """A call that came, and its outcome once there is one."""
+
+    call: ToolCall
+    decision: Decision | None
+    outcome: asyncio.Future[ToolResult]
+    batch: asyncio.Task[None] | None = None
+
+
+class _GatheredTurn:
+    """The calls of one turn. Those that come too late for its batch run in another one behind it."""
+
+    def __init__(self, batches: TurnBatches, expected: tuple[str, ...], context: BatchContext) -> None:
+        self._batches = batches
+        self._context = context
+        self._order = {call_id: index for index, call_id in enumerate(expected)}
+        self._missing = set(expected)
+        self._arrived: list[_Arrival] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._lock = asyncio.Lock()
+        self._callers = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call waits for anything here."""
+        return self._callers == 0
+
+    async def run(self, call: ToolCall, decision: Decision | None) -> ToolResult:
+        """Runs the call in the next batch. If it is cancelled, and all other calls of the batch are, the batch is."""
+        loop = asyncio.get_running_loop()
+        if any(each.call.id == call.id for each in self._arrived):
+            self._start()  # the id names two calls, and a batch takes one of them
+        arrival = _Arrival(call, decision, loop.create_future())
+        self._arrived.append(arrival)
+        self._missing.discard(call.id)
+        self._callers += 1
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._missing:
+            self._timer = loop.call_later(GATHER_SECONDS, self._start)
+        else:
+            self._start()
+        try:
+            return await arrival.outcome
+        except asyncio.CancelledError:
+            if arrival.batch is not None and arrival.batch.cancelling():
+                await asyncio.wait([arrival.batch])  # its tools have ended when this returns
+            raise
+        finally:
+            self._callers -= 1
+
+    def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._missing.clear()
+        arrivals, self._arrived, last = self._arrived, [], len(self._order)
+        arrivals.sort(key=lambda each: self._order.get(each.call.id, last))
+        task = asyncio.get_running_loop().create_task(self._run_in_turn(arrivals))
+
+        def stop(_: asyncio.Future[ToolResult]) -> None:
+            if all(each.outcome.cancelled() for each in arrivals):
+                task.cancel()
+
+        for each in arrivals:
+            each.batch = task
+            each.outcome.add_done_callback(stop)
+
+    async def _run_in_turn(self, arrivals: list[_Arrival]) -> None:
+        try:
+            async with self._lock:
+                arrivals = [each for each in arrivals if not each.outcome.done()]
+                if arrivals:
+                    await self._run_batch(arrivals)
+        except asyncio.CancelledError:
+            for each in arrivals:
+                each.outcome.cancel()
+            raise
+        except BaseException as error:  # noqa: BLE001 - each caller raises it
+            for each in arrivals:
+                if not each.outcome.done():
+                    each.outcome.set_exception(error)
+
+    async def _run_batch(self, arrivals: list[_Arrival]) -> None:
+        batches, context = self._batches, self._context
+        waiting = {each.call.id: each for each in arrivals}
+        answers = {each.call.id: each.decision for each in arrivals if each.decision is not None}
+        decisions: dict[str, Decision] = {}
+        finished: dict[str, ToolResult] = {}
+        calls = [each.call for each in arrivals]
+        async with TurnRecord(batches.journal, batches.framework, context, batches.toolset, calls) as record:
+
+            async def emit(event: Event) -> None:
+                await record.add(event)
+                if isinstance(event, ApprovalDecided):
+                    decisions[event.call_id] = decision_of(event)
+                elif isinstance(event, ToolFinished):
+                    finished[event.call_id] = event.result
+
+            # A batch with a question that nobody answers does not run. Without these calls it does.
+            while calls:
+                try:
+                    batch = await batches.executor.run(
+                        calls,
+                        emit=emit,
+                        context=context,
+                        approver=batches.approver,
+                        decisions=decisions,
+                        finished=finished,
+                    )
+                except BatchHeld as held:
+                    names = ", ".join(sub_runs.call_id for sub_runs in held.held)
+                    raise RunError(
+                        f"the calls {names} started runs that wait for a decision; give these agents an approver"
+                        f" (approve=…), for {batches.framework} cannot resume them"
+                    ) from None
+                if not batch.pending:
+                    for result in batch.results:
+                        _settle(waiting[result.call_id], result)
+                    return
+                answered = [request for request in batch.pending if request.call.id in answers]
+                for request in answered:
+                    answer = replace(answers.pop(request.call.id), digest=request.digest)
+                    await emit(decision_fact(request.call.id, answer, request.digest, batches.executor.secrets))
+                if not answered:
+                    held_back = _undecided(calls, batch.pending, batches.toolset)
+                    for call in [call for call in calls if call.id in held_back]:
+                        calls.remove(call)
+                        why = held_back[call.id]
+                        await record.add(ToolFinished(failure(call, "skipped", f"not run yet: {why.reason}")))
+                        _settle(waiting[call.id], why)
+
+
+def _settle(arrival: _Arrival, outcome: ToolResult | ApprovalMissing) -> None:
+    if arrival.outcome.done():
+        return  # its caller was cancelled
+    if isinstance(outcome, ToolResult):
+        arrival.outcome.set_result(outcome)
+    else:
+        arrival.outcome.set_exception(outcome)
+
+
+def _undecided(
+    calls: Sequence[ToolCall], pending: Sequence[ApprovalRequest], tools: Toolset
+) -> dict[str, ApprovalMissing]:
+    """The calls that cannot run yet: those with a question, and those behind them that conflict with their effects."""
+    requests = {request.call.id: request for request in pending}
+    earlier, ids, held_back = Conflicts(), list[str](), dict[str, ApprovalMissing]()
+    for call in calls:
+        request, tool = requests.get(call.id), tools.get(call.name)
+        if request is not None:
+            effects = request.effects
+            held_back[call.id] = ApprovalMissing(request)
+        else:
+            read = () if tool is None else tool.read_arguments(call.arguments)
+            if tool is None or isinstance(read, tuple):
+                continue  # it fails, whatever runs before it
+            effects = tool.effects_of(read)
+            behind = earlier.with_(effects)
+            if not behind:
+                continue
+            held_back[call.id] = ApprovalMissing(None, tuple(ids[index] for index in sorted(behind)))
+        earlier.add(len(ids), effects)
+        ids.append(call.id)
+    return held_back
