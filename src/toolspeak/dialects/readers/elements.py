@@ -1,11 +1,13 @@
-"""The body of calls in elements whose tags carry the name: `<function=f><parameter=k>v</parameter></function>`,
+"""Reads calls in elements whose tags carry the name: `<function=f><parameter=k>v</parameter></function>`,
 `<invoke name="f"><parameter name="k">v</parameter></invoke>`, and DSML.
 
-Values are text, byte for byte (some dialects drop one line break on each side). An end tag counts if white space and
-a known sibling, the call's end or the block's end follow, and if it does not end what began in the value: a whole call
-in a value is text. A sibling's start tag, or the call's end and another call or the block's end together, end a value
-that was left open (noted as `missing_closer`). Where nobody can tell where a value ends, its call is malformed, and the
-next one is read. `<![CDATA[…]]>` holds any text.
+Values are text, byte for byte; some dialects drop one line break on each side. An end tag ends a value if a known
+sibling, the call's end or the block's end follows, and if it does not end an element that began in the value: a whole
+call in a value is text. `<![CDATA[…]]>` holds any text.
+
+A value without an end tag ends at a sibling's start tag, or at the call's end in front of another call or the block's
+end. It is noted as `missing_closer`. If the end of a value is ambiguous, its call is malformed, and the next call is
+read.
 """
 
 from __future__ import annotations
@@ -27,11 +29,14 @@ from toolspeak.dialects.text.typed_text import argument_schemas, as_mapping, has
 
 
 class ElementCalls(TaggedCalls):
-    """Implements `Body`. `block` is its markers: the end follows the last call, and with `bare` is the end tag of the
-    only call. Another start, or one of `breaks`, ends a block whose own end is missing."""
+    """Implements `Body`.
 
-    _passed = False  # something unreadable stands in the open call, so that what begins behind it may be a part of that
-    _waits = False  # nothing has come yet behind a block's end in a value
+    `block`: the markers around the calls. With `bare`, the end is the end tag of the only call.
+    `breaks`: texts that, like another start of a block, end a block without its end marker.
+    """
+
+    _passed = False  # the open call has an unreadable part, to which the following text may belong
+    _waits = False  # the text ends behind a block's end marker in a value
 
     def __init__(
         self,
@@ -47,7 +52,7 @@ class ElementCalls(TaggedCalls):
         self._syntax, self.rules = syntax, syntax.rules
         self._block, self._block_end = block, block[1]
         self._breaks = breaks
-        self._unclosed = () if bare else (block[0], *breaks)  # what ends a block without its end
+        self._unclosed = () if bare else (block[0], *breaks)  # what ends a block without its end marker
         self._bare = bare
         self._value_tags = value_tags(syntax, () if bare else block)
         self._whole = whole_element(syntax, () if bare else block)
@@ -57,7 +62,7 @@ class ElementCalls(TaggedCalls):
         return self._waits
 
     def end(self, out: list[Delta]) -> None:
-        """Where the turn ends behind the block's end, though a value is open, its call alone fails."""
+        """Ends the turn. If the block's end marker came while a value was open, that call alone fails."""
         if self._value is not None and self._waits:
             call = self._open_call()
             call.problem = call.problem or self._no_end(self._value)
@@ -95,10 +100,11 @@ class ElementCalls(TaggedCalls):
         return event if verdict == "yes" else "content" if verdict == "no" else "undecided"
 
     def _may_follow(self, rest: str, position: int) -> Answer:
-        """Whether what may follow a value stands there, behind its end tag: an argument, the call's or the block's end.
+        """Whether the text behind a value's end tag may follow a value: an argument, or the call's or block's end.
 
-        Any argument, also one that the tool does not have: else the value before it would swallow it. And a call that
-        begins, though this one has no end."""
+        The tool need not know the argument: otherwise the value would swallow it. The start of another call may follow
+        too, although this call has no end.
+        """
         syntax, first = self._syntax, position
         position = self._skip(rest, first) if rest.startswith("<", first) else first
         if position == len(rest):
@@ -114,12 +120,12 @@ class ElementCalls(TaggedCalls):
         if isinstance(tag, ElementTag) or block == "yes" or call == "yes":
             return "yes"
         if rest.startswith(syntax.argument.rstrip("="), position) and (tag is None or len(rest) >= MAX_CANDIDATE):
-            return "yes"  # nobody can read it: the call fails there
+            return "yes"  # an unreadable tag, at which the call fails
         may_begin = begins(rest, position, *ends, *syntax.skipped)
         return "undecided" if "undecided" in (tag, block, call) or may_begin else "no"
 
     def _call_ends(self, rest: str) -> Answer:
-        """Whether the call ends here though its last value was left open: the block's end or another call follows."""
+        """Whether the call ends here with its last value open: the block's end or another call follows."""
         syntax, position = self._syntax, self._skip(rest, len(self._syntax.call_end))
         if self._bare:
             open_ = (position == len(rest) or begins(rest, position, *syntax.skipped)) and len(rest) < MAX_CANDIDATE
@@ -135,7 +141,7 @@ class ElementCalls(TaggedCalls):
         return "undecided" if open_ else "no"
 
     def _block_ends(self, rest: str) -> Outcome:
-        """The block ends here though a value is open where another one begins behind its end."""
+        """The block ends here with a value open if another block begins behind its end marker."""
         position = skip_space(rest, len(self._block_end))
         self._waits = position == len(rest) < MAX_CANDIDATE
         if position == len(rest):
@@ -148,14 +154,14 @@ class ElementCalls(TaggedCalls):
         return "broken" if answer == "yes" else "undecided"
 
     def _skip(self, rest: str, position: int) -> int:
-        """Past white space and what means nothing between calls."""
+        """The position behind white space and the texts without meaning between calls."""
         position = skip_space(rest, position)
         while (skipped := next((each for each in self._syntax.skipped if rest.startswith(each, position)), "")) != "":
             position = skip_space(rest, position + len(skipped))
         return position
 
     def _starts_block(self, rest: str, position: int) -> Answer:
-        """Whether the next block and a call in it start here, though this block has no end."""
+        """Whether the next block starts here with a call, although this block has no end marker."""
         if self._bare:
             return "no"
         if not rest.startswith(self._block[0], position):
@@ -166,14 +172,14 @@ class ElementCalls(TaggedCalls):
         return "yes" if isinstance(tag, ElementTag) else "undecided" if open_ else "no"
 
     def _begins_block(self, rest: str, position: int) -> Answer:
-        """Whether a block begins here, and in it a call."""
+        """Whether a block begins here with a call that has an argument or an end."""
         verdict = self._starts_block(rest, position)
         if verdict != "yes":
             return verdict
         return self._begins_call(rest, self._skip(rest, position + len(self._block[0])))
 
     def _begins_call(self, rest: str, position: int) -> Answer:
-        """Whether a call begins here, and with it its first argument, or its end: less may be a mention of its tag."""
+        """Whether a call begins here with an argument or its end. A lone start tag may be a mention."""
         syntax = self._syntax
         tag = syntax.match(syntax.call, rest, position)
         if not isinstance(tag, ElementTag) or tag.empty:
@@ -188,7 +194,7 @@ class ElementCalls(TaggedCalls):
         return "undecided" if open_ else "no"
 
     def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
-        """One that is not there yet ends the value before it, which was left open."""
+        """An argument that the call does not have yet ends the value in front, which has no end tag."""
         syntax = self._syntax
         if syntax.cut_end(self._last(text, start, at)):
             return "broken"
@@ -293,7 +299,7 @@ class ElementCalls(TaggedCalls):
         if text.startswith(self._block_end, position):
             return self._end_unclosed(text, position, out)
         if text.startswith(self._unclosed, position):
-            # Never a call of which nothing says that it is whole.
+            # A call without any sign that it is whole never runs.
             call.problem = call.problem or no_call_end(call, self._syntax.call_end)
             self._end_call(text, position, out)
             self.done = True
@@ -308,7 +314,7 @@ class ElementCalls(TaggedCalls):
             self._open_argument(call, argument)
             return position + argument.length
         following = syntax.match(syntax.call, text, position)
-        between = text.startswith(syntax.skipped, position)  # no call holds that
+        between = text.startswith(syntax.skipped, position)  # no call holds such a text
         if isinstance(following, ElementTag) or between:
             self.done = self._bare
             return self._end_unclosed(text, position, out)
@@ -322,7 +328,7 @@ class ElementCalls(TaggedCalls):
     def recover(self) -> bool:
         recovers = super().recover()
         if recovers:
-            self._passed, self._state = True, self._skip_lost  # what stands here may be an argument
+            self._passed, self._state = True, self._skip_lost  # an argument may begin here
         return recovers
 
     def _sign(self, text: str, at: int) -> Event:
@@ -359,7 +365,7 @@ class ElementCalls(TaggedCalls):
         return text if is_text(types) and not explicit else read_value(text, types, explicit, self.caps)
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
-        """A call whose body is one JSON object in place of elements."""
+        """Reads one JSON object that replaces a call's elements."""
         stop = self._take_json(text, position, out)
         if self._scanner.done:
             self._state = self._in_call
@@ -374,7 +380,7 @@ class ElementCalls(TaggedCalls):
             self._end_value()
 
     def _unwrap(self, name: str, text: str) -> bool:
-        """All arguments in one object, under a name that is none of the tool's: taken for the arguments."""
+        """Takes the object in an argument that the tool does not know as all arguments. Returns whether it fits."""
         call, read = self._open_call(), read_other(text, frozenset({"object"}), self.caps)
         inner = as_mapping(None if isinstance(read, Problem) else read)
         if call.spec is None or not inner or call.arguments or not inner.keys() <= argument_schemas(call.spec).keys():

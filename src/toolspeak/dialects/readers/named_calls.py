@@ -1,7 +1,7 @@
-"""The body of a block whose calls have their name outside of the JSON: a header, then the arguments as one object.
+"""Reads calls whose name stands outside of their JSON: a header, then the arguments as one object.
 
-One call: `begin` header separator `{…}` `end`. A block holds several of them, or (a shape without `begin`) is one
-call: its `begin` was the block's own marker, and the frame reads its end marker.
+A call is: `begin`, header, `separator`, `{…}`, `end`. A block holds several calls. If the shape has no `begin`, a block
+is one call: its marker began the call, and the block's parser reads the end marker.
 """
 
 from __future__ import annotations
@@ -36,44 +36,46 @@ _NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON
 
 
 def plain_name(text: str) -> str:
-    """A name or id as one word in which no marker stands, for a place where the format knows no escape."""
+    """A name or id as one word without markers, for a format without escapes."""
     return re.sub(r"[^\w.:/-]", "_", text)[:128]
 
 
 @quick()
 class Header:
-    """What a call's header says. `notes`: what was accepted leniently in it."""
+    """The content of a call's header."""
 
     name: str
     id: str | None = None
     notes: tuple[str, ...] = ()
+    """Which deviations were accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedShape:
-    """How a dialect writes a call whose name stands outside of its JSON.
-
-    `begin` opens each call of a block; without it the block is one call, which its marker opened. `separator` ends the
-    header; where it is empty, a code fence or the '{' of the arguments does. `others` are the markers that may follow a
-    header by mistake. `read_header` reads what stands between `begin` and the arguments (`example` tells the model what
-    that should be). `fenced`: the arguments stand in a code fence by rule. `bare`: a turn may end with a name alone,
-    which is a call without arguments. `unended`: nothing ends a block, so that a bracket too many may follow.
-
-    `follows` are the markers after which a call is over, `header_ends` what ends a header, the longest first.
-    """
+    """How a dialect writes a call whose name stands outside of its JSON."""
 
     read_header: Callable[[str], Header | None]
+    """Reads the text between `begin` and the arguments; None for no header."""
     example: str
+    """A call for messages to the model."""
     begin: str = ""
+    """Opens each call of a block. Empty: the block is one call, which its marker opens."""
     separator: str = ""
+    """Ends the header. Empty: a code fence or the '{' of the arguments ends it."""
     end: str = ""
     block_ends: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    """Markers that may follow a header by mistake."""
     fenced: bool = False
+    """The arguments always stand in a code fence."""
     bare: bool = False
+    """A turn may end with a name alone, which is a call without arguments."""
     unended: bool = False
+    """Blocks have no end marker, so that an extra bracket may follow."""
     follows: tuple[str, ...] = field(init=False)
+    """The markers that may follow a call."""
     header_ends: tuple[str, ...] = field(init=False)
+    """The texts that end a header, the longest first."""
     header_end: re.Pattern[str] = field(init=False)
     call_end: re.Pattern[str] = field(init=False)
     longest_end: int = field(init=False)
@@ -90,7 +92,7 @@ class NamedShape:
 
 @quick(frozen=False)
 class _Call:
-    """The call being read; `header` is what was read of it, `value` the arguments."""
+    """The open call. `value` is the text of the arguments."""
 
     value: Buffer
     offset: int
@@ -104,10 +106,12 @@ class _Call:
 
 
 class NamedCalls(Steps):
-    """Implements `Body`; argument text leaves as it comes. A call that cannot be read fails alone: its end marker, or
-    what else may follow a call, ends it."""
+    """Implements `Body`. It sends arguments as they come.
 
-    _scanner = JsonScanner(Caps())  # of the arguments; each begins one of its own
+    An unreadable call fails alone: its end marker, or a text that may follow a call, ends it.
+    """
+
+    _scanner = JsonScanner(Caps())  # of the arguments of the open call
 
     def __init__(
         self, shape: NamedShape, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec] | None = None
@@ -117,7 +121,7 @@ class NamedCalls(Steps):
         self._tools = tools or {}
         self._call = _Call(Buffer(caps.characters), 0)
         self._state = self._between if shape.begin else self._header
-        self._fenced = False  # a fence ended right here
+        self._fenced = False  # a code fence ended right here
 
     def resume(self) -> bool:
         return self._scanner.problem is None and super().resume()
@@ -157,8 +161,7 @@ class NamedCalls(Steps):
             self._no_arguments("", 0, out)
             self.done = True
 
-    # States: each takes what it can from text[position:], and returns where the next begins; one that needs
-    # more characters sets `_wait` and returns where they begin.
+    # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         stop = skip_space(text, position)
@@ -176,22 +179,22 @@ class NamedCalls(Steps):
         elif begins(text, stop, shape.begin, *shape.block_ends, shape.end):
             self._wait = True
         elif self.calls and shape.end and text.startswith(shape.end, stop):
-            return stop + len(shape.end)  # of the call before, once more
+            return stop + len(shape.end)  # the end marker of the last call, repeated
         elif self.calls and text[stop] != "<":
             self._state = self._prose
-        else:  # some other tag, a marker misspelt, or a special token, which the block's parser drops
+        else:  # another tag, a misspelt marker, or a special token, which the block's parser drops
             self._fail("not_a_call", f"expected {shape.example}, found {text[stop]!r}", stop)
         return stop
 
     def _prose(self, text: str, position: int, out: list[Delta]) -> int:
-        """Text between calls is none of the answer."""
+        """Text between calls, which is not part of the answer."""
         stop = self._set_aside(text, position, out)
         if stop < len(text):
             self._state = self._between
         return stop
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
-        """Taken as it comes, so that what is left at the turn's end may be a call without arguments (`bare`)."""
+        """Collects the header as it comes, so that the turn's end may make it a call without arguments (`bare`)."""
         call = self._call
         longest = len(self._shape.header_ends[0])
         match = self._shape.header_end.search(text, position, position + MAX_CANDIDATE + longest)
@@ -209,7 +212,7 @@ class NamedCalls(Steps):
         return self._end_header(text, stop, match[0], out)
 
     def _possible_end(self, text: str, position: int) -> int:
-        """Where a marker begins that the text's end cuts short; else the text's end."""
+        """The start of a marker that the text's end cuts short; else the text's end."""
         markers = self._shape.header_ends
         first = max(position, len(text) - len(markers[0]))
         return next((at for at in range(first, len(text)) if begins(text, at, *markers)), len(text))
@@ -245,7 +248,7 @@ class NamedCalls(Steps):
         self._end_call(text, stop, out)
 
     def _before_arguments(self, text: str, position: int, out: list[Delta]) -> int:
-        """White space and a code fence, then the first character of the value."""
+        """White space and a code fence in front of the arguments."""
         call, shape = self._call, self._shape
         stop = skip_space(text, position)
         if stop == len(text):
@@ -318,14 +321,14 @@ class NamedCalls(Steps):
         return stop
 
     def _close_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
-        """What follows is the call's end, which the frame reads if the call is a block of its own."""
+        """The call's end follows. If the call is a whole block, the block's parser reads it."""
         self._state = self._behind if self._shape.unended else self._after_arguments
         if not self._shape.begin and not self._shape.unended:
             self._end_call(text, stop, out)
             self.done = True
 
     def _behind(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind the arguments of a call that has no end: a bracket or a comma says that they were meant to go on."""
+        """Behind the arguments of a call without an end marker. A bracket or a comma means that they are incomplete."""
         stop = skip_space(text, position)
         self._fenced = self._fenced and stop == position
         if stop == len(text):
@@ -344,7 +347,7 @@ class NamedCalls(Steps):
         return stop
 
     def _after_arguments(self, text: str, position: int, out: list[Delta]) -> int:
-        """The call's end marker, a code fence before it; or what follows a call whose end marker is missing."""
+        """A code fence and the call's end marker, or a text that may follow a call without one."""
         call, shape = self._call, self._shape
         stop = skip_space(text, position)
         if stop == len(text):
@@ -364,8 +367,7 @@ class NamedCalls(Steps):
         return stop
 
     def _may_be_null(self) -> bool:
-        """Whether `null` is as good as no arguments: for a tool that needs none. For another one it may be all that is
-        left of them."""
+        """Whether `null` means no arguments: the tool requires none. For another tool the arguments may be lost."""
         spec = self._tools.get(self._call.name or "")
         return self._call.problem is None and spec is not None and not spec.parameters.get("required")
 
@@ -374,7 +376,7 @@ class NamedCalls(Steps):
         self._call.arguments, self._call.notes = {}, (*self._call.notes, "arguments_null")
 
     def _skip_unreadable(self, text: str, position: int, out: list[Delta]) -> int:
-        """In a call that cannot be read: to its end marker, or to what else may follow a call."""
+        """Skips the rest of an unreadable call, up to its end marker or a text that may follow a call."""
         match = self._shape.call_end.search(text, position)
         if match is None:
             at = max(position, len(text) - self._shape.longest_end)

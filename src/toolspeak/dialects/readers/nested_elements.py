@@ -1,8 +1,9 @@
-"""The body of calls whose arguments are elements of their own name, nested as the values are (MiniMax M3).
+"""Reads calls whose arguments are elements named after them, nested like their values (MiniMax M3).
 
-Every tag stands behind a prefix that is a token of its own, `]<]minimax[>[<city>`, so a value ends at its own end tag
-and nothing else in it is markup, but what tells that it has none: the call's end and what can only follow that, unless
-the call began in the value. An array's elements are `<item>`; what an element holds, the schema says.
+Every tag has a prefix that is a token, `]<]minimax[>[<city>`, so a value ends at its own end tag, and other tags in it
+are text. One exception is a value without an end tag: the call's end, followed by a text that only follows a call, ends
+that call, unless it ends a call that began in the value. The items of an array are elements `<item>`. The schema gives
+the type of an element.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PARAMETER = re.compile(r'parameter\s+name="([^"<>]+)"')
 
 @dataclass(slots=True)
 class _Node:
-    """An element that is open; without `children` it holds text."""
+    """An open element. Without `children` it holds text."""
 
     name: str
     end: str
@@ -42,7 +43,7 @@ class _Node:
 
 
 class NestedCalls(TaggedCalls):
-    """Implements `Body`; `prefix` stands before every tag, `block_end` is the block's end tag with it."""
+    """Implements `Body`. `prefix` stands in front of every tag; `block_end` is the block's end tag with the prefix."""
 
     rules = ValueRules(reading="lenient", tears="never")
 
@@ -63,7 +64,7 @@ class NestedCalls(TaggedCalls):
         recovers = super().recover()
         if recovers:
             self._open.clear()
-            self._state = self._skip_lost  # what stands here may be the call's end
+            self._state = self._skip_lost  # the call's end may stand here
         return recovers
 
     # Tags in a value.
@@ -84,7 +85,7 @@ class NestedCalls(TaggedCalls):
         return "yes"
 
     def _value_ends(self, value: OpenValue, rest: str) -> Outcome:
-        """Nothing in a value looks like its end tag, so that ends it, whatever follows."""
+        """The value ends, whatever follows: no text in a value looks like its end tag."""
         return "closed"
 
     def _call_ends(self, rest: str) -> Answer:
@@ -163,7 +164,7 @@ class NestedCalls(TaggedCalls):
         self._state = self._node_start
 
     def _node_start(self, text: str, position: int, out: list[Delta]) -> int:
-        """Whether the element holds elements, or text."""
+        """Decides whether the element holds elements or text."""
         node = self._open[-1]
         stop = skip_space(text, position)
         rest = text[stop : position + MAX_CANDIDATE]
@@ -253,7 +254,7 @@ def _types(schema: JSON, root: Mapping[str, JSON]) -> Types:
 
 
 def _container(children: list[tuple[str, JSON]], types: Types) -> JSON:
-    """The array or object that these elements make up; a name that comes again stands for an array."""
+    """The array or object of these elements. A repeated name stands for an array."""
     typed = types != UNTYPED
     if typed and "array" in types and ("object" not in types or all(name == ITEM for name, _ in children)):
         return [value for _, value in children]
@@ -264,7 +265,7 @@ def _container(children: list[tuple[str, JSON]], types: Types) -> JSON:
 
 
 def _empty(text: str, types: Types) -> JSON:
-    """The array or object that an element without any stands for, if it can be nothing else; None for none."""
+    """The empty array or object of an element without content, if the types admit no other value; else None."""
     kinds = types & {"array", "object", "string", "null"}
     if text.strip() or len(kinds) != 1:
         return None
@@ -272,7 +273,7 @@ def _empty(text: str, types: Types) -> JSON:
 
 
 def _inner_schema(schema: JSON, name: str, root: Mapping[str, JSON], depth: int = 0) -> JSON:
-    """The schema of the element `name` in a value of this schema; None where nothing is said."""
+    """The schema of the element `name` in a value of this schema; None without one."""
     mapping = as_mapping(schema)
     if depth > 32 or not mapping:
         return None

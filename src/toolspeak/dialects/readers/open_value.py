@@ -1,4 +1,4 @@
-"""The value that is being read between two tags: the tags that matter in it, and what of it is known."""
+"""The open value between two tags: the tags that matter in it, and its state."""
 
 from __future__ import annotations
 
@@ -15,27 +15,35 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner
 from toolspeak.dialects.text.typed_text import Types
 
 Event = Literal["call", "call_end", "argument", "argument_end", "block", "block_end", "content", "undecided"]
-"""What stands at a tag; `undecided` asks for more characters."""
+"""What a tag begins or ends. `undecided`: more characters are needed."""
 
 _BRACKET = re.compile(r"\]")
 
 
 @quick(kw_only=True)
 class ValueRules:
-    """How a dialect reads its values. `reading`: see `read_value`. `trims`: one line break on each side of a value is
-    no part of it (CRLF, where the value begins so). `tears`: a value that holds an end tag which nothing in it opened
-    may be two values, and its call fails, if the tag ends its `line`, or if a `word` follows it. `mends`: the call's
-    end, or a missing argument, ends a value that was left open."""
+    """How a dialect reads its values."""
 
     reading: Reading = "exact"
+    """See `read_value`."""
     trims: bool = False
+    """One line break on each side of a value is not part of it. Both are CRLF if the first is."""
     tears: Literal["never", "line", "word"] = "word"
+    """When a value with an unmatched end tag may be two values, so that its call fails: if the tag ends its `line`, or
+    also if a `word` follows it."""
     mends: bool = False
+    """The call's end, or a missing argument, ends a value without an end tag."""
 
 
 class ValueTags:
-    """The tags that matter in a value: its own end tag, and those `around` it, which begin with the same character.
-    `start` is how its own start tag begins. `loose`: white space may stand in front of the end tag's `>`."""
+    """The tags that matter in a value.
+
+    `end`: its own end tag.
+    `around`: other tags, with the same first character.
+    `start`: the beginning of its own start tag.
+    `loose`: white space may stand in front of the end tag's `>`.
+    `trims`: see `ValueRules`.
+    """
 
     __slots__ = (
         "_anchor",
@@ -66,7 +74,7 @@ class ValueTags:
         self.flow: Callable[[str], object] = without(end[0], seconds, r"[\r\n]" if trims else "")
 
     def match_end(self, text: str, at: int) -> int:
-        """Where the end tag that begins at `at` ends; 0 if more characters are needed to tell, -1 if there is none."""
+        """Where the end tag at `at` ends; 0 if more characters are needed, -1 if no end tag stands there."""
         if not text.startswith(self._anchor, at):
             return 0 if begins(text, at, self._anchor) else -1
         stop = at + len(self._anchor)
@@ -78,17 +86,17 @@ class ValueTags:
         return 0 if stop == len(text) else stop + 1 if text[stop] == ">" else -1
 
     def find(self, text: str, position: int, value: OpenValue) -> re.Match[str] | None:
-        """The next tag; in a CDATA section its end alone, and once that was passed over tags too."""
+        """The next tag. In a CDATA section only the section's end counts, and tags once an end was rejected."""
         pattern = self.pattern if not value.cdata else self._in_cdata if value.rejected else _BRACKET
         return pattern.search(text, position)
 
     def line_break(self, text: str, start: int, stop: int, crlf: bool) -> int:
-        """Where the line break begins that stands behind the value in text[start:stop]; `stop` if there is none."""
+        """The start of the line break behind the value in text[start:stop]; `stop` without one."""
         mark = "\r\n" if crlf else "\n"
         return stop - len(mark) if self._trims and text.endswith(mark, start, stop) else stop
 
     def hold_from(self, text: str, start: int, value: OpenValue) -> int:
-        """Where the end of this text may turn out to be the beginning of what ends a value."""
+        """Where a tag or line break that may end the value begins at the text's end; else the text's end."""
         end = len(text)
         if value.cdata and not value.rejected:
             return end
@@ -102,20 +110,21 @@ class ValueTags:
 
 
 def _beginning(text: str) -> str:
-    """The pattern of a text that more characters may make this one."""
+    """The pattern of every beginning of a text."""
     return "(?:".join(map(re.escape, text[:-1])) + ")?" * (len(text) - 2)
 
 
 @dataclass(slots=True)
 class Inside:
-    """What began in a value, or behind something unreadable, and has not ended: blocks, calls, an argument of these."""
+    """The numbers of open blocks and calls inside a value or behind an unreadable part, and whether an argument is
+    open."""
 
     blocks: int = 0
     calls: int = 0
     argument: bool = False
 
     def take(self, event: Event) -> bool:
-        """Whether the tag belongs to what began inside, or begins something there."""
+        """Records a tag. Returns whether it begins something inside, or belongs to what began inside."""
         match event:
             case "call":
                 self.calls, self.argument = self.calls + 1, False
@@ -136,10 +145,18 @@ class Inside:
 
 @dataclass(slots=True)
 class OpenValue:
-    """The value being read. `streams`: it is text for certain, and leaves as it comes; `scanner` is there while it may
-    be text or JSON; else it is held to its end, and so it is for certain if it is `held`: it may hold all arguments, or
-    is a part of one. `explicit`: what its tag says of it. `crlf`: its lines end so, as its first does. `rejected`: what
-    followed an end tag that was passed over; it is `torn` if what stands behind that may be another value."""
+    """The open value.
+
+    `explicit`: the type in its tag.
+    `buffered`: it is sent when it ends, as it may hold all arguments or is a part of an argument.
+    `streams`: it is certainly text, and is sent as it comes.
+    `scanner`: set while the value may be text or JSON.
+    `cdata`: it is in a CDATA section.
+    `crlf`: its lines end in CRLF, as its first line does.
+    `rejected`: the text behind the first end tag that did not count.
+    `torn`: the text behind such an end tag may be another value.
+    `inside`: what is open in it.
+    """
 
     name: str
     tags: ValueTags

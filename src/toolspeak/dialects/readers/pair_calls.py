@@ -1,7 +1,8 @@
-"""The body of a block whose calls are a name, then elements for key and value: GLM and what learned from it.
+"""Reads calls that are a name and elements for keys and values, in the format of GLM and models that learned from it.
 
-`<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>`, with white space around the tags or without;
-some models put all calls into an outer element, or a separator behind the name. `tagged_calls` says where a value ends.
+A call is `<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>`, with or without white space around
+the tags. Some models write an outer element around all calls, or a separator behind the name. `tagged_calls` finds
+where a value ends.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, s
 from toolspeak.dialects.text.typed_text import argument_schemas, has_argument
 
 _GAP = re.compile(r"(?:\s|\\n)*")
-# The beginning of a key and a value, behind the first tag.
+# A beginning of the text from a key to its value, behind the first tag.
 _PAIR_START = re.compile(r"[^<]*+(?:<[^<>]*+(?:>(?:\s|\\n)*+(?:\\|<[^<>]*+)?)?)?")
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
 
@@ -39,15 +40,15 @@ def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
 
 
 def _skip_gap(text: str, position: int) -> int:
-    """White space between tags; a backslash at the end of the text is left, and `stands` waits for what follows."""
+    """The position behind white space and escaped line breaks; `stands` waits for the rest of a cut escape."""
     match = _GAP.match(text, position)
     return match.end() if match else position
 
 
 class PairCalls(TaggedCalls):
-    """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
+    """Implements `Body`. It sends string values as they come. `wrapped`: the block holds several calls."""
 
-    _tag_text = Buffer(0)  # of a key or type whose end is not there yet; each begins one of its own
+    _tag_text = Buffer(0)  # the text of the open key or type
     _key = ""
     _json: JsonCalls | None = None
     _breaks: tuple[str, ...] = ()
@@ -62,7 +63,7 @@ class PairCalls(TaggedCalls):
         *,
         nameless: bool = False,
     ) -> None:
-        """`nameless`: the body begins in the first key, as what stood before it was lost."""
+        """`nameless`: the body begins in the first key, because the text in front was lost."""
         super().__init__(tools, first_index, caps)
         self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
         self._wrapped = wrapped
@@ -99,8 +100,7 @@ class PairCalls(TaggedCalls):
         return "argument" if inside or self._is_missing(value, self._schema_key(pair[1])) else "content"
 
     def _may_follow(self, rest: str, position: int) -> Answer:
-        # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
-        # and two calls must not be run as one.
+        # Another call's start may follow by mistake: this call probably has no end. Two calls must not run as one.
         return _answer(rest, self._gap(rest, position), (*self._tags.follow, self._tags.call, *self._breaks))
 
     def _call_ends(self, rest: str) -> Answer:
@@ -111,7 +111,7 @@ class PairCalls(TaggedCalls):
             return "undecided" if follows is None else "yes" if follows else "no"
         return answer
 
-    # States, as in `blocks`; `wait` asks for the same text again with more behind it.
+    # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         tags = self._tags
@@ -128,7 +128,7 @@ class PairCalls(TaggedCalls):
         return stop
 
     def _name(self, text: str, position: int, out: list[Delta]) -> int:
-        """The name ends at the first tag; it is short, so it may wait for it."""
+        """The tool's name, up to the first tag. The name is short, so it waits for the tag."""
         if (stop := self._take_whole(self._tags.whole, text, position, out)) > position:
             self._gap, self._breaks, self._state, self.done = skip_space, (), self._between, not self._wrapped
             return stop
@@ -162,8 +162,11 @@ class PairCalls(TaggedCalls):
         return stop
 
     def _lost_tags(self, name: str, text: str, position: int, stop: int, out: list[Delta]) -> int | None:
-        """A call whose tags behind the name are gone, if it is one: `fkey</arg_key>`, `f key</arg_key>`, or
-        `f</arg_value>` for one without arguments. With the tools that there are it says one thing, or nothing."""
+        """Reads a call whose tags behind the name are lost; None if it is no such call.
+
+        Such calls are `fkey</arg_key>`, `f key</arg_key>`, or `f</arg_value>` for a call without arguments. The call
+        is malformed unless it has exactly one meaning with the known tools.
+        """
         tags, key = self._tags, LOST_KEY.match(text, stop)
         at = key.end() if key else stop
         if not name or at == len(text):
@@ -225,7 +228,7 @@ class PairCalls(TaggedCalls):
         return stop
 
     def _in_key(self, text: str, position: int, out: list[Delta]) -> int:
-        """No key holds a tag: one whose own end is missing would swallow what follows, and be run with that."""
+        """Reads a key, which ends at any tag: without its end tag it would swallow the following text."""
         stop, tag = self._until(self._tags.in_key, text, position)
         if not tag:
             return stop
@@ -241,7 +244,7 @@ class PairCalls(TaggedCalls):
         return stop if tag == self._tags.value_end else stop - len(tag)
 
     def _schema_key(self, key: str) -> str:
-        """The key as the schema has it: a model may put white space around it."""
+        """The key in the schema: a model may write white space around it."""
         spec = self._open_call().spec
         return key if spec is not None and key in spec.properties else key.strip()
 
@@ -254,10 +257,10 @@ class PairCalls(TaggedCalls):
         if tag:
             if tag == tags.value:
                 self._start_value(self._key, self._value_tags, self._types(self._open_call().spec, self._key))
-            elif tag != tags.key_end:  # which may stand there twice
+            elif tag != tags.key_end:  # the key's end tag may be repeated
                 self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
             return stop + len(tag)
-        # Never `{}` in place of what the model meant: the call fails, the others run.
+        # A call with a lost value never runs as `{}`: it fails alone.
         answer = self._may_follow(text, stop)
         if answer == "no":
             return self._fail("invalid_call", f"expected {tags.value} behind the key {shorten(self._key)!r}", stop)
@@ -307,7 +310,7 @@ class PairCalls(TaggedCalls):
         return self._fail("invalid_call", f"expected {self._tags.call_end} behind the JSON object", stop)
 
     def _until(self, tags: tuple[str, ...], text: str, position: int) -> tuple[int, str]:
-        """Collects text up to the first of some tags; returns where to go on, and the tag if it was there."""
+        """Collects text up to the first of these tags. Returns where to go on, and the tag; empty if none came yet."""
         at = text.find("<", position)
         while at >= 0:
             tag = stands(text, at, tags)

@@ -1,4 +1,4 @@
-"""The tags of calls that are a name, then elements for key and value."""
+"""The tags of calls that are a name and elements for keys and values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.typed_text import Types, admits_argument
 
 BREAK = "\\n"
-"""What a model that escapes the whole call once too often writes for a line break between its tags."""
+"""The line break between tags as a model writes it that escapes the whole call once too often."""
 NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
 _KEY = re.compile(r"[^<>]{1,64}")
 LOST_KEY = re.compile(r"[^\W\d][\w-]{0,63}")
@@ -30,25 +30,27 @@ KINDS: Mapping[str, Types] = {
     "object": Types({"object"}),
     "null": Types({"null"}),
 }
-"""The types a value may have whose type stands in the text."""
+"""The types of a value by the type that the model wrote in front of it."""
 
 
 @quick()
 class PairTags:
-    """The tags of one dialect. `block` holds several calls, or is empty: then a call is a block of its own.
-
-    `name_end` may stand behind the name. `json`: a call may be a JSON object instead. `prefix` is what all tags begin
-    with behind `<` or `</`, `suffix` what they end with in front of `>`. `guesses`: a value of which the schema says
-    nothing is the JSON that it is, else text.
-    """
+    """The tags of one dialect."""
 
     block: str = ""
+    """The element around several calls. Empty: each call is a block."""
     name_end: str = ""
+    """A tag that may stand behind the name."""
     kind: str = ""
+    """The element of a value's type; empty without one."""
     json: bool = False
+    """A call may be a JSON object instead."""
     prefix: str = ""
+    """The beginning of all tags, behind `<` or `</`."""
     suffix: str = ""
+    """The end of all tags, in front of `>`."""
     guesses: bool = True
+    """Without a type in the schema, a value that is JSON is read as JSON."""
 
     def start(self, name: str) -> str:
         return f"<{self.prefix}{name}{self.suffix}>"
@@ -58,7 +60,7 @@ class PairTags:
 
     @property
     def value(self) -> ValueTags:
-        """What may stand in a value."""
+        """The tags that matter in a value."""
         return _value_tags(self)
 
     def types(self, spec: ToolSpec | None, name: str) -> Types:
@@ -67,13 +69,13 @@ class PairTags:
         return value_types(spec, name, guesses=True) if tries_json else TEXT
 
     def usual(self, name: str = _PLAIN_NAME) -> str:
-        """The pattern of how a call begins as most do, around that of its name."""
+        """The pattern of the usual beginning of a call. `name` is the pattern of its name."""
         gap = r"[ \t\r\n]{0,9}+"
         name_end = rf"(?:{re.escape(self.start(self.name_end))})?+" if self.name_end else ""
         return f"{gap}{name}{gap}{name_end}(?={gap}{re.escape(self.start('arg_key'))})"
 
     def key_follows(self, rest: str) -> bool | None:
-        """Whether a key and a value's beginning follow its start tag."""
+        """Whether `rest`, behind a key's start tag, is a key and the start of its value; None asks for more text."""
         key = _KEY.match(rest)
         behind = f"{self.end('arg_key')}{self.start('arg_value')}"
         if key is None or key.end() == len(rest):
@@ -82,14 +84,14 @@ class PairTags:
         return None if tag is None else tag != ""
 
     def call_follows(self, rest: str) -> bool | None:
-        """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
+        """Whether `rest`, behind a call's start tag, begins a call and not prose about the tag; None asks for more."""
         match = NAME.match(rest)
         if match is None or match.end() == len(rest):
             return None
         stop, named = match.end(), match[1] != ""
         if self.json and not named and rest[stop] == "{":
             return True
-        # The last two where the tags in front of a key, or of the end, were lost: of known tools that can be made out.
+        # The end tags count where the start tag of a key or value was lost: the known tools still give such a meaning.
         tags = [self.start("arg_key")]
         if named:
             tags += [self.end("arg_key"), self.end("arg_value")]
@@ -102,7 +104,7 @@ class PairTags:
                 return None
         if named and self.name_end:
             tags.append(self.start(self.name_end))
-        # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
+        # "between <tool_call> and </tool_call>" is prose. A call without arguments has no blanks around its name.
         if named and rest[0] not in " \t" and rest[match.end(1)] not in " \t":
             tags.append(self.end("tool_call"))
         tag = stands(rest, stop, (*tags, BREAK))
@@ -111,8 +113,14 @@ class PairTags:
 
 @quick()
 class WrittenTags:
-    """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call; `in_key`: what ends a
-    key, the first of them alone as it should be. `pair`: a key and the beginning of its value."""
+    """The tags as the text shows them.
+
+    `follow`: the tags that may follow a value.
+    `between`: the tags that may follow a call.
+    `in_key`: the tags that end a key; only the first one is correct.
+    `pair`: the pattern of a key and the start of its value.
+    `whole`: the patterns of a whole call.
+    """
 
     call: str
     call_end: str
@@ -171,7 +179,7 @@ def written_tags(tags: PairTags, wrapped: bool) -> WrittenTags:
 
 
 def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
-    """A call with a plain name and plain keys, whose values are `text`."""
+    """The patterns of a call with a plain name and plain keys. `text` is the pattern of a value."""
 
     def literal(tag: str) -> str:
         return re.escape(tag)

@@ -1,9 +1,9 @@
-"""The arguments of a Python call, `(a='x', n=2)`, read as literals and written as JSON as they come.
+"""Reads the arguments of a Python call, `(a='x', n=2)`, as literals, and writes them as JSON as they come.
 
-Nothing is evaluated: what is no literal is a problem. Models quote carelessly, so a quote ends a string only if
-something that may follow a string follows it: `'sed -n '1,5p' x'` is one string. Where such a quote begins the value
-of an argument, `'hello')search(query='tea'`, nobody can tell which quotes are whose, and nothing runs. Two literals
-side by side are one string, as in Python.
+No code is evaluated: an expression is a problem. Models quote carelessly, so a quote ends a string only if text follows
+that may follow a string: `'sed -n '1,5p' x'` is one string. If such a quote begins the value of an argument, as in
+`'hello')search(query='tea'`, the quotes are ambiguous, and no call runs. Two adjacent literals are one string, as in
+Python.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")
 _NAMED = re.compile(r"(?:[(,]\s*|['\"])[^\W\d]\w*\s*=\s*")
-_NEXT = re.compile(r"['\"]\s+[^\W\d]\w*\s*=\s*")  # the same where a comma is missing
+_NEXT = re.compile(r"['\"]\s+[^\W\d]\w*\s*=\s*")  # an argument without the comma in front
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9_]+")
-_MAX_NAMED = 80  # characters of it that are looked at
+_MAX_NAMED = 80  # how many characters of the string these patterns see
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -45,7 +45,7 @@ _BEHIND_VALUE = " \t\r\n,)]}"
 
 
 def _no_literal(word: str, behind: str) -> Problem:
-    """What is wrong with a word that is none of Python's literals."""
+    """The problem of a word that is not a Python literal."""
     if _LEADING_ZERO.fullmatch(word):
         number, quoted = word.replace("_", "").lstrip("0") or "0", f"'{shorten(word)}'"
         return Problem("invalid_call", f"a number begins with no 0: write {shorten(number)}, or {quoted} for a text")
@@ -57,8 +57,11 @@ def _no_literal(word: str, behind: str) -> Problem:
 
 @dataclass(slots=True)
 class _OpenBracket:
-    """An open bracket. `group` is a parenthesis not yet known to be a tuple, `braces` not yet known as dict or set;
-    `spread` is the dict of `**{…}`, whose entries are the call's own."""
+    """An open bracket.
+
+    `group` is a parenthesis that may become a tuple, `braces` may become a dict or a set. `spread` is the dict of
+    `**{…}`, whose entries are arguments of the call.
+    """
 
     kind: Literal["call", "list", "group", "tuple", "braces", "dict", "set", "spread"]
     closer: str
@@ -67,30 +70,30 @@ class _OpenBracket:
 
     @property
     def follows(self) -> str:
-        """What may follow a value here."""
+        """The characters that may follow a value here."""
         if self.kind == "braces":
             return ",:}"
         return ":" if self.in_key else "," + self.closer
 
 
 class PythonArguments(FunctionCalls):
-    """Reads from a call's opening parenthesis to the closing one. `brackets`: the calls stand in a list."""
+    """Reads a call from its opening parenthesis to its closing one. `brackets`: the calls stand in a list."""
 
     def __init__(self, brackets: bool, first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
         self._brackets = brackets
         self._levels: list[_OpenBracket] = []
-        self._holds: list[list[str]] = []  # of each `group` and `braces`: its first value's JSON
+        self._holds: list[list[str]] = []  # the JSON of the first value of each `group` and `braces`
         self._quote = ""
         self._triple = self._raw_string = False
-        self._inner = 0  # quotes of its own in the string
-        self._tail = ""  # of the string
+        self._inner = 0  # how many quotes in the string did not end it
+        self._tail = ""  # the end of the string
 
     @abstractmethod
     def _after_call(self, text: str, position: int, out: list[Delta]) -> int: ...
 
     def _begin_arguments(self, out: list[Delta]) -> None:
-        """The opening parenthesis was read."""
+        """Begins the arguments, behind the opening parenthesis."""
         self._begin_call(out)
         self._levels, self._holds, self._state = [_OpenBracket("call", ")")], [], self._key
 
@@ -218,7 +221,7 @@ class PythonArguments(FunctionCalls):
         return position + 1
 
     def _resolve(self, level: _OpenBracket) -> None:
-        """A parenthesis is a tuple, braces are a set."""
+        """Makes a parenthesis a tuple, and braces a set."""
         first_value = "".join(self._holds.pop())
         level.kind = "tuple" if level.kind == "group" else "set"
         self._append("[")
@@ -247,7 +250,7 @@ class PythonArguments(FunctionCalls):
         return position + 1
 
     def _item(self) -> None:
-        """A value or a key starts: writes what separates it from the one before."""
+        """Begins a value or a key: writes the separator in front."""
         level = self._levels[-1]
         if level.kind in ("dict", "spread") and not level.in_key:
             return
@@ -339,11 +342,11 @@ class PythonArguments(FunctionCalls):
         return stop + (3 if self._triple else 1)
 
     def _named(self) -> bool:
-        """Whether the string so far ends as what stands in front of an argument's value."""
+        """Whether the end of the string looks like the name of an argument and `=`."""
         at = max(self._tail.rfind(each) for each in "(,'\"")
         if at < 0:
             return False
-        # Behind a quote that would begin another string, as in HTML, it is none.
+        # An attribute of HTML looks alike: there the quote in front would begin another string.
         comma = self._inner % 2 == 1 and _NEXT.fullmatch(self._tail, at)
         return bool(comma or _NAMED.fullmatch(self._tail, at))
 
@@ -357,7 +360,7 @@ class PythonArguments(FunctionCalls):
             self._append(json_content(piece) if self._raw_string else quoted_content(piece, self._quote))
 
     def _ends(self, text: str, at: int) -> Literal["end", "content", "joined", "wait"]:
-        """What the quote at text[at] is: followed by nothing that may follow a string, it is content."""
+        """What the quote at text[at] is. It is content unless text follows that may follow a string."""
         width = 1
         if self._triple:
             rest = text[at : at + 3]

@@ -1,4 +1,4 @@
-"""The body of a block whose calls are Python calls with literal arguments: `[f(a='x', n=2), g()]`, or one a line."""
+"""Reads Python calls with literal arguments: `[f(a='x', n=2), g()]`, or one call a line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _WORD_RUN = re.compile(r"[\w.:/-]*")
 
 
 def _whole(end: str) -> WholeCall:
-    """A call whose values are strings in plain quotes, whole numbers and words."""
-    # A quote behind one backslash is content. A pattern of quotes and backslashes would take six times as long.
+    """The patterns of a call whose values are strings in plain quotes, integers and words."""
+    # A quote behind one backslash is content. A pattern with alternatives for escapes would take six times as long.
     strings = (rf"{quote}[^{quote}]*+(?:(?<=[^\\]\\){quote}[^{quote}]*+)*+(?<!\\){quote}" for quote in RUNS)
     values = "|".join((*strings, "-?(?:0|[1-9][0-9]{0,15}+)", "True", "False", "None"))
     argument = f"(?P<key>[A-Za-z_][A-Za-z0-9_-]{{0,99}}+)=(?P<value>{values})"
@@ -34,7 +34,7 @@ _IN_LIST, _ON_LINES = _whole(rf"\)(?={GAP}[,\]])"), _whole(r"\)")
 
 
 class PythonCalls(PythonArguments):
-    """Implements `Body`. `brackets`: the calls stand in a list (else one a line); the other way is read leniently."""
+    """Implements `Body`. `brackets`: the calls stand in a list; else there is one a line. Both forms are accepted."""
 
     def __init__(
         self, brackets: bool, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec] | None = None
@@ -82,7 +82,7 @@ class PythonCalls(PythonArguments):
         return position
 
     def _tool_name(self, name: str) -> str:
-        """Llama 3 writes the tools that it was trained on as methods: `brave_search.call(query="…")`."""
+        """The tool's name. Llama 3 writes the tools of its training as methods: `brave_search.call(query="…")`."""
         called = name.removesuffix(".call")
         return called if name not in self._tools and called in self._tools else known_name(name, self._tools)
 
@@ -92,7 +92,7 @@ class PythonCalls(PythonArguments):
             return WORDS.get(text, text)
         if "\\" not in content:
             return json_string(content)
-        # With escapes it is a string of JSON as it stands, or none; `\/` alone means something else there.
+        # With escapes the text is a valid JSON string or fails to decode. Only `\/` has another meaning in JSON.
         return None if "\\/" in content or (quote == "'" and '"' in content) else f'"{content}"'
 
     def _call_name(self, text: str, position: int, out: list[Delta]) -> int:

@@ -1,4 +1,4 @@
-"""Python's literals piece by piece: numbers, escapes, and the content of strings as JSON writes it."""
+"""Converts Python's literals to JSON piece by piece: numbers, escapes, and the content of strings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBER = re.compile(
 )
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
 WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
-# Content up to a quote or to an escape that JSON writes otherwise.
+# Content up to a quote, or to an escape that differs in JSON.
 RUNS = {quote: re.compile(rf'[^{quote}\\]*+(?:\\(?:[nrtbf"\\]|u[0-9a-fA-F]{{4}})[^{quote}\\]*+)*+') for quote in "'\""}
 RAW_RUNS = {quote: re.compile(rf"[^{quote}\\]*") for quote in "'\""}
 _WHOLE = {quote: re.compile(rf'(?:[^{quote}\\]++|\\(?:[nrtbf"\\]|u[0-9a-fA-F]{{4}}))++') for quote in "'\""}
@@ -46,7 +46,7 @@ _SIMPLE = {
 
 
 def quoted_content(piece: str, quote: str) -> str:
-    """A piece between `quote` signs whose escapes are JSON's too, as it stands in JSON quotes."""
+    """The JSON content of a piece of a string in `quote` signs. Its escapes must be valid in JSON too."""
     if "\\" not in piece:
         return string_text(piece)
     if quote == "'" and '"' in piece:
@@ -66,7 +66,7 @@ def _care(match: re.Match[str]) -> str:
 
 
 def unescape(escape: str) -> str | None:
-    """What an escape stands for; None if for nothing."""
+    """The text that an escape stands for; None if the escape is invalid."""
     char, rest = escape[1], escape[2:]
     if char in _SIMPLE:
         return _SIMPLE[char]
@@ -83,7 +83,7 @@ def unescape(escape: str) -> str | None:
 
 
 def read_number(word: str) -> str | None:
-    """A Python number as JSON; None for what is no number, or none that JSON can carry."""
+    """A Python number as JSON; None for another word, or a number that JSON cannot represent."""
     if not word or not NUMBER.fullmatch(word):
         return None
     if _DECIMAL.fullmatch(word):

@@ -1,6 +1,6 @@
-"""The machine that reads calls whose arguments are text between tags: where does a value end that may hold tags?
+"""The state machine that reads calls whose arguments are text between tags, and finds where each value ends.
 
-A value is text, byte for byte, up to its end tag. What a tag means to the value in which it stands:
+A value is text, byte for byte, up to its end tag, and may hold tags. The effect of a tag on the value around it:
 
     tag            in the value                    in a call that began in it   in an argument of that call
     argument_end   ends it, if `_may_follow`       as in the value              ends the inner argument
@@ -10,10 +10,10 @@ A value is text, byte for byte, up to its end tag. What a tag means to the value
     block          begins an inner block           likewise                     likewise
     block_end      `_block_ends`                   of an inner block: ends it   likewise
 
-So a whole call in a value is text. Where the call ends and its value has not, nobody can tell the two apart: that call
-alone fails. `<![CDATA[…]]>` holds any text. A family of dialects says which tags there are (`ValueTags`), what
-stands at one (`_event`), and what stands between values (`_between`, `_in_call`). Everything is decided within
-`MAX_CANDIDATE` characters behind a tag.
+So a whole call in a value is text. If a call ends before its value does, the call is ambiguous and fails alone.
+`<![CDATA[…]]>` holds any text. A family of dialects defines the tags (`ValueTags`), what begins or ends at a tag
+(`_event`), and the states between values (`_between`, `_in_call`). Every decision needs at most `MAX_CANDIDATE`
+characters behind a tag.
 """
 
 from __future__ import annotations
@@ -33,31 +33,41 @@ from toolspeak.dialects.text.typed_text import Types, admits_argument
 
 Answer = Literal["yes", "no", "undecided"]
 Outcome = Literal["content", "joint", "closed", "open", "broken", "undecided"]
-"""What a tag is to its value: a part of it, the joint of two CDATA sections, its end, the end of one that was left
-`open`, or of one whose end nobody can tell (`broken`)."""
+"""The effect of a tag on its value.
+
+- `content`: the tag is a part of the value.
+- `joint`: one CDATA section ends and the next begins.
+- `closed`: the value ends.
+- `open`: the value ends without its end tag.
+- `broken`: the value ends at an unknown place, so its call fails.
+- `undecided`: more characters are needed.
+"""
 
 _JOINT = CDATA_END + CDATA
-_GOES_ON = re.compile(r"[^\W_]|\|")  # the rest of a tag, or a value whose tags were lost
+_GOES_ON = re.compile(r"[^\W_]|\|")  # the rest of a tag, or a value without its tags
 _ONE_CALL = frozenset({"invalid_call", "invalid_xml"})
 
 
 def no_call_end(call: OpenCall, end: str) -> Problem:
-    """Another call begins in this one: what of this one is missing nobody can say, so that it never runs."""
+    """The problem of a call in which another one begins. Its missing part is unknown, so it never runs."""
     return Problem("unclosed", f"the call of {shorten(call.name)!r} has no end; write {end} before the next one")
 
 
 class TaggedCalls(CallSteps):
-    """A body of such calls. `signs` are the tags by which a call that cannot be read is passed over, and fails alone;
-    without them the whole body fails."""
+    """A body of calls whose arguments are text between tags.
+
+    `signs`: the tags at which reading continues behind an unreadable part, so that its call fails alone. Without signs
+    the whole body fails.
+    """
 
     rules = ValueRules()
     signs: Mapping[str, Event] = {}
-    _gap: Callable[[str, int], int] = staticmethod(skip_space)  # past what may stand between tags
+    _gap: Callable[[str, int], int] = staticmethod(skip_space)  # skips what may stand between tags
     _value: OpenValue | None = None
-    _unread_inside = Inside()  # what began behind what could not be read
-    _stray = False  # whether an end tag that ended nothing stands in a value of the open call
+    _unread_inside = Inside()  # what is open behind an unreadable part
+    _stray = False  # whether a value of the open call holds an end tag that ended nothing
 
-    # What a family says of its tags.
+    # What a family defines.
 
     @abstractmethod
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
@@ -65,37 +75,37 @@ class TaggedCalls(CallSteps):
 
     @abstractmethod
     def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
-        """What begins at rest[0], where one of the value's tags does, or its beginning: `literal`."""
+        """What begins or ends at the start of `rest`, which is `literal`: one of the value's tags, or its beginning."""
 
     @abstractmethod
     def _may_follow(self, rest: str, position: int) -> Answer:
-        """Whether what stands there, behind an end tag and white space, may follow a value."""
+        """Whether rest[position:], behind an end tag and white space, may follow a value."""
 
     @abstractmethod
     def _call_ends(self, rest: str) -> Answer:
-        """Whether behind the call's end tag, which begins `rest`, follows what can only follow a call."""
+        """Whether the text behind the call's end tag, which begins `rest`, may only follow a call."""
 
     def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
-        """What an argument's start tag at `at` is to a value that began, or goes on, at `start`."""
+        """The effect of an argument's start tag at text[at] on the open value, whose text continues at `start`."""
         value.inside.argument = True
         return "content"
 
     def _block_ends(self, rest: str) -> Outcome:
-        """What the block's end tag, which begins `rest`, is to a value."""
+        """The effect of the block's end tag, which begins `rest`, on the open value."""
         return "content"
 
     def _is_missing(self, value: OpenValue, name: str) -> bool:
-        """Whether the open call may have an argument of this name, and has none yet."""
+        """Whether the open call may have an argument of this name and does not have one yet."""
         call = self._open_call()
         present = name == value.name or name in call.arguments
         return not present and (call.spec is None or admits_argument(call.spec, name))
 
     def _rejected(self, rest: str, position: int) -> str:
-        """What stands there, which may not follow a value."""
+        """The name, for messages, of the text at rest[position:], which may not follow a value."""
         return "text"
 
     def _no_end(self, value: OpenValue) -> Problem:
-        """What the model should know of a value whose end nobody can tell."""
+        """The problem of a value with an unknown end."""
         if value.rejected:
             return self._in_vain(value)
         return Problem("unclosed", f"the value of {shorten(value.name)!r} has no end; write {value.tags.end} behind it")
@@ -115,7 +125,8 @@ class TaggedCalls(CallSteps):
         return value.tags.flow if self._state == self._in_value else None
 
     def _expect(self, text: str, position: int, tags: tuple[str, ...]) -> tuple[str | None, int]:
-        """Which of these tags stands behind white space, and where: empty for none, None after asking for more."""
+        """The tag behind white space, and its position. Empty if none of these tags stands there; None if more
+        characters are needed."""
         stop = self._gap(text, position)
         tag = stands(text, stop, tags)
         self._wait = tag is None
@@ -128,14 +139,14 @@ class TaggedCalls(CallSteps):
             self._fail("empty_batch", f"the block holds no call; write {example}", position)
 
     def _no_call(self, reason: str, text: str, position: int) -> None:
-        """Neither a call nor the block's end stands between calls."""
+        """Handles text between calls that is neither a call nor the block's end."""
         if self.calls and text[position] != "<":
             self._state = self._prose
         else:
             self._fail("invalid_call", reason, position)
 
     def recover(self) -> bool:
-        """A call in which something cannot be read fails alone, and so does one whose tag cannot be read."""
+        """Lets a call with an unreadable part, or an unreadable tag, fail alone."""
         problem = self.problem
         if not self.signs or problem is None or problem.code not in _ONE_CALL:
             return False
@@ -146,13 +157,13 @@ class TaggedCalls(CallSteps):
         return True
 
     def _unread(self, text: str, position: int, out: list[Delta]) -> int:
-        """What could not be read stands here."""
+        """Skips the first character of the unreadable part."""
         self._state = self._skip_lost
         return position + 1
 
     def _skip_lost(self, text: str, position: int, out: list[Delta]) -> int:
-        """Up to an argument, or the call's own end. A call that begins in between may be part of a value whose tags
-        could not be read: it never runs."""
+        """Skips to an argument or to the call's end. A call that begins in between may be part of an unreadable value,
+        so it never runs."""
         first = next(iter(self.signs))[0]
         at = text.find(first, position)
         while at >= 0:
@@ -168,14 +179,14 @@ class TaggedCalls(CallSteps):
         return len(text)
 
     def _sign(self, text: str, at: int) -> Event:
-        """What begins at text[at], behind what could not be read."""
+        """What begins or ends at text[at], behind an unreadable part."""
         sign = stands(text, at, tuple(self.signs))
         return "undecided" if sign is None else self.signs.get(sign, "content")
 
     def _start_value(
         self, name: str, tags: ValueTags, types: Types, *, explicit: Explicit = "", buffered: bool = False
     ) -> None:
-        # A wrapper's own name is only said if its value turns out to be none.
+        # The name of a possible wrapper is only sent if its value is an ordinary one.
         self._start_argument(name, visible=not buffered)
         self._begin_text(OpenValue(name, tags, types, explicit, buffered))
 
@@ -186,7 +197,7 @@ class TaggedCalls(CallSteps):
             self._stream(value)
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
-        """White space in front of a CDATA section is no part of the value; in front of anything else it is."""
+        """Begins the value's text. White space is part of the value unless a CDATA section follows."""
         value, stop = self._open_value(), skip_space(text, position)
         near = stop - position < MAX_CANDIDATE
         if near and (stop == len(text) or begins(text, stop, CDATA)):
@@ -220,7 +231,7 @@ class TaggedCalls(CallSteps):
             else:
                 outcome = self._outcome(value, text, start, at, match[0])
                 if outcome == "closed" and value.cdata:
-                    continue  # a section has to end first
+                    continue  # the section must end first
                 stop = tags.match_end(text, at) if outcome == "closed" else at
             if outcome == "content":
                 continue
@@ -240,7 +251,7 @@ class TaggedCalls(CallSteps):
         return hold
 
     def _section_ends(self, value: OpenValue, text: str, at: int) -> tuple[Outcome, int]:
-        """What a bracket in a CDATA section is, and where what it begins ends."""
+        """The effect of a bracket in a CDATA section, and the end of what it begins."""
         rest = text[at : at + MAX_CANDIDATE]
         if rest.startswith(_JOINT):
             return "joint", at + len(_JOINT)
@@ -258,7 +269,7 @@ class TaggedCalls(CallSteps):
         return self._value_ends(value, text[behind : behind + MAX_CANDIDATE]), at + stop
 
     def _outcome(self, value: OpenValue, text: str, start: int, at: int, literal: str) -> Outcome:
-        """The table at the top of this file."""
+        """The effect of the tag at text[at], as in the table at the top of this file."""
         rest = text[at : at + MAX_CANDIDATE]
         event = self._event(value, rest, literal)
         if event == "undecided":
@@ -281,7 +292,7 @@ class TaggedCalls(CallSteps):
         return "content" if outcome == "undecided" and len(rest) == MAX_CANDIDATE else outcome
 
     def _value_ends(self, value: OpenValue, rest: str) -> Outcome:
-        """Whether the value's end tag, which begins `rest`, ends it: what may follow a value must."""
+        """Whether the value's end tag, which begins `rest`, ends it: only text that may follow a value may follow."""
         stop = value.tags.match_end(rest, 0)
         position, full = skip_space(rest, stop), len(rest) == MAX_CANDIDATE
         answer: Answer = "undecided" if position == len(rest) else self._may_follow(rest, position)
@@ -296,7 +307,7 @@ class TaggedCalls(CallSteps):
         return "closed" if answer == "yes" else "undecided"
 
     def _grow(self, value: OpenValue, text: str, start: int, stop: int) -> bool:
-        """Takes a piece of the value; True if it has grown too large."""
+        """Takes a piece of the value. Returns whether the value is too large."""
         stop = self._content(text, start, stop, visible=value.streams)
         if value.scanner is not None and stop > start:
             length = value.scanner.feed(text[start:stop], 0)
@@ -307,7 +318,7 @@ class TaggedCalls(CallSteps):
         return self.problem is not None
 
     def _stream(self, value: OpenValue) -> None:
-        """The value is text for certain."""
+        """Marks the value as certainly text, and sends its text so far."""
         if not value.streams:
             value.streams, value.scanner = True, None
             self._add_fragment('"' + string_text(self._text.value()))
@@ -322,7 +333,7 @@ class TaggedCalls(CallSteps):
         value, text = self._open_value(), self._text.value()
         torn = value.torn and self.rules.tears != "never"
         if torn and text.count(value.tags.end) > text.count(value.tags.start):
-            # A value whose start tag was lost would be run as a part of this one.
+            # A value without its start tag would be part of this one.
             call = self._open_call()
             call.problem = call.problem or self._no_end(value)
         self._value, self._state = None, self._in_call

@@ -1,4 +1,4 @@
-"""Argument values between tags: text to JSON by the tool's schema, and back."""
+"""Converts argument values between tags: text to JSON by the tool's schema, and back."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ UNTYPED = schema_types({}, {})
 ANY = Types(UNTYPED | {"any"})
 
 Explicit = Literal["", "string", "json"]
-"""What the model itself said about a value: nothing, that it is text, that it is JSON."""
+"""The type that the model gave a value: none, text or JSON."""
 Reading = Literal["lenient", "exact", "strict"]
-"""How a value is read that may be something else than text. `strict`: JSON or nothing; else also what models write in
-other ways where text is not admitted (`read_other`). `exact`: where it is, text with white space around it is text."""
+"""How to read a value that may have another type than text.
+
+- `strict`: only JSON counts.
+- `lenient`: if text is not admitted, values in other notations count too (`read_other`).
+- `exact`: as `lenient`, but if text is admitted, a value with white space around it is text.
+"""
 
 _STARTS: Mapping[str, frozenset[str]] = {
     first: frozenset(kinds)
@@ -41,23 +45,23 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def value_types(spec: ToolSpec | None, name: str, guesses: bool = False) -> Types:
-    """The JSON Schema types of an argument; `UNTYPED`, or `ANY` in a dialect that guesses, where nothing is said."""
+    """The JSON Schema types of an argument; without any in the schema `UNTYPED`, or `ANY` if the dialect guesses."""
     types = argument_types(spec, name)
     return ANY if guesses and types == UNTYPED else types
 
 
 def is_text(types: frozenset[str]) -> bool:
-    """Whether a value is text unless the model says otherwise: where the schema says so, or nothing."""
+    """Whether a value is text unless its tag has a type: the schema has only strings, or no type."""
     return types in (TEXT, UNTYPED)
 
 
 def begins_json(first: str, types: frozenset[str]) -> bool:
-    """Whether a value that begins with this character may be JSON of another type than text."""
+    """Whether a value that begins with this character may be JSON of another of these types than text."""
     return not types.isdisjoint(_STARTS.get(first, ()))
 
 
 def read_value(text: str, types: Types, explicit: Explicit, caps: Caps, reading: Reading = "lenient") -> JSON | Problem:
-    """The value of a text. Where the schema admits text and another type, the other type is tried first."""
+    """The value of a text, or a problem. If the schema admits text and another type, the other type is tried first."""
     if reading == "strict":
         return read_typed(text, types, explicit == "json", caps)
     if explicit == "string" and "string" in types:
@@ -84,16 +88,16 @@ def _read_json(text: str, types: Types, caps: Caps) -> JSON | Problem:
     ):
         return other
     if types == TEXT and not isinstance(read, str | Problem):
-        return text  # the schema knows better: `null` for a text is the text "null"
+        return text  # the schema decides: `null` for a text is the text "null"
     if isinstance(read, Problem) and read.code == "invalid_json" and "string" in types and types not in (UNTYPED, ANY):
         return text
     return read
 
 
 def write_text(value: str, ends: re.Pattern[str], types: Types, reading: Reading = "lenient") -> str:
-    """A string as the text of a value: as it is, or as CDATA where it would be read as something else.
+    """A string as the text of a value: verbatim, or as CDATA if it would be read as another value.
 
-    `ends` finds what might end a value, or a live marker.
+    `ends`: finds a live marker, or a text that may end a value.
     """
     plain = not ends.search(value) and not value.lstrip().startswith(CDATA)
     return value if plain and read_value(value, types, "", Caps(), reading) == value else as_cdata(value)
@@ -104,13 +108,13 @@ def as_cdata(value: str) -> str:
 
 
 def write_json(value: JSON) -> str:
-    r"""JSON without `<`, so that no marker stands in it (`\u003c`)."""
+    r"""JSON with `<` escaped (`\u003c`), so that it holds no marker."""
     text = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def needs_mark(value: JSON, types: Types) -> bool:
-    """Whether the JSON of a value that is no string would be read as something else."""
+    """Whether the JSON of a value, which is not a string, would be read as another value."""
     read = read_value(write_json(value), types, "", Caps())
     return isinstance(read, str | Problem) or json_type(read) != json_type(value)
 

@@ -1,8 +1,8 @@
-"""The body of a block whose calls are XML-like elements: `<tool><argument>value</argument></tool>`.
+"""Reads calls that are XML-like elements: `<tool><argument>value</argument></tool>`.
 
-Values are text, byte for byte: nothing in them is markup but their own end tag, and that counts only if
-white space and a known sibling, the tool's end tag or the block's end tag follow. A value that starts
-with `<![CDATA[` is the content of its CDATA sections. What type a value has, the tool's schema says.
+Values are text, byte for byte. The only markup in a value is its own end tag, which counts only if a known sibling, the
+tool's end tag or the block's end tag follows. A value that starts with `<![CDATA[` is the content of its CDATA
+sections. The tool's schema gives the type of a value.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _value_tags(argument: str, call: str) -> ValueTags:
 
 
 class XmlCalls(TaggedCalls):
-    """Implements `Body` for XML-like calls; string values leave as they come."""
+    """Implements `Body` for XML-like calls. It sends string values as they come."""
 
     rules = ValueRules(reading="strict", tears="never")
     whole: WholeCall | None = _WHOLE
@@ -57,7 +57,7 @@ class XmlCalls(TaggedCalls):
         self._element = ""  # of the open call
 
     def hint(self) -> str:
-        """Why an unclosed value did not end where the model thought it would."""
+        """Why an open value did not end at its end tag."""
         return self._in_vain(self._value).reason if self._value is not None and self._value.rejected else ""
 
     def _in_vain(self, value: OpenValue) -> Problem:
@@ -130,14 +130,14 @@ class XmlCalls(TaggedCalls):
         if call.spec is not None:
             types = argument_types(call.spec, tag.name) if has_argument(call.spec, tag.name) else TEXT
         self._note_attributes(call, tag)
-        # Text wherever it is admitted: another value says so itself, by `type="json"`.
+        # A value is text wherever text is admitted. `type="json"` marks other values.
         types = TEXT if "string" in types and not explicit else types
         self._start_value(tag.name, _value_tags(tag.element, self._element), types, explicit="json" if explicit else "")
         if tag.empty:
             self._end_value()
 
     def _note_attributes(self, call: OpenCall, tag: XmlTag) -> None:
-        """Attributes are let pass, but one that an argument of the tool is called: nobody may lose that."""
+        """Accepts attributes, except one with the name of an argument, whose value would be lost."""
         if tag.attributes:
             call.notes.append("attributes")
         argument = next((key for key in tag.attributes if call.spec is not None and has_argument(call.spec, key)), None)
@@ -146,7 +146,7 @@ class XmlCalls(TaggedCalls):
             call.problem = Problem("no_arguments", reason)
 
     def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
-        """Of calls in the value only those of the open element matter: all others end otherwise."""
+        """Calls in a value count only if they have the open element's name: others cannot end the open call."""
         ended = value.tags.match_end(rest, 0)
         if ended >= 0:
             return "argument_end" if ended else "undecided"
@@ -169,7 +169,7 @@ class XmlCalls(TaggedCalls):
         return "call" if spec is None or admits_argument(spec, inner.name) else "content"
 
     def _call_ends(self, rest: str) -> Answer:
-        """The value was most likely closed in vain because an unknown argument follows it, or not at all."""
+        """Whether the call ends here. Its value has no end tag, or an unknown argument follows that tag."""
         stop = _value_tags(self._element, self._element).match_end(rest, 0)
         if stop <= 0:
             return "no" if stop < 0 else "undecided"
@@ -180,7 +180,7 @@ class XmlCalls(TaggedCalls):
         return "yes" if self._follows_call(tag) else "no"
 
     def _follows_call(self, tag: XmlTag) -> bool:
-        """Whether this tag can only stand behind a call's end tag."""
+        """Whether this tag may only follow a call's end tag."""
         return tag.element.lower() == self._block if tag.closing else tag.name in self._tools
 
     def _may_follow(self, rest: str, position: int) -> Answer:
@@ -198,14 +198,14 @@ class XmlCalls(TaggedCalls):
 
     def _close(self, call: OpenCall, text: str, stop: int, out: list[Delta]) -> None:
         if not call.arguments and "attributes" in call.notes and call.problem is None:
-            # Never an executable {} in place of arguments that stand elsewhere.
+            # A call whose arguments stand elsewhere never runs as {}.
             element = self._element
             reason = f"arguments are elements, not attributes: <{element}><argument>value</argument></{element}>"
             call.problem = Problem("no_arguments", reason)
         self._end_call(text, stop, out)
 
     def _read_tag(self, text: str, position: int, named: str) -> XmlTag | None:
-        """The tag at `position`; None after asking for more or failing."""
+        """The tag at `position`; None if more characters are needed or the body failed."""
         if position == len(text):
             return None
         tag = match_tag(text, position, named)

@@ -1,4 +1,4 @@
-"""Tags of XML-like calls: read, and written."""
+"""Reads and writes the tags of XML-like calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 NAMED_CALL, NAMED_ARGUMENT = "call", "argument"
-"""`<call name="…">` and `<argument name="…">` stand for names that cannot be element names."""
+"""The elements for names that cannot be element names: `<call name="…">` and `<argument name="…">`."""
 
 TAG_START = re.compile(r"<[^<>]*")
 _TAG = re.compile(r"""<(/?)\s*([^\s<>/"'=]+)((?:\s+[^\s=/"'<>]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
@@ -19,8 +19,15 @@ _UNSAFE = re.compile(r"[^\w .:/-]")
 
 @quick()
 class XmlTag:
-    """`name` is the tool or argument the element stands for; `kind` its `type` attribute; `attributes` are the names
-    of others, which mean nothing to us; `length` in characters."""
+    """A tag.
+
+    `closing`: it is an end tag.
+    `name`: the tool or argument that the element stands for.
+    `empty`: it is its own end tag, `<…/>`.
+    `kind`: the `type` attribute.
+    `attributes`: the names of attributes without a meaning here.
+    `length`: in characters.
+    """
 
     closing: bool
     element: str
@@ -32,9 +39,9 @@ class XmlTag:
 
 
 def match_tag(text: str, position: int, named: str) -> XmlTag | None:
-    """The whole tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none (yet).
+    """The whole tag at `position`, of at most `MAX_CANDIDATE` characters; None without one.
 
-    `named` is the element whose `name` attribute is the real name.
+    `named`: the element whose `name` attribute is the real name.
     """
     tag = _TAG.match(text, position, position + MAX_CANDIDATE)
     if tag is None:
@@ -53,7 +60,7 @@ def match_tag(text: str, position: int, named: str) -> XmlTag | None:
 
 
 def open_tag(name: str, named: str, kind: str = "") -> tuple[str, str]:
-    """The start tag for a name, and the element name for its end tag."""
+    """The start tag for a name, and the name of its element."""
     suffix = f' type="{kind}"' if kind else ""
     if _ELEMENT_NAME.fullmatch(name) and name != named:
         return f"<{name}{suffix}>", name

@@ -1,4 +1,4 @@
-"""Arguments of XML-like calls, `<argument>value</argument>`, written out and in a grammar."""
+"""Writes the arguments of XML-like calls, `<argument>value</argument>`, as text and as a grammar."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from toolspeak.dialects.text.typed_text import argument_types
 
 
 def write_argument(name: str, value: JSON, spec: ToolSpec | None, live: re.Pattern[str]) -> str:
-    """`live` finds the dialect's markers: a text that holds one, or its own end tag, goes into CDATA."""
+    """An argument as an element. A text with a marker, which `live` finds, or with its own end tag becomes CDATA."""
     admits_text = True
     if spec is not None:
         admits_text = "string" in argument_types(spec, name)
-    # Where text is admitted, only the attribute tells the number 5 from the text "5".
+    # If text is admitted, only the attribute separates the number 5 from the text "5".
     start, element = open_tag(name, NAMED_ARGUMENT, "json" if admits_text and not isinstance(value, str) else "")
     ends = re.compile(rf"</{re.escape(element)}\s*>|{live.pattern}")
     text = write_text(value, ends, TEXT) if isinstance(value, str) else write_json(value)
@@ -29,8 +29,11 @@ def write_argument(name: str, value: JSON, spec: ToolSpec | None, live: re.Patte
 def argument_nodes(
     spec: ToolSpec, rules: Rules, live: re.Pattern[str], avoid: tuple[str, ...], behind: str = ""
 ) -> Iterable[Node]:
-    """What `write_argument` may write for each argument of a tool, for grammars: none of `avoid` in a value, and
-    `behind` it the text that stands between arguments."""
+    """The grammar of each argument of a tool, as `write_argument` writes it.
+
+    `avoid`: texts that no value may hold.
+    `behind`: the text between arguments.
+    """
 
     def tagged(name: str, schema: JSON) -> Node:
         start, element = open_tag(name, NAMED_ARGUMENT)
@@ -50,5 +53,5 @@ def argument_nodes(
 
 
 def markers_of(names: Iterable[str]) -> tuple[str, ...]:
-    """How the start and end tags of these elements begin."""
+    """The beginnings of the start and end tags of these elements."""
     return tuple(f"<{slash}{name}" for name in names for slash in ("", "/"))
