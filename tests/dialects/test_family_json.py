@@ -18,7 +18,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, 
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolChoice, ToolResult
 from toolspeak.dialects import Dialect, get_dialect, read_turn
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
-from toolspeak.dialects.prompts.marker_escaping import MarkerEscaper
+from toolspeak.dialects.prompts.rendering import MarkerEscaper
 from toolspeak.dialects.text.markers import MarkerTable
 from toolspeak.dialects.text.openings import Signature
 from toolspeak.testing import (

@@ -40,7 +40,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, read_turn
-from toolspeak.dialects.prompts.marker_escaping import escape_text, marker_prefix, unescape_text
+from toolspeak.dialects.prompts.rendering import escape_text, marker_prefix, unescape_text
 from toolspeak.dialects.protocols.tool_call import read_result
 from toolspeak.testing import (
     check_deltas,

@@ -16,7 +16,7 @@ from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.declarations.json_dialect import json_dialect
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, result_text
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.text.markers import Marker, MarkerTable

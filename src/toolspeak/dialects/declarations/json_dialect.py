@@ -17,7 +17,7 @@ from toolspeak.dialects.grammar.avoid import SPACE, Pattern, items_of
 from toolspeak.dialects.grammar.ir import EMPTY, Node
 from toolspeak.dialects.grammar.json_frames import call_schema, calls_schema, json_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import MarkerEscaper
+from toolspeak.dialects.prompts.rendering import MarkerEscaper
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls

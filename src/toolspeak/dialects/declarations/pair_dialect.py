@@ -13,7 +13,7 @@ from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDial
 from toolspeak.dialects.grammar.ir import Node, Rules, optional, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, marker_prefix, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.pair_calls import PairCalls

@@ -12,7 +12,7 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import marker_prefix, result_text
+from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
 from toolspeak.dialects.readers.tagged_values import escape_name, unescape_name

@@ -7,7 +7,7 @@ from typing import cast
 from toolspeak.data.messages import JSON, ToolResult
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declarations.json_dialect import ONE_ARRAY, frames, json_dialect
-from toolspeak.dialects.prompts.marker_escaping import ERROR, MarkerEscaper, result_value
+from toolspeak.dialects.prompts.rendering import ERROR, MarkerEscaper, result_value
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Starts

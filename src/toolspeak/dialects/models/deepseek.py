@@ -18,8 +18,7 @@ from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDial
 from toolspeak.dialects.grammar.avoid import Pattern, texts
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, result_text
-from toolspeak.dialects.prompts.rendering import marked
+from toolspeak.dialects.prompts.rendering import dump_json, marked, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.text.candidates import NAME, first_of, one_of

@@ -14,7 +14,7 @@ from toolspeak.dialects.grammar.ir import optional
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.prefill import OpenedParser
-from toolspeak.dialects.prompts.marker_escaping import dump_json, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.text.candidates import NAME

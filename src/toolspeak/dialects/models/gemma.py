@@ -16,7 +16,7 @@ from toolspeak.dialects.grammar.call_frames import gemma_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.schema_rules import SchemaNodes
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, escape_text, marker_prefix, result_or_error
+from toolspeak.dialects.prompts.rendering import dump_json, escape_text, marker_prefix, result_or_error
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.gemma_calls import GemmaCalls

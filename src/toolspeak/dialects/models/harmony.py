@@ -15,7 +15,7 @@ from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.harmony_header import EXAMPLE
 from toolspeak.dialects.parser.harmony_parser import HarmonyParser
-from toolspeak.dialects.prompts.marker_escaping import dump_json, result_or_error
+from toolspeak.dialects.prompts.rendering import dump_json, result_or_error
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.markers import Marker, MarkerTable

@@ -13,8 +13,7 @@ from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDial
 from toolspeak.dialects.grammar.ir import COUNTER, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, escape_text, result_text
-from toolspeak.dialects.prompts.rendering import marked
+from toolspeak.dialects.prompts.rendering import dump_json, escape_text, marked, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.candidates import MAX_NAME, NAME, first_of, one_of

@@ -14,7 +14,7 @@ from toolspeak.dialects.grammar.ir import COUNTER, Node, Rules, choice, series
 from toolspeak.dialects.grammar.schema_rules import only
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, marker_prefix, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueTags
 from toolspeak.dialects.readers.pair_tags import KINDS

@@ -18,7 +18,7 @@ from toolspeak.dialects.grammar.ir import EMPTY, Literal, Node, Repeat, Rules, T
 from toolspeak.dialects.grammar.schema_rules import SchemaNodes, json_notation, merged, only, split
 from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import result_text
+from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.nested_elements import ITEM, NestedCalls

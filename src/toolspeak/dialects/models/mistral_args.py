@@ -14,7 +14,7 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import NINE, Node, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, result_text
 from toolspeak.dialects.readers.body import Body, ChosenBody
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls

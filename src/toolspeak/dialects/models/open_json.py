@@ -19,7 +19,7 @@ from toolspeak.dialects.declarations.json_dialect import (
 )
 from toolspeak.dialects.models.mistral_args import CALLS, new_body
 from toolspeak.dialects.models.pythonic import PythonOrJson, call_shape
-from toolspeak.dialects.prompts.marker_escaping import MarkerEscaper
+from toolspeak.dialects.prompts.rendering import MarkerEscaper
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls

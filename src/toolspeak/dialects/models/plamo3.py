@@ -11,7 +11,7 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, marker_prefix, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, State, known_name, skip_space
 from toolspeak.dialects.text.end_marker import begins, stands

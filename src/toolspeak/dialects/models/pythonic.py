@@ -17,7 +17,7 @@ from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import (
+from toolspeak.dialects.prompts.rendering import (
     MarkerEscaper,
     dump_json,
     escape_text,

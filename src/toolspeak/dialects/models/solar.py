@@ -13,8 +13,7 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Chars, Repeat, Token, optional, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.marker_escaping import dump_json, result_text
-from toolspeak.dialects.prompts.rendering import marked
+from toolspeak.dialects.prompts.rendering import dump_json, marked, result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.markers import Marker, MarkerTable

@@ -16,7 +16,7 @@ from toolspeak.data.messages import JsonPart, Message, ResultStatus, TextPart, T
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect
-from toolspeak.dialects.prompts.marker_escaping import ERROR
+from toolspeak.dialects.prompts.rendering import ERROR
 
 _CONTENT = "QzQ{}QzQ"  # letters and digits, which no dialect escapes
 _AWKWARD = "\ud800"  # no request can carry it, so a dialect with its own quotes writes such a text as JSON

@@ -18,8 +18,16 @@ from toolspeak.dialects.base import EarlierThoughts, Listing
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.prompt import Prompt, choice_text, joined
-from toolspeak.dialects.prompts.marker_escaping import dump_json, marker_prefix, result_value
-from toolspeak.dialects.prompts.rendering import AssistantTurns, append_message, calls_to_write, join_block, render_all
+from toolspeak.dialects.prompts.rendering import (
+    AssistantTurns,
+    append_message,
+    calls_to_write,
+    dump_json,
+    join_block,
+    marker_prefix,
+    render_all,
+    result_value,
+)
 from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import AtEnd, Starts

@@ -11,7 +11,7 @@ from toolspeak.dialects.grammar.json_frames import json_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.prompts.marker_escaping import dump_json
+from toolspeak.dialects.prompts.rendering import dump_json
 from toolspeak.dialects.protocols.cogency import (
     BATCH,
     EARLIER,

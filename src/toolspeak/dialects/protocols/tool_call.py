@@ -14,8 +14,17 @@ from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.prompt import Prompt, choice_text, joined
-from toolspeak.dialects.prompts.marker_escaping import ERROR, dump_json, marker_prefix, result_text, unescape_text
-from toolspeak.dialects.prompts.rendering import append_message, calls_to_write, join_block, render_all
+from toolspeak.dialects.prompts.rendering import (
+    ERROR,
+    append_message,
+    calls_to_write,
+    dump_json,
+    join_block,
+    marker_prefix,
+    render_all,
+    result_text,
+    unescape_text,
+)
 from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
