@@ -36,7 +36,7 @@ from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import ModelAnswered, ModelAsked, Record, RunStarted, ToolFinished, ToolStarted
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
 from toolspeak.journal import SqliteJournal
-from toolspeak.journal.stored import pack
+from toolspeak.journal.records import pack
 
 ROUNDS = 15
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sweeps import fewer
 from toolspeak import Agent, Effects, Execution, Interceptor, Limits, RunContext, tool
-from toolspeak.agent.state.memory import remembered
+from toolspeak.agent.state.steps import remembered
 from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ToolFinished, ToolStarted
 from toolspeak.errors import ProviderError

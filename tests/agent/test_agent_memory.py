@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, Execution, RunContext, tool
 from toolspeak.agent import fold
-from toolspeak.agent.state.memory import Memory, remembered
+from toolspeak.agent.state.steps import Memory, remembered
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import MemoryChanged, ToolFinished
 from toolspeak.errors import ToolDefinitionError

@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
-from toolspeak.agent.state.memory import Memory
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.state.steps import RunRecords, StepEnded
+from toolspeak.agent.state.steps import Memory, RunRecords, StepEnded
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, ToolProgress
 from toolspeak.data.events import Event, ModelAnswered, ModelAsked, ModelTextReceived, Record, SubRunUsed, ToolFinished
 from toolspeak.data.messages import Message

@@ -1,7 +1,6 @@
 """Running the calls a model made: in order, at once, with a yes where one is needed; each with a result."""
 
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
-from toolspeak.execute.approval.approval_validation import check_decision
 from toolspeak.execute.approval.approvers import (
     ApprovalRequest,
     Approve,
@@ -10,6 +9,7 @@ from toolspeak.execute.approval.approvers import (
     Policy,
     approve_all,
     approve_none,
+    check_decision,
     resolve_approver,
 )
 from toolspeak.execute.approval.policy_rules import StandingRules, rules_policy

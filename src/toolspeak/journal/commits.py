@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from toolspeak.data.events import Record
 from toolspeak.journal.base import Lease
-from toolspeak.journal.stored import Stored
+from toolspeak.journal.records import Stored
 
 ResultT = TypeVar("ResultT")
 

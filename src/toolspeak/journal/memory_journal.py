@@ -11,7 +11,7 @@ from toolspeak.data.events import Record, RunStarted, RunStatus
 from toolspeak.data.values import quick
 from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.leases import busy, check_lease
-from toolspeak.journal.rules import (
+from toolspeak.journal.records import (
     check_runs,
     gone_on,
     hits_in,

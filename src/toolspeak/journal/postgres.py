@@ -11,9 +11,9 @@ from toolspeak.data.events import Record
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import unbroken
 from toolspeak.journal.postgres_pool import AgainError, PostgresPool
+from toolspeak.journal.records import Row
 from toolspeak.journal.sql import SqlJournal
 from toolspeak.journal.sql_schema import SPAN, VERSION, newer, steps_from
-from toolspeak.journal.stored import Row
 
 _TYPES = {
     "integer": "BIGINT",

@@ -21,11 +21,15 @@ from toolspeak.data.messages import Message
 from toolspeak.errors import FormatError, JournalError
 from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.leases import Connection, SqlLeases, busy, check_lease, is_dead
-from toolspeak.journal.rules import (
+from toolspeak.journal.records import (
+    Row,
+    Stored,
     check_runs,
+    digests,
     gone_on,
     hits_in,
     no_start,
+    pack,
     plain,
     session_after,
     session_conflict,
@@ -34,10 +38,10 @@ from toolspeak.journal.rules import (
     texts_of,
     there_already,
     title_of,
+    unpack,
     words,
 )
 from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.stored import Row, Stored, digests, pack, unpack
 
 PAGE = 1000
 """Records read at once: others get their turn between two pages."""

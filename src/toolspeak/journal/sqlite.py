@@ -21,7 +21,7 @@ from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting
 from toolspeak.journal.leases import Connection, new_owner
-from toolspeak.journal.rules import LISTED
+from toolspeak.journal.records import LISTED, Stored, pack, sum_of
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import (
     BATCH,
@@ -45,7 +45,6 @@ from toolspeak.journal.sqlite_file import (
     salvaged,
 )
 from toolspeak.journal.sqlite_tables import SqliteTables
-from toolspeak.journal.stored import Stored, pack, sum_of
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
 

@@ -16,7 +16,7 @@ from toolspeak.errors import JournalError
 from toolspeak.journal.leases import is_alive, is_dead, since_boot
 from toolspeak.journal.sql_schema import VERSION, newer, steps_from
 from toolspeak.journal.sqlite_connection import NOTE
-from toolspeak.journal.sqlite_log import frames_missing, is_log, log_in
+from toolspeak.journal.sqlite_log import MAGIC, frames_missing, log_in
 
 _APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
 _TYPES = {
@@ -205,7 +205,7 @@ def checked_place(path: Path, file: str, place: tuple[int, int], size: int, log:
         what = "deleted"
     if not what and log is not None:
         status = os.fstat(log)
-        if not status.st_nlink or (status.st_size and not is_log(os.pread(log, 4, 0))):
+        if not status.st_nlink or (status.st_size and int.from_bytes(os.pread(log, 4, 0), "big") not in MAGIC):
             name, what = f"{path}-wal", "overwritten" if status.st_nlink else "deleted"
     if what:
         raise JournalError(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 _HEAD = 32
 _FRAME = 24
 _VERSION = 3007000
-_MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # the order of the bytes in checksums; numbers in headers are big-endian
+MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # the order of the bytes in checksums; numbers in headers are big-endian
 _INDEX = 48  # bytes of the index's header, which stands there twice, in the machine's order of bytes
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
@@ -33,17 +33,12 @@ class LogScan(NamedTuple):
     lost: int
 
 
-def is_log(head: bytes) -> bool:
-    """Whether a file with these first four bytes may be a write-ahead log."""
-    return int.from_bytes(head[:4], "big") in _MAGIC
-
-
 def log_in(log: bytes) -> LogScan:
     """Scans a log. One that is as it was written, or torn in its last transaction, has lost nothing."""
     if len(log) < _HEAD:
         return LogScan(b"", 0, 0)
     magic, version, size, _, _, _, *sums = struct.unpack(">8I", log[:_HEAD])
-    order, salts = _MAGIC.get(magic, ""), log[16:24]
+    order, salts = MAGIC.get(magic, ""), log[16:24]
     if not order or version != _VERSION or _checksum(log[:24], (0, 0), order) != tuple(sums):
         # The header is written before the first frame, in one piece: it was whole once.
         return LogScan(salts, 0, max(1, _commits_of_unknown(log)) if len(log) >= _HEAD + _FRAME + 512 else 0)

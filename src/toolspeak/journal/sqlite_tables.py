@@ -15,11 +15,11 @@ from toolspeak.errors import JournalError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import Commits
 from toolspeak.journal.leases import Connection
+from toolspeak.journal.records import Row, sum_of
 from toolspeak.journal.sql import SqlJournal
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import END, NOTE, delete_run, rows_of
 from toolspeak.journal.sqlite_file import connected
-from toolspeak.journal.stored import Row, sum_of
 
 
 class SqliteTables(SqlJournal):

@@ -14,7 +14,7 @@ from toolspeak.data.events import PAUSED, UNFINISHED, Record
 from toolspeak.data.messages import Message
 from toolspeak.errors import FormatError
 from toolspeak.journal import Journal, MemoryJournal, RunInfo, SessionInfo
-from toolspeak.journal.rules import plain
+from toolspeak.journal.records import plain
 
 EXPORT = 1
 """The version of the lines."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from toolspeak.agent.state.fold import apply, fold
 from toolspeak.agent.state.history import unstarted_result
-from toolspeak.agent.state.memory import remembered
 from toolspeak.agent.state.state import Log, RunState
+from toolspeak.agent.state.steps import remembered
 from toolspeak.data.events import (
     UNFINISHED,
     Event,

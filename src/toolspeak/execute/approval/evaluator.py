@@ -15,8 +15,14 @@ from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
-from toolspeak.execute.approval.approval_validation import check_decision
-from toolspeak.execute.approval.approvers import Answer, ApprovalRequest, Policy, approval_reason, request_digest
+from toolspeak.execute.approval.approvers import (
+    Answer,
+    ApprovalRequest,
+    Policy,
+    approval_reason,
+    check_decision,
+    request_digest,
+)
 from toolspeak.execute.approval.policy_rules import StandingRules
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.replay import Replayer, ResultRecorder

@@ -15,7 +15,6 @@ from toolspeak.data.protected import protected
 from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
 from toolspeak.errors import ConfigurationError, FormatError
-from toolspeak.execute.approval.approval_validation import check_rule
 from toolspeak.execute.approval.approvers import (
     Answer,
     ApprovalRequest,
@@ -24,6 +23,7 @@ from toolspeak.execute.approval.approvers import (
     Policy,
     StandingApprover,
     approval_reason,
+    check_rule,
     definition_digest,
 )
 from toolspeak.execute.approval.command_lines import all_begin
