@@ -1,11 +1,13 @@
-"""A call that was meant and cannot be read: what tells it from prose about the format.
+"""Attempts: calls that a model meant and that are unreadable, as opposed to prose about the format.
 
-A marker of calls whose body does not begin as its dialect writes it is an attempt if it begins a line, or follows the
-end of a sentence, and its own end marker follows, with nothing behind that on its line. If no end marker comes within
-the characters of a candidate, it is one if a line break, or a first word or bracket without a space, or the name of a
-known tool stands right behind it. A reply that ends in an end marker which nothing opened is one too, and so is text
-that ends, at the end of the turn or in front of a call, in the call of a known tool whose marker lost a part of itself.
-All else is text.
+A marker of calls may stand in front of a body that does not begin as the dialect writes it. It is an attempt if
+
+- it begins a line, or follows the end of a sentence, and
+- its end marker follows at the end of a line. If none comes within the characters of a candidate, one of these must
+  follow directly: a line break, a word or bracket without a space, or the name of a known tool.
+
+A reply that ends in an unmatched end marker is an attempt too. So is text in front of a call or of the turn's end that
+ends in the call of a known tool whose marker is damaged. All other text is text.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 MAX_TAIL = 1 << 14
 _TAG = 64
-"""Characters that a tag takes at most."""
+"""The length limit of a tag, in characters."""
 
 _LINE_OR_WORD = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
 _CUT_TAG = re.compile(r"</[\w:]+\Z")
@@ -41,7 +43,7 @@ def end_of(pieces: list[str]) -> str:
 
 
 def may_attempt(here: Markdown) -> bool:
-    """Whether a marker that stands here may be an attempt: it begins a line, a numbered item or a sentence."""
+    """Whether a marker at this place may be an attempt: it begins a line, a numbered item or a sentence."""
     place = here.place
     return place == "line" or (place == "item" and here.last == ".") or (place == "sentence" and here.last == "…")
 
@@ -49,8 +51,12 @@ def may_attempt(here: Markdown) -> bool:
 def is_attempt(
     match: MarkerMatch, end: EndMarker | None, window: str, names: Iterable[str], ending: bool
 ) -> bool | None:
-    """Whether a marker that begins a line is meant as a call, although `window`, from the marker on, is not a call.
-    None: more text is needed. `ending`: no text follows the window."""
+    """Whether a marker at the beginning of a line is an attempt; None if more text is needed.
+
+    `window`: the text from the marker on, which is no call.
+    `names`: the known tools.
+    `ending`: no text follows the window.
+    """
     whole = ending or len(window) >= MAX_CANDIDATE
     if match.marker.begins_tag and match.length == len(window):
         return False if whole else None
@@ -65,8 +71,10 @@ def is_attempt(
 
 
 def ends_line(rest: str, ending: bool) -> bool | None:
-    """Whether nothing of a line stands in front of `rest` and its end, or of another marker; None asks for more.
-    `ending`: nothing follows."""
+    """Whether `rest` begins with the end of the line or another marker; None if more text is needed.
+
+    `ending`: no text follows `rest`.
+    """
     behind = rest.lstrip(" \t")
     if not behind:
         return True if ending or len(rest) >= MAX_CANDIDATE else None
@@ -74,8 +82,10 @@ def ends_line(rest: str, ending: bool) -> bool | None:
 
 
 def may_end_in_call(tail: str, ends: Iterable[str]) -> bool:
-    """Whether a text with this end may end in a call, whole or damaged, or in an end marker of calls: nearly all text
-    ends in another character, and nobody has to read the rest of it."""
+    """Whether a text with this end may end in a call, whole or damaged, or in an end marker of calls.
+
+    Nearly all text ends in another character, and needs no closer look.
+    """
     content = tail.rstrip().rstrip(" \t\r\n,;`")
     return (
         content == "" or content.endswith(("}", "]", ")", ">", *ends)) or _CUT_TAG.search(content[-_TAG:]) is not None
@@ -83,7 +93,7 @@ def may_end_in_call(tail: str, ends: Iterable[str]) -> bool:
 
 
 def is_open(end: str, text: str) -> bool:
-    """Whether this end marker, if it is an element's, ends one of the text: `said` holds more that begin than end."""
+    """Whether the element of this end marker is open in `text`: more of its tags begin than end."""
     return end.startswith("</") and text.count(f"<{end[2:-1]}") > text.count(end[:-1])
 
 
@@ -102,21 +112,20 @@ def _begins_with(text: str, names: Iterable[str]) -> bool:
 
 
 def unreadable_block(match: MarkerMatch, example: str, truncated: bool) -> MarkerMatch:
-    """The block that begins here, which nobody can read."""
+    """The match of a block that is unreadable. `truncated`: because the turn was cut off."""
     marker = match.marker
     between = f"between {marker.text} and {marker.end}" if marker.end else f"behind {marker.text}"
     unreadable = f"what stands {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
     problem = Problem("truncated", TRUNCATED) if truncated else Problem("unreadable", unreadable)
-    # A tag is part of the body that it begins.
+    # A tag is part of its body.
     length = 0 if isinstance(marker.opening, FirstTag) else len(marker.text) if marker.begins_tag else match.length
     return MarkerMatch(marker, length, "", match.notes, match.reader, problem)
 
 
 def lone_end(read: Markdown, ends: Iterable[str]) -> str:
-    """The end marker of calls with which a reply ends though nothing opened it; empty if there is none, or if it is
-    mentioned in a sentence."""
+    """The unmatched end marker of calls at the end of a reply; empty without one, or if a sentence mentions it."""
     text = read.tail.rstrip()
-    end = max((end for end in ends if text.endswith(end)), key=len, default="")  # one may end in another
+    end = max((end for end in ends if text.endswith(end)), key=len, default="")  # one end marker may end in another one
     if not end or read.in_block or read.in_inline_code:
         return ""
     front = Markdown()
@@ -130,7 +139,7 @@ def lone_end_problem(end: str, example: str) -> Problem:
 
 
 def _nearly(word: str) -> Iterable[str]:
-    """Patterns of a word, and of it with one of its letters lost or another one."""
+    """Patterns of a word with one letter missing or replaced."""
     return [word[:i] + r"\w?" + word[i + 1 :] for i in range(len(word))]
 
 
@@ -139,13 +148,13 @@ _KEYS = "|".join(["args", *_nearly("arguments"), *_nearly("parameters")])
 
 @lru_cache(64)
 def _heads(names: tuple[str, ...]) -> re.Pattern[str]:
-    """How the call of one of these tools begins, behind its marker: as JSON, with the name outside, or in tags."""
+    """The pattern of the beginning of a call of these tools behind its marker: JSON, name outside of JSON, or tags."""
     name = f"(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})"
     gap = r"\s{0,9}"
     quoted, key = rf"[\"']{name}[\"']", rf"[\"']?(?:{_KEYS})[\"']?"
     brackets = rf"(?:[\[{{]{gap}){{0,3}}(?:[\"']tool_call_id[\"']{gap}:{gap}[\"'][^\"']{{0,64}}[\"']{gap},{gap})?"
-    half = rf"[\"']?(?:tool_)?name[\"']?{gap}:?{gap}[\"']?{name}[\"']?"  # of a name whose quotes are not all there
-    # A listing of tools has the same keys.
+    half = rf"[\"']?(?:tool_)?name[\"']?{gap}:?{gap}[\"']?{name}[\"']?"  # a name with missing quotes
+    # A listing of tools has the same keys as a call.
     schema = rf"(?!{gap}\{{{gap}\"type\"{gap}:{gap}\"object\"{gap},{gap}\"properties\")"
     token = rf"(?:[\[<][^\[\]<>\n]{{1,40}}[\]>]{gap}(?:\w{{1,16}}{gap}(?=[\[<]))?)"
     return re.compile(
@@ -160,15 +169,15 @@ def _heads(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
-    """Whether a text ends in the call of a known tool, though no marker of calls opens it: what is left of one may."""
+    """Whether a text ends in the call of a known tool without a marker, or with a damaged one."""
     content = text.rstrip(" \t\r\n,;")
     if not names or not content.endswith(("}", "]", *ends)):
         return False
     for head in _heads(tuple(names)).finditer(content):
         before = content[: head.start()]
         if ESCAPE.search(content, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
-            continue  # as a result writes it, which the model repeats
-        line = before[before.rfind("\n") + 1 :].lstrip(",;")  # behind another call
+            continue  # an escaped call is the repetition of a result
+        line = before[before.rfind("\n") + 1 :].lstrip(",;")  # a separator may follow another call
         here = Markdown()
         here.add(line)
         if may_attempt(here) or line.lstrip().startswith(_MARKS) or line.rstrip().endswith(_MARKS):
@@ -182,6 +191,6 @@ def unmarked_problem(example: str) -> Problem:
 
 
 def sample_call(tools: Sequence[ToolSpec]) -> tuple[ToolCall, list[ToolSpec]]:
-    """A call that shows the form, and the tools it is of."""
+    """An example call for the model, and the tools to render it with."""
     examples = example_tools(tools)[:1] or [_SAMPLE]
     return ToolCall("call_1", examples[0].name, sample_arguments(examples[0])), examples

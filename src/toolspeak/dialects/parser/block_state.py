@@ -1,4 +1,4 @@
-"""What the parts of a parser of marked blocks share: the format, the open block, and the text so far."""
+"""The state that the parts of the block parser share: the format, the open block, and the text so far."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 from toolspeak.dialects.turn_rules import BatchRule, Section
 
 MOST_UNREAD, LONGEST_UNREAD = 128, 64
-"""Pieces of text that wait for `_read_up`, and characters of one."""
+"""How many pieces of text wait for `_read_up`, and how many characters a waiting piece has at most."""
 
 MOST_UNCUT = 1 << 13
-"""Characters of text that are stored besides those of `end_of`."""
+"""How many characters are stored besides those of `end_of`."""
 
 NewBody = Callable[[Marker, int, Caps, Mapping[str, ToolSpec]], Body]
-"""Makes the reader of one block, given its marker, the index of its first call, and the known tools by name."""
+"""Makes the reader of a block from its marker, the index of its first call, the limits, and the known tools by name."""
 
 CUT_VALUE = "an end tag that nothing opened follows it, so its last value may have been cut at a tag in it"
 
@@ -38,23 +38,21 @@ def no_example(_tools: Sequence[ToolSpec]) -> str:
 
 @quick()
 class BlockFormat:
-    """What makes a dialect of marked blocks.
-
-    `table` recognises the markers; its first reasoning marker is the one that a prompt may have opened.
-    `tools` are the known tools by name. Without any, every name may be a tool.
-    `text_aside`: the text behind a block of calls is not part of the answer (`DialectInfo.text_aside`).
-    `thoughts_hide`: no call in reasoning runs, whether reasoning has an end or not.
-    `writes` writes a call of one of the tools: the example for a model whose call nobody can read.
-    """
+    """A dialect of marked blocks."""
 
     table: Table
+    """Recognises the markers. A prompt may have opened the first reasoning marker."""
     batch: BatchRule
     new_body: NewBody
     tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    """The known tools by name. Without any, every name may be a tool."""
     caps: Caps = Caps()
     text_aside: bool = False
+    """The text behind a block of calls is not part of the answer (`DialectInfo.text_aside`)."""
     thoughts_hide: bool = False
+    """No call in reasoning runs, whether reasoning has an end or not."""
     writes: Callable[[Sequence[ToolSpec]], str] = no_example
+    """Writes a call of one of the tools: the example for a model whose call is unreadable."""
 
     @property
     def example(self) -> str:
@@ -64,18 +62,22 @@ class BlockFormat:
 
 @quick(frozen=False)
 class OpenBlock:
-    """A block and the reader of its body. With a `problem`, at the turn's `offset`, none of its calls counts."""
+    """A block and the reader of its body."""
 
     marker: Marker
     end: EndMarker | None
     body: Body
     notes: tuple[str, ...]
+    """Which deviations were accepted."""
     fence: str
+    """The code fence around the block; empty without one."""
     problem: Problem | None = None
+    """Why the block is unreadable. None of its calls counts then."""
     offset: int = 0
+    """The offset of the problem in the turn."""
 
     def settle(self, first_index: int, out: list[Delta]) -> set[int]:
-        """Reports what cannot be read in a block that ended, and returns the indexes of its malformed calls."""
+        """Reports the unreadable calls of a block that ended, and returns their indexes."""
         calls, problem = self.body.calls, self.problem
         if problem is not None:
             out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in calls)
@@ -92,20 +94,21 @@ class OpenBlock:
 
 @quick(frozen=False, eq=False)
 class Echo:
-    """Recognises a block that the model writes again right behind its end marker, without the start marker (LFM2).
+    """Recognises a block that the model repeats right behind its end marker, without the start marker (LFM2).
 
-    The repetition is the block's body and its `end` marker, byte for byte, but for white space in front of it. The
-    first `MAX_CANDIDATE` characters of a longer one decide. `opens` says whether these are a call by themselves.
+    The repetition is the block's body and its end marker, byte for byte, behind optional white space. Its first
+    `MAX_CANDIDATE` characters decide.
     """
 
     body: Buffer
     end: str
     opens: Callable[[str], bool]
+    """Whether a text begins a call by itself, so that it is no repetition."""
     _whole: str = ""
-    _progress: int = 0
+    _progress: int = 0  # how many characters of `_whole` were read
 
     def read(self, text: str, position: int) -> tuple[Literal["none", "undecided", "more", "over"], int]:
-        """What part of the repetition text[position:] is, and where that part ends."""
+        """Which part of a repetition text[position:] is, and where that part ends."""
         if self._progress:
             return self._go_on(text, position, position)
         window = text[position : position + MAX_CANDIDATE]
@@ -130,24 +133,24 @@ class Echo:
 
 
 class BlockState(TurnParser):
-    """Where a parser of marked blocks stands, and the text so far."""
+    """The state of the block parser, and the text so far."""
 
-    # Of the class until they are set, as in few turns: an object of over thirty attributes is slow.
-    shown_chars: int = 0  # of text that waited until it proved to be no call: examples, drafts
+    # Few turns set these, so they are attributes of the class: an object with over thirty attributes is slow.
+    shown_chars: int = 0  # characters of text that waited until it proved not to be a call: examples, drafts
     _thought_chars: int = 0
-    _uncut: int = 0  # characters that were read since `_read_pieces` was cut
-    _depth: int = 0  # of the reasoning that is open
+    _uncut: int = 0  # how many characters came since `_read_pieces` was cut
+    _depth: int = 0  # how many reasoning markers are open
     _restated: bool = False  # the model may yet write the marker that the prompt ended with
     _had_text: bool = False  # whether the turn has any text, up to the last reasoning
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         super().__init__(format.batch)
-        # Of the blocks that ended, in a draft's reader; None for a broken one.
+        # In a draft's reader: the bodies of the blocks that ended, with None for a broken one.
         self._raws: list[str | None] | None = None
-        self._ending: Literal["", "cut", "normal"] = ""  # nothing follows what is held
-        self._markdown: Markdown | None = None  # made when it is asked
-        self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
-        self._silent: bool = True  # whether there is no text since the block or the reasoning before it
+        self._ending: Literal["", "cut", "normal"] = ""  # how the turn ends behind the pending text; empty: it goes on
+        self._markdown: Markdown | None = None  # made on first use
+        self._echo: Echo | None = None  # of the block that ended, while only white space stands behind it
+        self._silent: bool = True  # whether there is no text since the last block or reasoning
         self._text_kind: type[TextDelta | TextAside] = TextDelta
         self._format = format
         self._table, self._candidate = format.table, format.table.candidate
@@ -155,15 +158,16 @@ class BlockState(TurnParser):
         self._thought = markup.thought
         self._thought_ends = markup.thought_ends  # the prompt may have opened any of them
         if self._thought is NO_REASONING:
-            starts_in = "text"  # a dialect without reasoning has nowhere else to start
-        self._text_state = self._state = self._text  # made once, as each chunk is compared with it
+            starts_in = "text"  # a dialect without reasoning always starts in text
+        self._text_state = self._state = self._text  # one bound method, with which each chunk's state is compared
         if starts_in == "reasoning":
             self._state = self._label if self._thought.label else self._reasoning
             self._depth, self._restated = 1, True
-        # The text or the reasoning so far, behind whatever was neither: what tells where a marker stands.
-        self._read_pieces: list[str] = []  # of it, what `_markdown` has read
-        self._unread: list[str] = []  # and what it has not read yet: most of it nobody asks about
-        # What the end of reasoning would end that was not seen to begin: all of the turn, or nothing behind reasoning.
+        # The text or reasoning since the last block, which gives the place of a marker.
+        self._read_pieces: list[str] = []  # the part that `_markdown` has read
+        self._unread: list[str] = []  # the rest: the place in most of it is never needed
+        # What an unmatched end marker of reasoning ends: all of the turn so far, or, behind reasoning, only itself.
+        # Empty: such a marker is text.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
 
     @abstractmethod
@@ -184,7 +188,7 @@ class BlockState(TurnParser):
         return self._had_text or not self._silent
 
     def _read_up(self) -> Markdown:
-        """Where the text so far has got to."""
+        """The place where the text so far ends."""
         here = self._markdown
         if here is None:
             here = self._markdown = Markdown()
@@ -200,20 +204,20 @@ class BlockState(TurnParser):
 
     @property
     def _tail(self) -> str:
-        """The end of the text so far, without reading it."""
+        """The end of the text so far. Does not read it."""
         return (self._markdown.tail if self._markdown else "") + "".join(self._unread)
 
     def _read_on(self, here: Markdown | None, text: str, start: int, stop: int) -> Markdown:
-        """Where text[stop] stands; `here` says so of text[start], or what was read before, if it is None."""
+        """The place of text[stop]. `here` is the place of text[start]; None: the end of the text so far."""
         here = here or self._read_up()
-        if here is self._markdown and (stop > start or not here.is_new):  # a new one nothing but more text changes
+        if here is self._markdown and (stop > start or not here.is_new):  # a new one only changes with more text
             here = here.copy()
         if stop > start:
             here.add(text[start:stop])
         return here
 
     def _begin_section(self) -> None:
-        """What follows does not go on from the text so far."""
+        """Begins a new section: the following text does not continue the text so far."""
         self._markdown = None
         if self._unread or self._read_pieces:
             self._unread.clear()
@@ -228,7 +232,7 @@ class BlockState(TurnParser):
         out: list[Delta],
         read_as: str | None = None,
     ) -> int:
-        """Lets text[start:stop] leave; `_markdown` reads `read_as` in its place."""
+        """Sends text[start:stop]. If `read_as` is given, `_markdown` reads that instead."""
         if stop > start:
             piece = text[start:stop]
             self._unread.append(piece if read_as is None else read_as)
@@ -244,24 +248,24 @@ class BlockState(TurnParser):
         return stop
 
     def _speak(self) -> re.Pattern[str]:
-        """The turn has text from here on, since reasoning ended; what finds candidates in it."""
+        """Records that the turn has text since reasoning ended. Returns the pattern of candidates in text."""
         self._silent = False
         self._table = self._format.table.behind(text=True)
         self._candidate = self._table.candidate
         return self._candidate
 
     def _markup(self, text: str, start: int, stop: int, out: list[Delta]) -> None:
-        """Reasoning's own markup, which is text where reasoning stays in the text."""
+        """Sends the markers of reasoning as text if reasoning stays in the text."""
         if self._reasoning_kind is TextDelta:
             self._emit(TextDelta, text, start, stop, out)
 
     def _compact_pieces(self) -> list[str]:
-        """Makes one piece of what was read, so that a copy takes no longer however many pieces came."""
+        """Joins what was read into one piece, so that a copy takes constant time."""
         self._uncut = 0
         self._read_pieces = [end_of(self._read_pieces)] if self._read_pieces else []
         return self._read_pieces
 
     def _forget_pieces(self) -> None:
-        """No call of the text stands in what was read so far."""
+        """Drops the text so far: no call can begin in it."""
         self._read_up()
         self._read_pieces.clear()

@@ -1,7 +1,7 @@
 """The parser of every dialect whose calls stand in marked blocks between text and reasoning.
 
-One state machine, fed as the text comes; the whole text is one big feed. A dialect gives it the marker
-names, the reader of a block's body and the batch rule.
+It is one state machine, fed as the text comes. A `BlockFormat` gives it the markers, the readers of bodies and the
+batch rule.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SPACE = re.compile(r"\s*")
 class BlockParser(TextParser):
     """Implements `Parser`; see `BlockFormat`."""
 
-    _tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
-    _asides: tuple[TextAside, ...] = ()  # of the open block, in a draft's reader, which is over when the block is
+    _tails: tuple[str, ...] = ()  # texts to drop right behind the block that ended
+    _asides: tuple[TextAside, ...] = ()  # in a draft's reader: the trailing text of the open block
 
     @property
     def format(self) -> BlockFormat:
@@ -32,7 +32,7 @@ class BlockParser(TextParser):
 
     @property
     def _block_format(self) -> BlockFormat:
-        """Of the open block, or of the last one."""
+        """The format of the open block, or of the last one."""
         return self._format
 
     @property
@@ -48,7 +48,7 @@ class BlockParser(TextParser):
         body_at, marker = at + match.length, match.marker
         if marker.kind == "noise":
             if marker.ends_reasoning:
-                self._may_end = ""  # it says that what follows is none
+                self._may_end = ""  # no reasoning follows
             if marker.ends_message:
                 self._read_up().end_message()
             self._state = self._over if marker.ends_turn else self._text_state if marker.ends_reasoning else self._state
@@ -75,7 +75,7 @@ class BlockParser(TextParser):
         return body_at
 
     def _over(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind the end of the turn, as the model sees it."""
+        """Behind the model's end of the turn."""
         out.append(TextAside(text[position:]))
         return len(text)
 
@@ -96,7 +96,7 @@ class BlockParser(TextParser):
             out[first_new:] = [delta for delta in out[first_new:] if type(delta) is not TextAside]
         if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
             return behind
-        if body.problem is not None:  # else it waits: the beginning of a special token stands there
+        if body.problem is not None:  # else the body waits for the rest of a special token
             if not body.recover():
                 self._fail(block, body.problem, body.start + body.problem_offset)
         elif body.done and block.end is None:
@@ -108,7 +108,7 @@ class BlockParser(TextParser):
         return stop
 
     def _skip_frame(self, block: OpenBlock, text: str, position: int) -> int:
-        """Drops a special token at which the body failed: outside of values it is no part of it."""
+        """Drops a special token at which the body failed. Outside of values it is not part of the body."""
         frame = stands(text, position, self._block_format.table.markup.frames) if position < len(text) else ""
         if frame == "" or (frame and frame == block.marker.end) or not block.body.resume():
             return position
@@ -116,7 +116,7 @@ class BlockParser(TextParser):
         return position + len(frame or "")
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
-        """After a complete body: white space, a code fence, then the end marker and nothing else."""
+        """Behind a complete body: white space, a code fence, then the end marker. Other text is a problem."""
         block = self._block
         assert block is not None, "a block state without a block is our bug"
         end = block.end
@@ -159,7 +159,7 @@ class BlockParser(TextParser):
         return position
 
     def _follows(self, block: OpenBlock, text: str, position: int) -> Literal["yes", "no", "undecided"]:
-        """Whether another block of the kind begins here, though the complete one before it has no end marker."""
+        """Whether another block with this marker begins at text[position], although this block has no end marker."""
         start = block.marker.text
         if not text.startswith(start, position):
             return "undecided" if begins(text, position, start) else "no"
@@ -169,7 +169,7 @@ class BlockParser(TextParser):
         return "no" if verdict == "text" else "undecided"
 
     def _holds_another(self, block: OpenBlock) -> bool:
-        """Whether what is held behind a complete body may only be another block's start."""
+        """Whether the pending text behind a complete body can only be another block's start."""
         ending = block.end is not None and block.end.viable(self._pending, 0)
         return not ending and self._follows(block, self._pending, 0) == "undecided"
 
@@ -178,7 +178,7 @@ class BlockParser(TextParser):
         self._finish(block, out)
 
     def _skip(self, text: str, position: int, out: list[Delta]) -> int:
-        """After a problem: to the block's end marker, wherever it stands."""
+        """Behind a problem: skips to the block's end marker."""
         block = self._block
         assert block is not None, "a block state without a block is our bug"
         end, at = block.end, position
@@ -198,7 +198,7 @@ class BlockParser(TextParser):
         return len(text)
 
     def _skip_call(self, block: OpenBlock, text: str, position: int, out: list[Delta]) -> int:
-        """After a problem in a block that nothing ends: to the next one behind the same marker."""
+        """Behind a problem in a block without an end marker: skips to the next block with the same marker."""
         at = position
         while (at := text.find(block.marker.text[0], at)) >= 0:
             following = self._follows(block, text, at)
@@ -213,8 +213,7 @@ class BlockParser(TextParser):
         return len(text)
 
     def _after_block(self, text: str, position: int, out: list[Delta]) -> int:
-        """Drops the closing fence of a block that stood in a code fence, what its marker names, and its end marker
-        where that stands twice."""
+        """Behind a block: drops the closing code fence, the marker's `tails`, and a repeated end marker."""
         self._state = self._text_state
         limit = 13 + max(map(len, self._tails))  # 13: white space before it
         rest = text[position : position + limit]
@@ -257,7 +256,7 @@ class BlockParser(TextParser):
                 self._report_end(out)
 
     def _waits_to_end(self) -> bool:
-        """Whether what is held is more than text, now that nothing follows it."""
+        """Whether the pending text, which ends the turn, may be more than text."""
         if self._table.marker_at(self._pending, 0) or self._marks.call_end_starts.match(self._pending):
             return True
         verdict = self._table.decide(self._pending)
@@ -268,7 +267,7 @@ class BlockParser(TextParser):
         self._state = self._skip
 
     def _finish(self, block: OpenBlock, out: list[Delta]) -> None:
-        """The block is over, with its end marker or with the turn."""
+        """Ends the block, at its end marker or at the end of the turn."""
         self._block = None
         self._begin_section()
         marker, broken = block.marker, block.problem is not None
@@ -277,9 +276,9 @@ class BlockParser(TextParser):
         self._state = self._after_block if self._tails else self._text_state
         if marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
-            self._hidden_draft = None  # what the model is told of these goes before
+            self._hidden_draft = None  # the report of fabricated results takes precedence
             return
-        first, count = self._calls, len(block.body.calls) + broken  # one index for what could not be read
+        first, count = self._calls, len(block.body.calls) + broken  # an unreadable block takes one index
         malformed = block.settle(first, out)
         if self._block_format.text_aside and not broken and count > len(malformed):
             self._text_kind = TextAside

@@ -1,5 +1,4 @@
-"""Calls in reasoning, of which nobody knows yet whether they are meant, and what the model is told of those that are
-not."""
+"""Drafts: calls in reasoning that may be meant, and the report to the model if they did not run."""
 
 from __future__ import annotations
 
@@ -26,75 +25,83 @@ IN_THOUGHTS = "in_thoughts"
 
 
 class DraftReader(Protocol):
-    """A parser, and what it says of the block that it reads."""
+    """A parser that reads a draft."""
 
     def feed(self, chunk: str) -> list[Delta]: ...
 
     def close(self, reason: FinishReason) -> list[Delta]: ...
 
     @property
-    def broken_at(self) -> int | None: ...
+    def broken_at(self) -> int | None:
+        """Where in the turn the open block becomes unreadable, or may be an example; None if neither."""
+        ...
 
     @property
-    def first_raw(self) -> str | None: ...
+    def first_raw(self) -> str | None:
+        """The body of the first block if it was read to its end."""
+        ...
 
 
 ReaderT = TypeVar("ReaderT", bound=DraftReader)
 
 
 class Draft(Generic[ReaderT]):
-    """A block of calls in reasoning, and the blocks right behind it. `reader` reads them as it would in text. `start`
-    is the place in the turn of the first one's marker, which was `match`."""
+    """A block of calls in reasoning, and the blocks right behind it.
+
+    `reader`: reads the blocks as it would in text.
+    `start`: the offset in the turn of the first block's marker.
+    `match`: that marker.
+    """
 
     def __init__(self, reader: ReaderT, format: BlockFormat, start: int, match: MarkerMatch) -> None:  # noqa: A002
         self.reader = reader
         self.format = format
         self.start = start
         self.marked: tuple[int, MarkerMatch] | None = None
-        """The last marker in the text that may begin another block, and where it stands."""
+        """The last marker in the draft's text that may begin another block, and its position."""
         self.deltas: list[Delta] = []
         self._match = match
-        self._over = False  # something stands behind it, or in it
+        self._over = False  # other text follows the blocks, or one is unreadable
         self._text = unlimited()
-        self._joined = 0  # of the deltas, those whose pieces are one already
+        self._joined = 0  # the number of deltas that are joined already
 
     @property
     def text(self) -> str:
         return self._text.value()
 
     def feed(self, text: str) -> bool:
-        """Whether all of it may still be calls."""
+        """Adds text. Returns whether all of the draft may still be calls."""
         self._text.add(text)
         deltas = self.reader.feed(text)
         stop = next((i for i, delta in enumerate(deltas) if _is_none(delta)), len(deltas))
-        self.deltas += deltas[: stop + 1]  # what a longer piece has behind that is none of the draft
+        self.deltas += deltas[: stop + 1]  # the rest of the piece is not part of the draft
         self._joined = join_pieces(self.deltas, self._joined)
         self._over = stop < len(deltas) or self.reader.broken_at is not None
         return not self._over
 
     def mark(self, match: MarkerMatch) -> None:
-        """The marker of another block begins here, unless it is a part of this one."""
+        """Records a marker here, which begins another block or is a part of this one."""
         self.marked = self._text.length, match
 
     def close(self, reason: FinishReason) -> bool:
-        """The turn is over; whether all of it is calls."""
+        """Ends the turn. Returns whether all of the draft is calls."""
         deltas = self.reader.close(reason)
         self.deltas += deltas
         return not any(map(_is_none, deltas))
 
     @property
     def has_call(self) -> bool:
-        """Whether a call began in it."""
+        """Whether a call began in the draft."""
         return any(isinstance(delta, CallStarted) for delta in self.deltas)
 
     def calls_known(self, names: Collection[str]) -> bool:
-        """Whether the last call is a whole one of a known tool; without `names` every name is known."""
+        """Whether the last call is complete and of a known tool. Without `names` every tool is known."""
         calls = [delta for delta in self.deltas if isinstance(delta, CallCompleted | CallMalformed)]
         last = calls[-1] if calls else None
         return isinstance(last, CallCompleted) and (not names or last.name in names)
 
     def malformed(self, index: int, *, truncated: bool) -> CallMalformed:
-        """What the model is told of it. `cut`: the turn was cut off in reasoning."""
+        """The report to the model. `truncated`: the turn was cut off in reasoning."""
         name = next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), None)
         where = "it stood in your thoughts, where nothing runs"
         if truncated:
@@ -105,7 +112,7 @@ class Draft(Generic[ReaderT]):
         return CallMalformed(index, self._raw().strip(), IN_THOUGHTS, reason, self.start, name, True)
 
     def _raw(self) -> str:
-        """The text of its block, or of the first one where something stands behind that."""
+        """The body of the block, or of the first block if other text follows it."""
         if not self._over:
             return self.text[self._match.length :].rstrip().removesuffix(self._match.marker.end or "")
         if self.reader.first_raw is not None:
@@ -116,7 +123,7 @@ class Draft(Generic[ReaderT]):
 
 
 def _is_none(delta: Delta) -> bool:
-    """Whether this is anything else than blocks that can be read, and white space."""
+    """Whether the delta is neither part of a readable block nor white space."""
     if isinstance(delta, TextDelta | TextAside):
         return not delta.text.isspace()
     return isinstance(delta, ReasoningDelta | ForgedResults) or (isinstance(delta, CallMalformed) and delta.whole_block)

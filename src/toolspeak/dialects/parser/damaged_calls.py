@@ -1,7 +1,7 @@
-"""The call of a known tool that stands in the text since one character of its beginning is wrong.
+"""Finds calls of known tools that are text because one character of their beginning is wrong.
 
-The example of a dialect says how a call begins, up to the first argument. A line that begins so but for one character,
-which is lost, one too many, another one, or in its neighbour's place, was meant as a call. White space does not count.
+The dialect's example shows how a call begins, up to the first argument. A line whose beginning differs from that by at
+most one missing, extra, changed or swapped character was meant as a call. White space does not count.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from toolspeak.dialects.text.markdown import Markdown
 
 _LINES, _WINDOW, _TAG = 64, 256, 64
 _SHORT, _LONG = 4, 24
-"""Characters in front of a name that may stand in front of other words; and of a beginning that no other text has:
-behind one a call may end in other ways too."""
+"""Two lengths in characters. Up to the first, the text in front of a name may precede other words too. From the second
+on, a beginning is unique, so the call may end in other ways."""
 
 _SCHEMA = """["']?type["']:["']object["'],["']properties"""  # a listing of tools has the same keys
 _ARGUMENT = re.compile(rf"""(?!{_SCHEMA})["']?[\w-]{{1,64}}["'=:|<>\[]|[)}}\]<]|\Z""")
@@ -31,8 +31,10 @@ _ID = re.compile(r"[0-9a-f]{9,10}(?=[<\[])")  # of the example's call
 def nearly_called(
     text: str, tools: Sequence[ToolSpec], example: Callable[[Sequence[ToolSpec]], str], ends: Iterable[str]
 ) -> bool:
-    """Whether one of the last lines of `text`, which ends as a call does, begins as a call of one of the tools does,
-    but for one character. `ends` are the end markers of calls."""
+    """Whether one of the last lines of `text` begins like a call of one of the tools, with one character wrong.
+
+    `text` must end like a call. `example` writes the dialect's example call; `ends` are the end markers of calls.
+    """
     if not tools or _ENDED.search(text) is None:
         return False
     least = 0 if text.endswith(("}", "]", *ends)) else _LONG
@@ -54,7 +56,7 @@ def nearly_called(
 
 
 def _last_lines(text: str) -> Iterator[int]:
-    """Where the last lines begin that are not indented as code is, nor empty."""
+    """The starts of the last lines that are neither empty nor indented like code."""
     stop = len(text)
     for _ in range(_LINES):
         start = text.rfind("\n", 0, stop) + 1
@@ -66,8 +68,7 @@ def _last_lines(text: str) -> Iterator[int]:
 
 
 def _is_quoted(text: str, start: int) -> bool:
-    """Whether the line at text[start] stands in code, or is repeated from a result, which escapes what it holds of
-    calls."""
+    """Whether the line at text[start] stands in code, or repeats a result, in which calls are escaped."""
     here = Markdown()
     here.add(text[:start])
     escaped = ESCAPE.search(text, max(start - _TAG, 0), start + _WINDOW)
@@ -75,7 +76,7 @@ def _is_quoted(text: str, start: int) -> bool:
 
 
 def _leads(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> list[tuple[str, str]]:
-    """What stands in front of the tool's name where a call begins, and the character behind it."""
+    """The texts in front of the tool's name in a call's beginning, each with the character behind the name."""
     head = _head(tool, example)
     bare = _BARE.search(head)
     return [
@@ -87,7 +88,7 @@ def _leads(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> list
 
 
 def _may_begin(line: str, lead: str, behind: str) -> bool:
-    """Whether the line may begin with `lead`, a name and `behind`, of which one character is wrong."""
+    """Whether the line may begin with `lead`, a name and `behind`, with one character wrong."""
     half = len(lead) // 2
     if not line.startswith(lead[: max(half - 1, 0)]) and lead[half:] not in line[: len(lead) + 1]:
         return False
@@ -95,17 +96,17 @@ def _may_begin(line: str, lead: str, behind: str) -> bool:
 
 
 def _names(line: str, name: str) -> bool:
-    """Whether a part of the name stands there: two characters at most are not the name's."""
+    """Whether the line holds a third of the name, as it does if at most two characters of the name are wrong."""
     third = len(name) // 3
     return name[:third] in line or name[third : 2 * third] in line or name[2 * third :] in line
 
 
 def _head(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> str:
-    """How a call of the tool begins, up to the name of its first argument; without white space."""
+    """The beginning of a call of the tool up to its first argument's name, without white space."""
     sample = example([tool])
     at = sample.find(tool.name) + len(tool.name)
     if at < len(tool.name):
-        return ""  # a dialect that writes it in another way
+        return ""  # the dialect changes the name
     keys = "|".join(map(re.escape, sample_arguments(tool)))
     first = re.compile(rf"(?<![\w-])(?:{keys})(?![\w-])").search(sample, at) if keys else None
     head = "".join(sample[: first.start() if first else len(sample)].split())
@@ -114,8 +115,10 @@ def _head(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> str:
 
 
 def _begins(line: str, head: str) -> bool:
-    """Whether the line begins with the head, but for one character, and an argument follows, or the call's end. Not in
-    quotation marks, in parentheses or in a block quote."""
+    """Whether the line begins with `head`, with one character wrong, and an argument or the call's end follows.
+
+    A line in quotation marks, in parentheses or in a block quote does not count.
+    """
     size = len(head)
     quoted = line[0] != head[0] and not line[0].isalnum() and line.startswith(head, 1)
     return not quoted and any(

@@ -1,5 +1,5 @@
-"""The part of a parser of marked blocks that holds back calls which may be an example, until what stands behind them
-tells (`quotes.py`)."""
+"""The part of the block parser that delays calls which may be an example, until the text behind them decides
+(`quotes.py`)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _SPACE = re.compile(r"\s*")
 class ExampleParser(StrayParser):
     """Parser states after a block that may be an example, until its status is known."""
 
-    # As in `BlockState`: of the class until they are set.
+    # Attributes of the class until they are set, as in `BlockState`.
     _block: OpenBlock | None = None
     _quote: Quote | None = None
     _doubtful_example: Quote | None = None  # an example that may have been meant as a call
-    _mentioned_calls: tuple[tuple[str, int], ...] = ()  # of sentences: the tool's name, and where it stood
+    _mentioned_calls: tuple[tuple[str, int], ...] = ()  # tool name and offset of each call in a sentence
     _marked: bool = False  # whether the turn has a block of calls behind its marker
 
     @property
     @abstractmethod
     def _block_format(self) -> BlockFormat:
-        """Of the open block, or of the last one."""
+        """The format of the open block, or of the last one."""
 
     @abstractmethod
     def _close_block(self, out: list[Delta], normal: bool) -> None: ...
@@ -49,14 +49,14 @@ class ExampleParser(StrayParser):
         return self._read_quoted(quote, match, text, at)
 
     def _read_quoted(self, quote: Quote, match: MarkerMatch, text: str, at: int) -> int:
-        """A block of calls begins at text[at]."""
+        """Begins a block of calls at text[at], inside the quote."""
         stop = self._open(match, at)
         quote.raw.add(text[at:stop])
         quote.state, quote.over, self._state = self._state, False, self._quoted
         return stop
 
     def _keep_place(self) -> Any:
-        """The parser's state that a block changes."""
+        """A copy of the state that a block changes, for `_take_back_to`."""
         return self._calls, self._batch.copy(), self._text_kind, self._read_up().copy(), self._compact_pieces().copy()
 
     def _take_back_to(self, place: Any) -> None:
@@ -64,7 +64,7 @@ class ExampleParser(StrayParser):
         self._unread.clear()
 
     def _quoted(self, text: str, position: int, out: list[Delta]) -> int:
-        """Calls that may be an example, and what stands behind them."""
+        """Reads calls that may be an example, and the text behind them."""
         quote = self._quote
         assert quote is not None, "an example without a beginning is our bug"
         if quote.over:
@@ -72,7 +72,7 @@ class ExampleParser(StrayParser):
         self._state = quote.state
         failed = self._block is not None and self._block.problem is not None
         stop = self._state(text, position, quote.deltas)
-        self._pass_through = None  # what a block's body takes is kept here too
+        self._pass_through = None  # the quote needs the text of the block's body
         quote.join()
         quote.raw.add(text[position : stop - len(self._pending)])
         quote.state, self._state = self._state, self._quoted
@@ -86,13 +86,13 @@ class ExampleParser(StrayParser):
         return stop
 
     def _comma_behind(self, quote: Quote, block: OpenBlock, text: str, stop: int) -> bool:
-        """Whether what a block without an end marker failed at, behind its calls, is the sentence that goes on."""
+        """Whether a block without an end marker failed at the rest of the sentence around its calls."""
         if block.end is not None or block.problem is None or block.problem.code != "trailing_text":
             return False
         return bool(sentence_continues(quote.gap + text[stop : stop + MAX_CANDIDATE], False))
 
     def _behind(self, quote: Quote, text: str, position: int, out: list[Delta]) -> int:
-        """What stands behind the calls decides."""
+        """Reads the text behind the calls, which decides whether they are an example."""
         if quote.kind == "span":
             return self._resolve(quote, False, position, out)
         if quote.kind == "sentence":
@@ -124,12 +124,12 @@ class ExampleParser(StrayParser):
         if verdict.marker.kind == "calls" and (verdict.fence or not quote.closed):
             quote.closed, quote.fence = False, verdict.fence or quote.fence
             return self._read_quoted(quote, verdict, text, position)
-        # Real calls follow, or results that the model made up: it took these for made.
+        # If calls or fabricated results follow, the model meant these calls.
         runs = verdict.marker.kind in ("calls", "results") and not verdict.fence and quote.kind not in ("code", "cited")
         return self._resolve(quote, runs, position, out)
 
     def _resolve(self, quote: Quote, runs: bool, position: int, out: list[Delta]) -> int:
-        """It is known whether these are calls or an example; in front of `position` nothing else was read."""
+        """Ends the quote, as calls (`runs`) or as an example. The following text starts at `position`."""
         if not runs:
             if quote.kind in ("fence", "indented") and quote.lead == "none":
                 self._doubt(quote)
@@ -142,11 +142,11 @@ class ExampleParser(StrayParser):
         return position
 
     def _runs_quoted(self, _quote: Quote) -> bool:
-        """Whether calls that are no example may run."""
+        """Whether quoted calls that are not an example may run."""
         return True
 
     def _remember(self, quote: Quote, rest: str) -> None:
-        """A sentence goes on with `rest` behind a call, which may be meant if something else in the turn is one."""
+        """Records a call whose sentence continues with `rest`. The model may have meant it if the turn has calls."""
         alone = quote.kind == "sentence" and not quote.quoted and (quote.gap + rest)[:1] not in QUOTATION
         if (
             alone
@@ -157,24 +157,24 @@ class ExampleParser(StrayParser):
             self._mentioned_calls = (*self._mentioned_calls, (quote.name, quote.offset))
 
     def _doubt(self, quote: Quote) -> None:
-        """An example that may have been meant: the model is told unless something else in the turn is a call."""
+        """Records an example that the model may have meant. It is reported if the turn has no calls."""
         if quote.has_call_of(self._block_format.tools) or quote.broken:
             self._doubtful_example = quote
 
     def _show(self, quote: Quote, out: list[Delta]) -> None:
-        """It is an example, which is text."""
+        """Sends the quote as text: it is an example."""
         self._take_back_to(quote.before)
         self._quote, self._state = None, self._text_state
         whole = quote.text
         for start, stop in pairwise([0, *quote.drops, len(whole)]):
             text = whole[start:stop]
             self.shown_chars += len(text)
-            # A fence in a call begins no code block of the text.
+            # A code fence in a call does not open a code block in the text.
             read_as = text if quote.kind in ("fence", "code") else text.replace("`", "'")
             self._emit(TextDelta, text, 0, len(text), out, read_as)
 
     def _end_quote(self, quote: Quote, out: list[Delta], normal: bool) -> None:
-        """The turn is over."""
+        """Ends the quote at the end of the turn."""
         if not quote.over:
             self._state = quote.state
             if self._block is not None:

@@ -1,4 +1,4 @@
-"""What a server leaves of a Harmony call when it drops the special tokens: `commentary to=functions.name json{…}`."""
+"""Harmony calls from servers that drop the special tokens: `commentary to=functions.name json{…}`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ RECIPIENT = "to=functions."
 BEGINNING = re.compile(beginning_of([RECIPIENT]))
 _BEHIND = ("json", "code", "commentary", "analysis")
 WORDS = ("assistant", "analysis", "commentary", "final")
-"""What may stand before a header's first token: the rest of one that the prompt began, or filler."""
+"""Words in front of a header's first token: the rest of a header that the prompt began, or filler."""
 
 FIRST = frozenset("<acft")
-"""How a header, or a call without tokens, begins, but for white space: with a token, one of `WORDS`, or `RECIPIENT`."""
+"""The first characters of a header or of a call without tokens: of a token, of `WORDS`, or of `RECIPIENT`."""
 
 FILLER = re.compile(r"\s*(?:assistant)?\s*(?:commentary|analysis|final)?\s*")
 
 
 @lru_cache(64)
 def _call_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Such a call of one of these tools, up to its arguments."""
+    """The pattern of a call without tokens, of one of these tools, up to its arguments."""
     any_name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"to=functions\.(?:{any_name})(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?=\{{)")
 
@@ -38,7 +38,7 @@ FILLER_COMING = re.compile(
 
 
 def beginnings_in(text: str, position: int, stop: int) -> list[int]:
-    """Where such a call may begin in text[position:stop], whole or cut by its end."""
+    """Where calls without tokens may begin in text[position:stop], which may cut the last one."""
     places: list[int] = []
     at = text.find(RECIPIENT, position, stop)
     while at >= 0:
@@ -49,7 +49,7 @@ def beginnings_in(text: str, position: int, stop: int) -> list[int]:
 
 
 def decide(names: Iterable[str], text: str, at: int) -> int | Literal["text", "undecided"]:
-    """Where the arguments begin of a call of one of these tools whose recipient stands at text[at]."""
+    """Where the arguments begin of a call whose recipient, one of these tools, stands at text[at]."""
     match = None
     if text.startswith(RECIPIENT, at):
         match = _call_of(tuple(names)).match(text, at, at + MAX_CANDIDATE)

@@ -1,4 +1,4 @@
-"""A Harmony message's header: its role, its channel, and the recipient, which makes it a call."""
+"""The header of a Harmony message: its role, its channel, and the recipient, which makes the message a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|endoftext|>")
 STARTS = ("<|start|>", "<|channel|>")
 TOKENS = (*ENDS, *STARTS, "<|message|>", "<|constrain|>")
 
-# Letters in front: found five times as fast. What stands before a tool of ours is no matter.
+# A literal in front of the look-behinds makes the search five times as fast. Any text may precede `to=functions.`.
 ADDRESSEE = re.compile(r"to=(?:(?<=\bto=)|(?<=assistantto=)|(?=functions\.))([^\s<]+)")
 CHANNEL = re.compile(r"<\|channel\|>\s*([^\s<]*)")
 ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
@@ -22,7 +22,7 @@ _NAME = re.compile(NAME)
 
 
 def _read_header(head: str, spaced: Sequence[str] = ()) -> Header | None:
-    """`spaced` are the tools' names that have spaces, where a recipient otherwise ends."""
+    """The tool's name in a header, or None. `spaced`: the tools' names with spaces, at which other recipients end."""
     for name in spaced:
         if f"to=functions.{name}" in head:
             return Header(name)
@@ -32,16 +32,19 @@ def _read_header(head: str, spaced: Sequence[str] = ()) -> Header | None:
 
 @lru_cache(64)
 def shape(names: tuple[str, ...]) -> NamedShape:
+    """How calls of these tools are written with special tokens."""
     spaced = [name for name in names if " " in name]
     return NamedShape(partial(_read_header, spaced=spaced), EXAMPLE, separator="<|message|>", others=ENDS)
 
 
 @lru_cache(64)
 def stripped_shape(names: tuple[str, ...]) -> NamedShape:
+    """How calls of these tools are written without special tokens."""
     spaced = [name for name in names if " " in name]
     return NamedShape(partial(_read_header, spaced=spaced), EXAMPLE, others=(*ENDS, *STARTS), unended=True)
 
 
 def last(pattern: re.Pattern[str], head: str) -> str:
+    """The last match of the pattern in a header; empty without one."""
     matches = pattern.findall(head)
     return matches[-1] if matches else ""

@@ -1,4 +1,4 @@
-"""The parser of Harmony turns: messages of a header (role, recipient, channel) and a content, one after the other."""
+"""The parser of Harmony turns: a sequence of messages, each a header (role, recipient, channel) and a content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMELESS = f"a message ends with <|call|>, but its header names no tool, so it d
 
 _TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
 _OUTER = re.compile("|".join(map(re.escape, (*ENDS, *STARTS))))
-# As most are, in one step: a role, a channel, maybe a type of the content, and within each of them a recipient.
+# Most headers match in one step: a role, a channel, an optional content type, with a recipient in any of them.
 _WHOLE_HEADER = re.compile(
     r"(?:<\|start\|>[^<]{0,100}+)?+<\|channel\|>[^<]{0,100}+(?:<\|constrain\|>[^<]{0,9}+)?+<\|message\|>"
 )
@@ -51,20 +51,20 @@ _NEXT_MESSAGE = "<|end|><|start|>"
 _LONGEST = max(map(len, TOKENS))
 _SPACE = re.compile(r"\s*")
 _CANDIDATE = re.compile(f"<|`|{BEGINNING.pattern}")
-"""Finds what a chunk of content may hold but content, or what tells where inline code is."""
+"""Finds characters of a chunk that may begin a token or a call, or inline code."""
 
 
 class HarmonyParser(TurnParser):
-    """Implements `Parser`. A message to a recipient is a call, on whatever channel and wherever `to=` stands."""
+    """Implements `Parser`. A message with a recipient is a call, on any channel and wherever `to=` stands."""
 
-    # Of the class until they are set.
-    _thinking: bool = False  # whether the message is one of reasoning
+    # Attributes of the class until they are set.
+    _thinking: bool = False  # whether the message is reasoning
     _unmarked: bool = False  # whether the open call has no tokens
     _body: NamedCalls | None = None
     _forged: Buffer | None = None
     _problem: Problem | None = None
     _offset: int = 0
-    _last: str = ""  # of the content, the last character that is no white space
+    _last: str = ""  # the last character of the content that is not white space
     _caps: Caps = Caps()
 
     def __init__(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> None:
@@ -100,7 +100,7 @@ class HarmonyParser(TurnParser):
             out.append(self._kind(self._pending))
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        """Where a header may begin without a token: at the turn's start, and behind a message."""
+        """At the turn's start and between messages, where a header may begin without a token."""
         first = text[position]
         if first not in FIRST and not first.isspace():
             self._state, self._kind, self._quoting = self._content, TextDelta, False
@@ -131,8 +131,8 @@ class HarmonyParser(TurnParser):
         return position
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
-        """To `<|message|>`, from the header's first token or what stands before it; what does not come to that within a
-        candidate's length is text, but for bare words of the format."""
+        """Reads a header up to `<|message|>`. A header longer than a candidate is text, without bare words of the
+        format."""
         whole = _WHOLE_HEADER.match(text, position)
         if whole is not None:
             self._open(whole[0], whole.end(), out)
@@ -166,7 +166,7 @@ class HarmonyParser(TurnParser):
         role, to, channel = last(ROLE, head), last(ADDRESSEE, head), last(CHANNEL, head)
         ours = not role or one_apart(role, "assistant")
         if not ours and (to or "assistant") == "assistant":
-            self._batch.close(out)  # what follows is built on results that the model made up
+            self._batch.close(out)  # what follows builds on fabricated results
             self._forged, self._state = Buffer(self._caps.characters), self._forgery
         elif to and to != "assistant":
             self._body = NamedCalls(shape(tuple(self._tools)), self._calls, self._caps, self._tools)
@@ -176,7 +176,7 @@ class HarmonyParser(TurnParser):
             self._state = self._call
         else:
             if not role and not to and not channel and not _is_remnant(head):
-                self._emit(head, out)  # it names nothing that a header does
+                self._emit(head, out)  # no header, as it has no role, recipient or channel
             self._thinking = channel == "analysis"
             self._kind = self._reasoning_kind if self._thinking else TextDelta
             self._state = self._content
@@ -190,7 +190,8 @@ class HarmonyParser(TurnParser):
         return stop
 
     def _before_bare(self, text: str, position: int, token: int, out: list[Delta]) -> int | None:
-        """In text: a call without tokens, if one may begin before any token does; the first may be text[token]."""
+        """Begins a call without tokens, if one may begin before the next token. `token` is the position of the first
+        possible token, or -1. None if no such call begins."""
         quoting, scan_end = self._quoting, position
         while token >= 0:
             quoting, scan_end = inline_code_at(quoting, text, scan_end, token), token
@@ -216,7 +217,7 @@ class HarmonyParser(TurnParser):
         quoting = self._quoting
         while at >= 0:
             quoting, scan_end = inline_code_at(quoting, text, scan_end, at), at
-            # A stray backtick in a thought must not cost the call behind: two tokens in a row end it.
+            # An unmatched backtick in reasoning must not hide the call behind: two tokens in a row end inline code.
             open_thought = quoting and self._thinking
             quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
             match = None if quoted else _TOKEN.match(text, at)
@@ -225,7 +226,7 @@ class HarmonyParser(TurnParser):
                 if match[0] in ENDS:
                     self._markup(match[0], out)
                 if match[0] == "<|call|>" and self._last == "}":
-                    # A message to nobody, with what may be arguments in it.
+                    # A message without a recipient may hold the arguments of a call.
                     out.append(CallMalformed(self._calls, "", "no_name", NAMELESS, self._position + at, None, True))
                     self._add([self._calls], (), out, broken=True)
                     self._calls += 1
@@ -260,7 +261,7 @@ class HarmonyParser(TurnParser):
         return stop
 
     def _call_end(self, text: str, position: int, out: list[Delta]) -> int:
-        """White space or a code fence, then the end token; or the next message, when it was forgotten."""
+        """Behind the arguments: white space or a code fence, then the end token or the next message."""
         body = self._expect_body()
         if self._unmarked:
             self._finish(body, out)
@@ -283,7 +284,7 @@ class HarmonyParser(TurnParser):
         return position
 
     def _skip(self, text: str, position: int, out: list[Delta]) -> int:
-        """After a problem: to the next end token."""
+        """Behind a problem: skips to the next end token."""
         body, at = self._expect_body(), position
         while (at := text.find("<|", at)) >= 0:
             match = _TOKEN.match(text, at)
@@ -300,7 +301,7 @@ class HarmonyParser(TurnParser):
         return self._hold(text, at)
 
     def _forgery(self, text: str, position: int, out: list[Delta]) -> int:
-        """A result that the model wrote itself: to its end, or to the next message."""
+        """Reads a fabricated result up to its end or the next message."""
         forged = self._forged
         assert forged is not None, "reading a forgery that did not begin is our bug"
         if match := _OUTER.search(text, position):
@@ -319,7 +320,7 @@ class HarmonyParser(TurnParser):
             self._quoting = inline_code_at(self._quoting, text, 0, len(text))
 
     def _markup(self, text: str, out: list[Delta]) -> None:
-        """The tokens around reasoning, which are text where reasoning stays in the text."""
+        """Sends the tokens around reasoning as text if reasoning stays in the text."""
         if self._thinking and self._reasoning_kind is TextDelta:
             self._emit(text, out)
 
@@ -331,7 +332,7 @@ class HarmonyParser(TurnParser):
         self._problem, self._offset, self._state = problem, max(offset, 0), self._skip
 
     def _finish(self, body: NamedCalls, out: list[Delta]) -> None:
-        """The call is over, with its end token or with the turn."""
+        """Ends the call, at its end token or at the end of the turn."""
         indexes = [call.index for call in body.calls]
         malformed = {call.index for call in body.calls if isinstance(call, CallMalformed)}
         self._calls += len(indexes)
@@ -371,7 +372,7 @@ class HarmonyParser(TurnParser):
 
 
 def begins_turn(text: str) -> bool | None:
-    """Whether a turn that begins so begins with a header; None asks for more of it."""
+    """Whether a turn with this beginning begins with a header; None asks for more text."""
     filler = FILLER.match(text)
     bare = text[filler.end() if filler else 0 :][: len(RECIPIENT)]
     if bare == RECIPIENT:
@@ -399,11 +400,11 @@ def inline_code_at(quoting: bool, text: str, start: int, stop: int) -> bool:
 
 
 def _cut_token(text: str, position: int) -> int:
-    """Where a token begins that the text's end cuts short; else the text's end."""
+    """The start of a token that the text's end cuts short; else the text's end."""
     at = text.rfind("<", max(position, len(text) - _LONGEST))
     return at if at >= 0 and any(token.startswith(text[at:]) for token in TOKENS) else len(text)
 
 
 def _is_remnant(head: str) -> bool:
-    """Whether a header that came to nothing says nothing: tokens and words of the format alone."""
+    """Whether an incomplete header consists of tokens and words of the format only."""
     return all(word in (*WORDS, "json") for word in _TOKEN.sub(" ", head).split())

@@ -1,4 +1,4 @@
-"""A turn that begins behind a marker which the prompt already wrote."""
+"""A turn that begins behind a marker which the prompt ends with."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from toolspeak.dialects.base import Parser
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 Opens = Callable[[str], bool | None]
-"""Whether a turn that begins so goes on with what the prompt's marker opened; None asks for more of it."""
+"""Whether a turn with this beginning continues what the prompt's marker opened; None asks for more text."""
 
 
 class OpenedParser:
-    """Implements `Parser`: puts the prompt's `marker` before a turn that `opens` recognises."""
+    """Implements `Parser`. It puts the prompt's `marker` in front of a turn that `opens` recognises."""
 
     def __init__(self, inner: Parser, marker: str, opens: Opens) -> None:
         self._inner = inner
         self._marker = marker
         self._opens = opens
-        self._start: str | None = ""  # of the turn, until it is decided
-        self._added = 0
+        self._start: str | None = ""  # the beginning of the turn until `opens` decides
+        self._added = 0  # how many characters were put in front
 
     @property
     def shown_chars(self) -> int:
-        """As the inner parser counts them (`ThinkingParser`)."""
+        """The count of the inner parser (`BlockState.shown_chars`)."""
         return getattr(self._inner, "shown_chars", 0)
 
     def around(self, inner: Parser) -> OpenedParser:
-        """The same before another parser."""
+        """The same wrapper around another parser."""
         return OpenedParser(inner, self._marker, self._opens)
 
     def feed(self, chunk: str) -> Iterable[Delta]:

@@ -1,8 +1,8 @@
-"""A call that may be an example: where it stands, and what tells an example from a call.
+"""Quotes: calls that may be an example, and the rules that decide it.
 
-What stands in inline code, or in the middle of a sentence, or in a code block with other text, is an example. A code
-block, or an indented one, of nothing but calls is one if text follows it; it is a call if it ends the turn and no more
-than a short paragraph leads to it. Until that is known the block is held back. See the table in docs/design.md.
+A call in inline code, in the middle of a sentence, or in a code block with other text is an example. A fenced or
+indented code block of calls alone is an example if text follows it. It is a call if it ends the turn and at most a
+short paragraph leads to it. Until then the block is pending. See the table in docs/design.md.
 """
 
 from __future__ import annotations
@@ -19,17 +19,24 @@ from toolspeak.dialects.text.pending_text import join_pieces, unlimited
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer
 
 Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
-"""`fence`: a code block that begins with calls; `code`: one in which something stands before them. `span`: inline code
-of several lines. `cited`: a block quote, or the row of a table."""
+"""Where quoted calls stand.
+
+- `fence`: a code block that begins with calls.
+- `code`: a code block with other text in front of the calls.
+- `indented`: an indented code block.
+- `sentence`: the middle of a sentence.
+- `span`: inline code of several lines.
+- `cited`: a block quote, or a table row.
+"""
 
 MAX_LEAD = 256
-"""Characters in front of a code block at the end of a turn: behind more, or behind a colon, it is shown, not run."""
+"""The limit, in characters, of the text in front of a code block that runs at the end of a turn."""
 
 NOT_RUN = "quoted_call"
-"""The code of a call that did not run because it stood where an example does."""
+"""The code of a call that did not run because it stood where examples stand."""
 
 MAX_REPORTS = 8
-"""Calls in sentences that one turn reports to the model at most."""
+"""How many calls in sentences one turn reports to the model at most."""
 
 _BLANK = re.compile(r"[ \t]*")
 QUOTATION = "\"'“”„‟‘’«»‹›」』》〉】〕＂＇"
@@ -41,7 +48,7 @@ _FENCE_LINE = re.compile(r"\n[ \t]*(?:```|~~~)")
 
 @quick(frozen=False)
 class Quote:
-    """Calls that may be an example, and what stands behind them, until it is known what they are.
+    """Calls that may be an example, and the text behind them.
 
     `offset`: where they begin in the turn.
     `before`: the parser's state in front of them.
@@ -69,14 +76,14 @@ class Quote:
     raw: Buffer = field(default_factory=unlimited)
     drops: list[int] = field(default_factory=list[int])
     deltas: list[Delta] = field(default_factory=list[Delta])
-    joined: int = 0  # of the deltas, those whose pieces are one already
+    joined: int = 0  # the number of deltas that are joined already
 
     @property
     def text(self) -> str:
         return self.raw.value()
 
     def join(self) -> None:
-        """Joins the pieces of text and arguments that came since the last time."""
+        """Joins the pieces of text and arguments that came since the last call."""
         self.joined = join_pieces(self.deltas, self.joined)
 
     @property
@@ -87,11 +94,11 @@ class Quote:
 
     @property
     def broken(self) -> bool:
-        """Whether one of its blocks could not be read."""
+        """Whether one of the blocks is unreadable."""
         return any(isinstance(delta, CallMalformed) and delta.whole_block for delta in self.deltas)
 
     def has_call_of(self, names: Collection[str]) -> bool:
-        """Whether a call of a known tool stands in it."""
+        """Whether the quote holds a call of one of these tools, or of any tool without `names`."""
         return any(isinstance(delta, CallStarted) and (not names or delta.name in names) for delta in self.deltas)
 
     @property
@@ -135,9 +142,13 @@ def sentence_continues(rest: str, ending: bool) -> bool | None:
 def is_mention(
     here: Markdown, rest: str, has_text: bool, results: Literal["", "made", "none"], ending: bool
 ) -> bool | None:
-    """Whether a marker of reasoning or results, `rest` behind it, is spoken of and opens nothing; None asks for more.
-    `said`: text of the turn stands before it. `results`: it is one of results, and the turn has made calls, which these
-    may be of, or none."""
+    """Whether the text only mentions a marker of reasoning or results, which opens nothing; None asks for more text.
+
+    `rest`: the text behind the marker.
+    `has_text`: the turn has text in front of the marker.
+    `results`: for a marker of results, whether the turn has `made` calls or `none`; empty for reasoning.
+    `ending`: no text follows `rest`.
+    """
     place = here.place
     if place in ("item", "cited", "quoted"):
         return True

@@ -1,7 +1,7 @@
-"""The part of a parser of marked blocks that reads reasoning: where it ends, and the calls in it.
+"""The part of the block parser that reads reasoning: finds its end, and the calls in it.
 
-A model that forgets the end marker of its thoughts writes its calls inside them. Whether one of them was meant is known
-only when the turn is over, so its text is held back until something else stands behind it.
+A model that forgets the end marker of reasoning writes its calls inside. Only the turn's end decides whether the last
+one was meant, so a draft of it is pending until other text follows.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 
 class ThinkingParser(BlockState):
-    """The states inside reasoning. A call in there runs only if reasoning has no end and the call ends the turn
-    (`BlockFormat.thoughts_hide`: not even then); if it is all that the turn holds, it is malformed, so that the model
-    is told."""
+    """Parser states inside reasoning.
 
-    # As in `BlockState`: of the class until they are set.
-    _draft: Draft[ThinkingParser] | None = None  # the calls in reasoning that are being read
-    _hidden_draft: Draft[ThinkingParser] | None = None  # the last draft that stayed one
-    _mentioned_starts: int = 0  # of the start markers that reasoning spoke of, those whose end it has not named
+    A call in reasoning only runs if it ends the turn, and reasoning has no end (`BlockFormat.thoughts_hide`: not even
+    then). If the turn holds nothing else, the call is reported as malformed.
+    """
+
+    # Attributes of the class until they are set, as in `BlockState`.
+    _draft: Draft[ThinkingParser] | None = None  # the open draft
+    _hidden_draft: Draft[ThinkingParser] | None = None  # the last draft that did not run
+    _mentioned_starts: int = 0  # how many start markers reasoning mentioned without their end marker
 
     @abstractmethod
     def _open(self, match: MarkerMatch, at: int) -> int: ...
 
     @abstractmethod
     def _draft_parser(self) -> ThinkingParser:
-        """A parser that reads what stands in reasoning as if it stood in text."""
+        """A parser that reads a draft as if it stood in text."""
 
     @property
     def first_raw(self) -> str | None:
-        """The body of the first block if it was read to its end, of a draft's reader."""
+        """In a draft's reader: the body of the first block if it was read to its end."""
         return self._raws[0] if self._raws else None
 
     @property
     @abstractmethod
     def broken_at(self) -> int | None:
-        """Where in the turn the open block cannot be read any more, or may be an example; None if neither."""
+        """Where in the turn the open block becomes unreadable, or may be an example; None if neither."""
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
         start = read_end = search_end = position
@@ -104,7 +106,7 @@ class ThinkingParser(BlockState):
                     self._leave(out)
                 if self._draft is None:
                     return self._open(verdict, at)
-                position = at + 1  # it may stand in an argument
+                position = at + 1  # the marker may stand in an argument
             elif isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls":
                 start = self._think(text, start, at, out)
                 self._begin_draft(verdict, self._position + at)
@@ -116,7 +118,7 @@ class ThinkingParser(BlockState):
                 position = at + 1
 
     def _is_start_mentioned(self, text: str, stop: int, here: Markdown) -> bool | None:
-        """Whether reasoning speaks of the start marker that ends at text[stop]; None asks for more."""
+        """Whether reasoning only mentions the start marker that ends at text[stop]; None asks for more text."""
         mentioned: bool | None = here.in_block
         if not mentioned:
             mentioned = is_mention(here, text[stop : stop + MAX_CANDIDATE], True, "", False)
@@ -125,8 +127,11 @@ class ThinkingParser(BlockState):
         return mentioned
 
     def _is_end_mentioned(self, text: str, stop: int, here: Markdown) -> bool | None:
-        """Whether reasoning speaks of the end marker that ends at text[stop]: alone in inline code, or behind a start
-        marker of which it spoke in the same code block, or in a sentence of the same line; None asks for more."""
+        """Whether reasoning only mentions the end marker that ends at text[stop]; None asks for more text.
+
+        A mentioned end marker stands alone in inline code, or behind a mentioned start marker: in the same code block,
+        or in a sentence on the same line.
+        """
         if here.in_inline_code:
             if here.tail[-1:] != "`":
                 return False
@@ -141,13 +146,13 @@ class ThinkingParser(BlockState):
         return mentioned
 
     def _label(self, text: str, position: int, out: list[Delta]) -> int:
-        """Drops the label with which reasoning may begin."""
+        """Drops the label at the beginning of reasoning."""
         label = self._thought.label
         rest = text[position : position + len(label)]
         if rest != label and label.startswith(rest):
             return self._hold(text, position)
         bare = position + len(label.rstrip())
-        if text.startswith(label.rstrip(), position) and bare < position + len(label):  # of a thought that is empty
+        if text.startswith(label.rstrip(), position) and bare < position + len(label):  # the reasoning is empty
             if any(end.match(text, bare) > 0 for end in self._thought_ends):
                 self._state = self._reasoning
                 self._markup(text, position, bare, out)
@@ -160,7 +165,7 @@ class ThinkingParser(BlockState):
         return stop
 
     def _think(self, text: str, start: int, stop: int, out: list[Delta]) -> int:
-        """A piece of reasoning, which may belong to a draft."""
+        """Sends text[start:stop] as reasoning, or adds it to the open draft."""
         if self._draft is None:
             return self._emit(self._reasoning_kind, text, start, stop, out)
         if stop > start:
@@ -171,11 +176,11 @@ class ThinkingParser(BlockState):
         return stop
 
     def _format_of(self, match: MarkerMatch) -> BlockFormat:
-        """Of who reads what a marker opens."""
+        """The format that reads the block of this marker."""
         return self._format
 
     def _begin_draft(self, match: MarkerMatch, at: int) -> None:
-        """Calls may begin here, at this place in the turn."""
+        """Begins a draft at the offset `at` in the turn."""
         if self._draft is not None:
             self._draft.mark(match)
             return
@@ -189,7 +194,7 @@ class ThinkingParser(BlockState):
         if draft.marked is None:
             self._hide(draft, draft.text, out)
             return
-        # What began as another block inside of it may be one of its own.
+        # A marker inside the draft may begin a draft of its own.
         stop, match = draft.marked
         whole = draft.text
         self._hide(draft, whole[:stop], out)
@@ -199,7 +204,7 @@ class ThinkingParser(BlockState):
             self._hide(again, again.text, out)
 
     def _hide(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
-        """A draft stays one: its text is reasoning."""
+        """Sends a draft's text as reasoning: it does not run."""
         self._draft, self._hidden_draft = None, draft
         self._forget_pieces()
         if self._reasoning_kind is TextDelta:
@@ -209,14 +214,14 @@ class ThinkingParser(BlockState):
             out.append(ReasoningDelta(text))
 
     def _leave(self, out: list[Delta]) -> None:
-        """Reasoning ends, and what stood in it was not meant."""
+        """Ends reasoning. A draft in it does not run."""
         if self._draft is not None:
             self._hide(self._draft, self._draft.text, out)
         if self._reasoning_kind is ReasoningDelta:
             self._forget_pieces()
 
     def _end_thoughts(self, out: list[Delta], normal: bool) -> None:
-        """The turn is over, wherever it was."""
+        """Ends the open draft at the end of the turn."""
         if self._draft is not None and self._pending:
             rest, self._pending = self._pending, ""
             self._go_on_drafting(self._draft, rest, out)
@@ -234,15 +239,15 @@ class ThinkingParser(BlockState):
                     self._report_draft(draft, out, truncated=not normal)
 
     def _may_run(self, draft: Draft[ThinkingParser]) -> bool:
-        """Whether what a turn ends with, inside reasoning, is a call of a known tool."""
+        """Whether the draft at the end of the turn is a call of a known tool."""
         return draft.calls_known(draft.format.tools)
 
     def _adopt(self, reader: ThinkingParser) -> None:
-        """Takes over what a draft's reader knows of the turn's calls."""
+        """Takes over the batch of a draft's reader."""
         self._batch, self._calls = reader._batch, reader._calls
 
     def _report_hidden_draft(self, out: list[Delta]) -> None:
-        """The turn is over: if the calls in its thoughts are all that it holds, the model takes them for made."""
+        """At the turn's end: reports the last draft if the turn holds nothing else. The model expects its results."""
         if self._hidden_draft is None or self._batch.has_block or self._has_text:
             return
         if not any(isinstance(delta, TextDelta) and not delta.text.isspace() for delta in out):

@@ -1,5 +1,5 @@
-"""The part of a parser of marked blocks that reads text: where a block begins, and whether it is a call, an attempt at
-one (`attempts.py`), or an example (`examples.py`)."""
+"""The part of the block parser that reads text: finds where a block begins, and whether it is a call, an attempt at one
+(`attempts.py`), or an example (`examples.py`)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE
 class TextParser(ExampleParser):
     """Parser states for text outside reasoning and blocks."""
 
-    _first_candidate: re.Match[str] | None = None  # by `_plain`, in the chunk that `_text` reads next
+    _first_candidate: re.Match[str] | None = None  # found by `_plain` in the chunk that `_text` reads next
 
     def _plain(self, chunk: str) -> list[Delta] | None:
-        """A chunk of text in which nothing can begin, or None: the same as by way of `_text`, which takes thrice as
-        long."""
+        """The deltas of a chunk of plain text, or None. `_text` gives the same result in three times the time."""
         if self._pending or self._echo or not chunk or self._state is not self._text_state:
             return None
         match = self._candidate.search(chunk)
@@ -65,7 +64,7 @@ class TextParser(ExampleParser):
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE])
             if type(verdict) is MarkerMatch and at == start and self._begins_with(verdict, text, at):
                 return self._open(verdict, at)
-            if verdict == "undecided" and at + 1 == len(text) and not self._ending:  # one character tells nothing
+            if verdict == "undecided" and at + 1 == len(text) and not self._ending:  # one character is too little
                 self._emit(TextDelta, text, start, at, out)
                 return self._hold(text, at)
             if self._may_end and self._marks.thought_end_starts.match(text, at):
@@ -82,10 +81,10 @@ class TextParser(ExampleParser):
                     return closed
             runs = text[at] in "`~"
             if runs and at == start and self._ends_in_run(text[at]):
-                match = candidate.search(text, run_end(text, at))  # of which the beginning was text
+                match = candidate.search(text, run_end(text, at))  # the beginning of the run was text
                 continue
             if verdict in ("undecided", "opened") and at == start and not runs and self._is_unsaid():
-                return self._hold(text, at)  # there is nothing to weigh it against
+                return self._hold(text, at)  # without text in front the place cannot matter
             if isinstance(verdict, MarkerMatch) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
                 here, read_end = self._read_on(here, text, read_end, at), at
                 verdict = self._weigh(verdict, here, text, start, at)
@@ -106,8 +105,8 @@ class TextParser(ExampleParser):
         return self._emit(TextDelta, text, start, len(text), out)
 
     def _begins_with(self, match: MarkerMatch, text: str, at: int) -> bool:
-        """Whether the calls at text[at] are nothing else, as nothing stands before them and they begin once: there is
-        nothing to weigh, and so do most turns begin."""
+        """Whether the calls at text[at] certainly are calls: no text is in front of them, and their marker is not
+        repeated. Most turns begin like this."""
         marker, stop = match.marker, at + match.length
         return (
             self._markdown is None
@@ -119,18 +118,18 @@ class TextParser(ExampleParser):
         )
 
     def _is_unsaid(self) -> bool:
-        """Whether the turn has said nothing since it began, or since the last block or reasoning."""
+        """Whether there is no text since the turn began, or since the last block or reasoning."""
         return not (self._unread or self._ending) and (self._markdown is None or self._markdown.is_new)
 
     def _ends_in_run(self, char: str) -> bool:
-        """Whether the text so far ends in backticks or tildes, of which this is one more."""
+        """Whether the text so far ends in a run of this backtick or tilde."""
         return self._unread[-1][-1] == char if self._unread else self._read_up().continues(char)
 
     def _weigh(self, verdict: Verdict, here: Markdown, text: str, start: int, at: int) -> Verdict:
-        """What a candidate at text[at] is, in view of where it stands; what stands before text[start] has left."""
+        """The verdict on the candidate at text[at] by its place `here`. The text before text[start] is already sent."""
         opens = isinstance(verdict, MarkerMatch) and verdict.marker.kind in ("reasoning", "results")
         if text[at] in "`~" and (here.in_block or (opens and not self._batch.has_block)):
-            return "text"  # what opens in a code block is an example, but for what the model says its calls gave
+            return "text"  # an example, as in any code block, except for fabricated results of the turn's calls
         if isinstance(verdict, MarkerMatch) and verdict.fence:
             stands = verdict.marker.place == "anywhere" or self._may_stand(verdict, here, text, start, at)
             return verdict if stands else "text"
@@ -145,16 +144,16 @@ class TextParser(ExampleParser):
         if verdict == "text" if not self._ending else not isinstance(verdict, MarkerMatch):
             return self._find_attempt(text, at, here, verdict)
         if isinstance(verdict, MarkerMatch) and verdict.marker.spare and verdict.marker.kind == "noise":
-            attempt = self._find_attempt(text, at, here, "text")  # dropped only where it is no attempt
+            attempt = self._find_attempt(text, at, here, "text")  # a token that is no attempt is dropped
             return verdict if attempt == "text" else attempt
         if isinstance(verdict, MarkerMatch) and text.startswith(verdict.marker.text[:1], at + verdict.length):
-            is_certain = isinstance(verdict.marker.opening, Alone) or verdict.length == 0  # whatever stands behind it
+            is_certain = isinstance(verdict.marker.opening, Alone) or verdict.length == 0  # whatever text follows
             again = "text" if is_certain else self._repeated_marker(verdict, text, at)
             return verdict if again == "text" else again
         return verdict
 
     def _is_mentioned(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int) -> bool | None:
-        """Whether the marker of reasoning or results at text[at] is only mentioned; None asks for more."""
+        """Whether the text only mentions the marker of reasoning or results at text[at]; None asks for more text."""
         if here.in_block:
             return True
         has_text = self._has_text or text[start:at].strip() != ""
@@ -163,23 +162,23 @@ class TextParser(ExampleParser):
         return is_mention(here, window, has_text, results, self._ending != "")
 
     def _may_stand(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int) -> bool:
-        """Whether the marker at text[at], which may not stand anywhere, has its place there; what stands before
-        text[start] has left."""
+        """Whether the marker at text[at] may stand there (`Marker.place`). The text before text[start] is already
+        sent."""
         if self._marked or match.fence:
-            return False  # a model that writes the markers writes them: what has none is an example, or said again
+            return False  # in a turn with markers, a call without one is an example or a repetition
         if match.marker.place == "start":
             return not (self._has_text or text[start:at].strip())
         before = here.tail[-1:]
         return not (before.isalnum() or before in WITHIN)
 
     def _leave_text(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int, out: list[Delta]) -> int:
-        """A block or reasoning begins at text[at]."""
+        """Begins a block or reasoning at text[at]."""
         marker = match.marker
         calls = marker.kind == "calls"
         kind = self._suspicion(match, here) if calls else None
         if at > start:
             self._emit(TextDelta, text, start, at, out)
-        if calls and (kind in (None, "sentence") or self._marks.fenced):  # a fence may be the damaged call's end
+        if calls and (kind in (None, "sentence") or self._marks.fenced):  # a fence may be the end of a damaged call
             self._report_unmarked(self._position + at, out)
         if kind is not None:
             return self._begin_quote(kind, match, here, text, at)
@@ -194,12 +193,12 @@ class TextParser(ExampleParser):
     # Attempts at a call.
 
     def _may_be_attempt(self, text: str, at: int) -> bool:
-        """Whether a candidate that opens nothing is worth another look."""
+        """Whether a candidate that opens nothing may be an attempt."""
         return self._table.marker_at(text, at) is not None
 
     def _find_attempt(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
-        """What a candidate at text[at] is that opens nothing, as it seems: an attempt at a call, calls in inline code
-        of several lines, or text."""
+        """The verdict on a candidate at text[at] that opens no block: an attempt at a call, calls in inline code of
+        several lines, or text."""
         if verdict != "text" and self._ending == "cut":
             return verdict
         if here.in_inline_code:
@@ -217,7 +216,7 @@ class TextParser(ExampleParser):
         if is_meant is None:
             return "undecided"
         if not is_meant and self._ending == "cut" and end is not None:
-            # What was cut off may have held its end marker, and with that no call in here would run.
+            # The missing rest of the turn may hold the end marker, and then no call inside would run.
             undecided = is_attempt(match, end, window, format.tools, False) is None
             is_meant = undecided and self._calls_stand_in(window, match.length)
         return unreadable_block(match, format.example, self._ending == "cut") if is_meant else verdict
@@ -232,7 +231,7 @@ class TextParser(ExampleParser):
         return False
 
     def _report_end(self, out: list[Delta]) -> None:
-        """The turn is over, and nothing in it was a call: what may have been meant as one is told to the model."""
+        """At the end of a turn without calls: reports what the model may have meant as a call."""
         format, index = self._block_format, self._calls  # noqa: A001
         if self._doubtful_example is not None:
             self._report(example_not_run(self._doubtful_example, format.example, index), out)
@@ -245,8 +244,10 @@ class TextParser(ExampleParser):
             self._report_unmarked(self._position, out)
 
     def _report_unmarked(self, at: int, out: list[Delta]) -> None:
-        """The text ends here, with the turn or in front of a call: the model is told of a call in it whose marker lost
-        a part of itself. Not in the published protocols, which say what runs beside what cannot be read."""
+        """Reports a call with a damaged marker at the end of the text, which a call or the turn's end follows.
+
+        The published protocols, whose batch rule is another one, define what runs beside unreadable calls.
+        """
         format = self._block_format  # noqa: A001
         if self._raws is not None or self._batch.rule.counts != "all_calls" or not (self._read_pieces or self._unread):
             return
@@ -265,14 +266,14 @@ class TextParser(ExampleParser):
             self._read_pieces.clear()
 
     def _report_mentioned(self, out: list[Delta]) -> None:
-        """The turn is over, and something in it was a call: the model is told of those that stood in sentences."""
+        """At the end of a turn with calls: reports calls in the middle of sentences."""
         format = self._block_format  # noqa: A001
         if self._raws is None and self._batch.rule.counts == "all_calls":
             for name, offset in self._mentioned_calls:
                 self._report(mentioned_call(name, offset, format.example, self._calls), out)
 
     def _report(self, malformed: CallMalformed, out: list[Delta]) -> None:
-        """A call that stays text."""
+        """Reports a call that stays text."""
         out.append(malformed)
         self._calls += 1
         self._batch.has_block = True
@@ -281,7 +282,7 @@ class TextParser(ExampleParser):
     # Examples.
 
     def _span(self, text: str, at: int) -> Verdict:
-        """Calls that begin in inline code which does not end on its line."""
+        """The verdict on calls in inline code that does not end on its line."""
         window = text[at : at + MAX_CANDIDATE]
         line = window.partition("\n")[0]
         if "`" in line or (verdict := self._table.decide(window)) == "text":
@@ -291,7 +292,7 @@ class TextParser(ExampleParser):
         return verdict if verdict.marker.kind == "calls" else "text"
 
     def _suspicion(self, match: MarkerMatch, here: Markdown) -> Kind | None:
-        """Why calls that begin here may be an example."""
+        """Why calls that begin at this place may be an example; None if they are not."""
         if match.problem is not None or (here.is_new and not match.fence):
             return None
         if match.fence:

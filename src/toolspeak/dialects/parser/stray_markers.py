@@ -1,4 +1,4 @@
-"""The part of a parser of marked blocks that tells what no text is: end markers that nothing opened, and echoes."""
+"""The part of the block parser that recognises unmatched end markers, repeated markers and repeated blocks in text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 
 class StrayParser(ThinkingParser):
-    """What the state of text asks about them."""
+    """Tests for the text state."""
 
     @abstractmethod
     def _report_unmarked(self, at: int, out: list[Delta]) -> None: ...
@@ -37,34 +37,38 @@ class StrayParser(ThinkingParser):
         return stop
 
     def _thought_end(self, text: str, at: int) -> int:
-        """Where the end marker of reasoning ends that begins at text[at], if one may end something: -1 if there is
-        none, 0 if more characters are needed."""
+        """Where the end marker of reasoning at text[at] ends, if one may end something here.
+
+        -1 without one, 0 if more characters are needed.
+        """
         if not self._silent and self._may_end == "nothing":
             self._may_end = ""
             return -1
         if at + 1 == len(text):
-            return 0  # it begins one, as the caller knows
+            return 0  # the caller has tested that this character begins an end marker
         closed = max(end.match(text, at) for end in self._thought_ends)
         return 0 if closed < 0 and any(end.viable(text, at) for end in self._thought_ends) else closed
 
     def _stray_end(self, text: str, closed: int, here: Markdown) -> int:
-        """Where the end marker of reasoning ends, up to text[closed], if it did not begin in the turn: the prompt has
-        opened it, or it stands twice. It stands `here`. -1 if it is text, 0 if more characters are needed."""
+        """`closed` if the end marker of reasoning up to text[closed] is unmatched, else -1 for text.
+
+        The prompt opened the reasoning, or the marker is repeated. `here` is the place of the marker. 0 if more
+        characters are needed.
+        """
         if here.in_inline_code or here.in_block:
             return -1
         if here.place in ("item", "cited", "quoted"):
             return -1
         line = here.line
         if any(marker.kind == "reasoning" and marker.text in line for marker in self._marks.ends):
-            return -1  # both were spoken of
+            return -1  # the text mentions both markers
         if here.place == "sentence" or here.joined:
             mentioned = sentence_continues(text[closed : closed + MAX_CANDIDATE], self._ending != "")
             return 0 if mentioned is None else -1 if mentioned else closed
         return closed
 
     def _repeated_marker(self, match: MarkerMatch, text: str, at: int) -> Verdict:
-        """The calls that begin at text[at] with a start marker, `found`, that stands there several times; text: they do
-        not."""
+        """The match at text[at] if its start marker is repeated there; "text" if it is not."""
         marker, stop, last = match.marker.text, at + match.length, at
         while marker and match.marker.kind == "calls":
             stop += len(text[stop : at + MAX_CANDIDATE]) - len(text[stop : at + MAX_CANDIDATE].lstrip())
@@ -80,9 +84,11 @@ class StrayParser(ThinkingParser):
         return "text" if isinstance(again, MarkerMatch) or self._ending or full else again
 
     def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:
-        """Where the end marker of calls at text[at] ends, if nothing opened it: behind a line or a sentence, nothing
-        behind it on its line. -1 if there is none, 0 if more characters are needed. text[at] stands `here`, and what
-        stands before text[start] has left."""
+        """Where an unmatched end marker of calls at text[at] ends.
+
+        It must follow a line or a sentence, and end its line. -1 without one, 0 if more characters are needed. `here`
+        is the place of text[at]; the text before text[start] is already sent.
+        """
         if here.in_inline_code or here.in_block or here.place != "line" or here.joined:
             return -1
         ends, ending = self._marks.call_ends.values(), self._ending != ""
@@ -95,7 +101,7 @@ class StrayParser(ThinkingParser):
         return -1 if not alone or is_open(name, "".join(self._compact_pieces()) + text[start:at]) else closed
 
     def _drop_end(self, text: str, at: int, stop: int, out: list[Delta]) -> int:
-        """The end marker up to text[stop], which `_lone_end` found, is no text; what stands before it may be a call."""
+        """Drops the unmatched end marker up to text[stop], and reports a call without a marker in front of it."""
         if stop == 0:
             return self._hold(text, at)
         self._unread.append(text[at:stop])
@@ -104,7 +110,7 @@ class StrayParser(ThinkingParser):
         return stop
 
     def _end_unseen(self, out: list[Delta]) -> None:
-        """What the turn says so far was reasoning, if it may have been."""
+        """Turns the text so far into reasoning, if the turn may have started in reasoning."""
         if self._may_end == "turn" and self._has_text:
             out.append(TextWasReasoning())
             self._had_text = False

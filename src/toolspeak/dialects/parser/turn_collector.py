@@ -1,4 +1,4 @@
-"""A model turn put together from its deltas."""
+"""Builds a model turn from its deltas."""
 
 from __future__ import annotations
 
@@ -41,45 +41,47 @@ from toolspeak.dialects.turn_rules import Section
 
 @dataclass(frozen=True, slots=True)
 class IgnoredCall:
-    """A call that was read and does not count, and why."""
+    """A call that does not count."""
 
     call: ToolCall | MalformedCall
     reason: str
+    """Why it does not count."""
 
 
 @value()
 class ParsedTurn:
-    """What the runtime sees in a reply.
-
-    `text` and `reasoning` are as written; `message` holds the text (without the white space around blocks and
-    reasoning), the reasoning and the calls that count, in order. `calls` are those that count, malformed ones in
-    their position. `aside` is text behind the calls that is none of the answer; it is no part of the message. `notes`
-    says what was accepted leniently around the calls.
-    """
+    """The parsed reply of a model."""
 
     text: str
+    """The text, verbatim."""
     reasoning: str
+    """The reasoning, verbatim."""
     message: Message
+    """The text, reasoning and calls that count, in order. White space around blocks and reasoning is removed."""
     calls: tuple[ToolCall | MalformedCall, ...]
+    """The calls that count, with malformed ones in their position."""
     ignored: tuple[IgnoredCall, ...]
     forged: tuple[str, ...]
+    """Results that the model wrote itself."""
     notes: tuple[str, ...]
+    """Which deviations around the calls were accepted."""
     finish: FinishReason
     usage: Usage
     model: str | None
     response_id: str | None = None
     aside: str = ""
+    """Text behind the calls, which is not part of the answer or of the message."""
 
     @property
     def dialect(self) -> str | None:
-        """The dialect that `auto` found, if it was not the model's own."""
+        """The dialect that `auto` recognised, if it is not the model's own."""
         others = other_dialects(self.notes)
         return others[-1] if others else None
 
 
 @quick(frozen=False, eq=False)
 class _Streamed:
-    """A part of text or reasoning while it comes."""
+    """An unfinished part of text or reasoning."""
 
     kind: type[TextPart | ReasoningPart]
     pieces: list[str]
@@ -87,12 +89,12 @@ class _Streamed:
 
 
 class TurnCollector:
-    """Takes deltas, gives the turn. `call_id` names the call of an index, uniquely in the run."""
+    """Collects deltas and builds the turn. `call_id` gives the call of an index an id that is unique in the run."""
 
     def __init__(self, call_id: Callable[[int], str]) -> None:
         self._call_id = call_id
         self._parts: list[_Streamed | int] = []
-        self._open: _Streamed | None = None  # the last part, if it may go on
+        self._open: _Streamed | None = None  # the last part, if it may continue
         self._calls: dict[int, ToolCall | MalformedCall] = {}
         self._ignored: dict[int, str] = {}
         self._forged: tuple[str, ...] = ()
@@ -102,7 +104,7 @@ class TurnCollector:
         self.batch_ended = False
 
     def add(self, delta: Delta) -> None:
-        # Most deltas of a turn are pieces of text or of arguments, which are with their call once it is complete.
+        # Most deltas are pieces of text, or of arguments, which the complete call repeats.
         if type(delta) is TextDelta:
             part = self._open
             if part is None or part.kind is not TextPart:
@@ -159,7 +161,7 @@ class TurnCollector:
                 pass
 
     def completed(self, first: int) -> Sequence[ToolCall | MalformedCall]:
-        """The calls that were read to their end, from the `first` on, in the order of their ends."""
+        """The complete calls from the position `first` on, in the order in which they ended."""
         return [*self._calls.values()][first:]
 
     def _begin(self, kind: type[TextPart | ReasoningPart]) -> _Streamed:
@@ -199,7 +201,7 @@ class TurnCollector:
             text = "".join(entry.pieces)
             (texts if entry.kind is TextPart else thoughts).append(text)
             if entry.kind is TextPart and entry.opaque is None:
-                text = text.strip()  # its neighbours are blocks or reasoning, or the ends of the turn
+                text = text.strip()  # blocks, reasoning or the turn's ends are its neighbours
             if text or entry.opaque is not None:
                 parts.append(entry.kind(text, entry.opaque))
         calls = counting.values() if len(counting) < 2 else [counting[index] for index in sorted(counting)]
@@ -220,7 +222,7 @@ class TurnCollector:
 
 
 def with_reasoning(deltas: Iterable[Delta]) -> list[Delta]:
-    """The deltas of a turn that nobody has seen yet, with what turned out to be reasoning as such."""
+    """The deltas of an unpublished turn, with text that turned out to be reasoning as `ReasoningDelta`."""
     out: list[Delta] = []
     for delta in deltas:
         if isinstance(delta, TextWasReasoning):
@@ -239,7 +241,7 @@ def read_turn(
     starts_in: Section = "text",
     call_id: Callable[[int], str] = lambda index: f"call_{index}",
 ) -> ParsedTurn:
-    """A whole reply at once, through the same parser as a stream."""
+    """Parses a whole reply with the parser of streams."""
     parser = dialect.parser(tools, starts_in)
     collector = TurnCollector(call_id)
     deltas: Iterable[Delta] = (*parser.feed(text), *parser.close(finish), TurnEnded(finish))

@@ -1,4 +1,4 @@
-"""What the parsers of turns share: the loop over the states, what is held back, the run of a body, and the batch."""
+"""The base of all parsers: the loop over the states, the pending text, the fast path of a body, and the batch."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ NOT_LAST = "only the last call of a turn counts"
 
 @quick(frozen=False)
 class TurnBatch:
-    """The batch of one turn. `has_block`: a block began, so the batch has an end. `open`: that end is still to come."""
+    """The batch of one turn."""
 
     rule: BatchRule
     has_block: bool = False
+    """A block began, so the batch has an end."""
     open: bool = True
-    _candidates: list[int] = field(default_factory=list[int])  # what counts so far
+    """The batch has not ended."""
+    _candidates: list[int] = field(default_factory=list[int])  # the indexes of the calls that count so far
     _ok: bool = True
     _notes: tuple[str, ...] = ()
 
@@ -38,8 +40,12 @@ class TurnBatch:
         *,
         broken: bool,
     ) -> None:
-        """A block ended. `broken`: it could not be read to its end, so none of its calls counts; else those but the
-        `malformed` may."""
+        """Adds the calls of a block that ended.
+
+        `indexes`: all calls of the block; those in `malformed` do not count.
+        `notes`: which deviations were accepted.
+        `broken`: the block's end could not be read, so none of its calls counts.
+        """
         if not self.open:
             out.extend(CallIgnored(index, LATE) for index in indexes)
         elif self.rule.counts == "last_call":
@@ -56,7 +62,10 @@ class TurnBatch:
                 self.close(out)
 
     def take_over(self, later: BatchEnded, selected: Sequence[int], malformed: Sequence[int], out: list[Delta]) -> None:
-        """What another reader made of the rest of the turn; `selected` and `malformed` are its indexes in this turn."""
+        """Adds the batch of another parser, which read the rest of the turn.
+
+        `selected` and `malformed` are the indexes of its calls in this turn.
+        """
         if not self.open:
             out.extend(CallIgnored(index, LATE) for index in sorted((*selected, *malformed)))
             return
@@ -69,14 +78,14 @@ class TurnBatch:
         self.has_block = True
 
     def close(self, out: list[Delta]) -> None:
-        """No call from here on counts: the turn is over, or the model writes results itself."""
+        """Ends the batch: the turn is over, or the model writes results itself. Later calls do not count."""
         if self.has_block and self.open:
             self.open = False
             selected = tuple(self._candidates) if self._ok or self.rule.counts != "last_call" else ()
             out.append(BatchEnded(selected, self._ok, self._notes))
 
     def copy(self) -> TurnBatch:
-        """As it is now, whatever is added later."""
+        """A copy that later additions do not change."""
         return changed(self, _candidates=[*self._candidates])
 
 
@@ -86,22 +95,24 @@ def _over(text: str, _position: int, _out: list[Delta]) -> int:
 
 
 class TurnParser(ABC):
-    """Implements `Parser` for states: each takes what it can from text[position:] and returns where the next begins;
-    one that needs more characters puts the rest into `_pending`."""
+    """Implements `Parser` for states. Each state takes text from text[position:] and returns where the next one begins.
+
+    A state that needs more characters puts the rest into `_pending`.
+    """
 
     _state: State
-    _text_state: State  # what `_plain` reads in place of
-    # Of the class until they are set, as some are in few turns: it is made for each.
+    _text_state: State  # the state that `_plain` replaces
+    # Few turns set these, so they are attributes of the class: each turn makes a parser.
     _reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
     _quoting: bool = False  # whether the text so far ends inside inline code
 
     def __init__(self, rule: BatchRule) -> None:
         self._batch: TurnBatch = TurnBatch(rule)
-        # Asked for again and again, and an attribute of the class takes five times as long.
+        # These are read often, and reading an attribute of the class takes five times as long.
         self._calls: int = 0
         self._pass_through: PassThrough | None = None
-        self._pending: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
-        self._position: int = 0  # of the turn, at the start of held + chunk
+        self._pending: str = ""  # an undecided candidate of at most MAX_CANDIDATE characters
+        self._position: int = 0  # the offset in the turn of the pending text, or else of the next chunk
 
     def feed(self, chunk: str) -> list[Delta]:
         if self._pass_through is not None:
@@ -129,7 +140,7 @@ class TurnParser(ABC):
         self._end(out, reason in NORMAL_END)
         self._pending = ""
         self._batch.close(out)
-        # A method of its own holds the parser: all it knows would stay until the garbage collector comes.
+        # A bound method is a reference cycle, which would keep the turn's text until the garbage collector runs.
         self._state = self._text_state = _over
         return out
 
@@ -137,12 +148,12 @@ class TurnParser(ABC):
         self._reasoning_kind = TextDelta
 
     def _plain(self, chunk: str) -> list[Delta] | None:
-        """The deltas of a chunk in which nothing can begin, if the states need not see it."""
+        """The deltas of a chunk of plain text; None if the states must read the chunk."""
         return None
 
     @abstractmethod
     def _end(self, out: list[Delta], normal: bool) -> None:
-        """Nothing follows what is held; the batch is closed then."""
+        """Ends the turn behind the pending text. The caller closes the batch afterwards."""
 
     def _end_pass_through(self, pass_through: PassThrough) -> None:
         self._position += pass_through.end()
@@ -153,7 +164,7 @@ class TurnParser(ABC):
         return len(text)
 
     def _go_on(self, body: Body, text: str, stop: int) -> int:
-        """The body wants more than the text up to `stop`: the rest comes again, or a run takes the next chunks."""
+        """Waits for more text behind text[stop:], or lets the body's fast path take the next chunks."""
         if stop < len(text):
             return self._hold(text, stop)
         self._pass_through = body.pass_through()
