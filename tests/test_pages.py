@@ -21,6 +21,7 @@ ONE_PROGRAM = [
     "guides/making-tools.md",
     "guides/migrate.md",
     "guides/several-agents.md",
+    "guides/stream-answers.md",
     "guides/stream-to-a-web-page.md",
     "guides/structured-output.md",
 ]

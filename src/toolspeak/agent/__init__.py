@@ -18,6 +18,7 @@ from toolspeak.agent.state.history import Window
 from toolspeak.agent.state.output import Output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunStep, StepEnded
+from toolspeak.agent.streams import stream_output, stream_text
 
 __all__ = [
     "DEFAULT_DIALECT",
@@ -53,4 +54,6 @@ __all__ = [
     "apply",
     "fold",
     "result_of",
+    "stream_output",
+    "stream_text",
 ]

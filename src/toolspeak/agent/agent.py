@@ -23,6 +23,7 @@ from toolspeak.agent.state.output import Output, OutputT, choose_output, with_ou
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import Place
+from toolspeak.agent.streams import stream_output, stream_text
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     check_approval,
@@ -48,7 +49,6 @@ from toolspeak.execute import (
     Approve,
     BatchExecutor,
     Decision,
-    Executor,
     Observer,
     Secrets,
     StandingRules,
@@ -162,26 +162,9 @@ class Agent(Generic[DepsT, OutputT]):
         if isinstance(execution, Execution):
             if execution is not _USUAL_EXECUTION:
                 check_execution(execution)
-            schedule, policy = execution.schedule, approval.policy
-            if schedule == "native":
-                if text is None:
-                    raise ConfigurationError("schedule='native' needs a text dialect; name a schedule")
-                schedule = text.info.native_schedule
-            runs = Executor(
-                self.toolset,
-                schedule=schedule,
-                concurrency=execution.concurrency,
-                early_start=execution.early_start,
-                interceptors=by_levels["call"],
-                max_result_bytes=execution.max_result_bytes,
-                tool_timeout=execution.tool_timeout,
-                secrets=self.secrets,
-                throw_on_failure=execution.throw_on_failure,
-                stop_on_block=execution.stop_on_block,
-                policy=policy,
-                rules=self.rules,
-                recorder=None if recording is None else recording.recorder,
-                replayer=None if recording is None else recording.replayer,
+            policy = approval.policy
+            runs = execution.executor(
+                self.toolset, text, by_levels["call"], self.secrets, policy, self.rules, recording
             )
         else:
             choices = {
@@ -289,6 +272,18 @@ class Agent(Generic[DepsT, OutputT]):
         """Yields deltas as they come, and records once they are durable. The last one is `RunFinished` or
         `RunPaused`."""
         return self.start(task, **options).stream()
+
+    def stream_text(
+        self, task: str | Message, *, accumulated: bool = False, **options: Unpack[RunOptions[DepsT]]
+    ) -> AsyncGenerator[str]:
+        """Yields the model's text as it comes: pieces, or the turn's text so far (`accumulated`). See
+        `toolspeak.agent.stream_text`, which takes a run."""
+        return stream_text(self.start(task, **options), accumulated=accumulated)
+
+    def stream_output(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> AsyncGenerator[OutputT]:
+        """Yields the answer as far as it is written, the validated whole last. See `toolspeak.agent.stream_output`,
+        which takes a run."""
+        return stream_output(self.start(task, **options))
 
     async def resume(
         self,

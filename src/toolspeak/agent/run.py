@@ -14,6 +14,7 @@ from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEv
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.state.history import without_secrets
+from toolspeak.agent.state.output import AnswerType
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import RunRecords
 from toolspeak.agent.storage.runs import LeaseKeeper, LoadedRun
@@ -82,6 +83,11 @@ class Run:
     def state(self) -> RunState:
         """The run's state. Raises RunError before its first record."""
         return self._recorder.state
+
+    @property
+    def answer_type(self) -> AnswerType | None:
+        """The type of the answer that the agent asks for."""
+        return self._settings.output
 
     @property
     def run_records(self) -> RunRecords:

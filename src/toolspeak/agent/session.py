@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Generic, Unpack, cast
 
 from toolspeak.agent.agent import Agent, RunResult
@@ -18,6 +19,7 @@ from toolspeak.agent.storage.sessions import (
     place_of,
     session_messages,
 )
+from toolspeak.agent.streams import stream_output, stream_text
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.journal.base import SessionInfo
@@ -73,6 +75,29 @@ class Session(Generic[DepsT, OutputT]):
     ) -> RunResult[OutputT]:
         """Runs a task after the session's messages. Parameters as in `start`, raises as `Agent.run`."""
         return await self._agent.finish(await self.start(task, when_open=when_open, **options))
+
+    async def stream_text(
+        self,
+        task: str | Message,
+        *,
+        accumulated: bool = False,
+        when_open: WhenOpen = "refuse",
+        **options: Unpack[RunOptions[DepsT]],
+    ) -> AsyncGenerator[str]:
+        """Yields the model's text as it comes. See `toolspeak.agent.stream_text`; other parameters as in `start`."""
+        run = await self.start(task, when_open=when_open, **options)
+        async with aclosing(stream_text(run, accumulated=accumulated)) as texts:
+            async for text in texts:
+                yield text
+
+    async def stream_output(
+        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions[DepsT]]
+    ) -> AsyncGenerator[OutputT]:
+        """Yields the answer as far as it is written. See `toolspeak.agent.stream_output`; parameters as in `start`."""
+        run = await self.start(task, when_open=when_open, **options)
+        async with aclosing(stream_output(run)) as values:
+            async for value in values:
+                yield value
 
     async def info(self) -> SessionInfo:
         """The session's title, version and so on. Raises RunError before its first run."""

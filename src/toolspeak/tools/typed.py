@@ -11,9 +11,11 @@ from toolspeak.lazy import lazy_names
 
 _PLACES = {
     "BaseModel": "pydantic",
+    "PydanticUserError": "pydantic",
     "TypeAdapter": "pydantic",
     "ValidationError": "pydantic",
     "describe_parameters": "toolspeak.tools.parameter_schema",
+    "from_json": "pydantic_core",
     "read_docstring": "toolspeak.tools.docstring",
     "to_jsonable_python": "pydantic_core",
     "tool_from_model": "toolspeak.tools.model_tool",

@@ -43,6 +43,15 @@ async def run() -> None:
     assert_type((await session.run("Which town?", deps=Database())).output, Town)
 
 
+async def stream() -> None:
+    async for text in plain.stream_text("Which town?", accumulated=True):
+        assert_type(text, str)
+    async for town in typed.stream_output("Which town?", deps=Database()):
+        assert_type(town, Town)
+    async for numbers in Session(of_list).stream_output("Which numbers?", when_open="close"):
+        assert_type(numbers, list[int])
+
+
 def in_another_function(agent: Agent[Database, Town]) -> Town:
     return agent.run_sync("Which town?", deps=Database()).output
 
@@ -57,6 +66,8 @@ in_another_function(explicit)
 
 
 async def wrong() -> None:
+    typed.stream_text("Which town?", deps=3)  # wrong
+    plain.stream_text("Which town?", accumulated="yes")  # wrong
     await typed.run("Which town?", deps=3)  # wrong
     await plain.run("Which town?", deps=Database())  # wrong
     await typed.run("Which town?", dependencies=Database())  # wrong

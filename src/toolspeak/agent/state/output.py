@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.text import schema_asked
+from toolspeak.agent.state.partial_output import PartialAnswer
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.values import quick
 from toolspeak.dialects.text.extract import json_values, only_object
@@ -125,6 +126,11 @@ class AnswerType:
             with suppress(typed.ValidationError):
                 return CheckedAnswer(self._adapter.validate_json(json.dumps(answer.strip()), strict=True))
         return CheckedAnswer(None, problems or ("it holds no JSON",))
+
+    def partial(self) -> PartialAnswer:
+        """Reads an answer while it is written."""
+        key = "answer" if self.mode == "tool" else "value" if self._wrapped else ""
+        return PartialAnswer(self._type, key, is_text=self.mode != "tool" and self._plain.get("type") == "string")
 
     def correction(self, problems: Sequence[str]) -> str:
         """Asks the model to correct an answer that has these problems."""

@@ -1,0 +1,92 @@
+"""What a program shows of a run while it goes on: the model's text, or the answer as far as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from toolspeak.agent.run import Run
+from toolspeak.agent.state.output import FINAL_TOOL
+from toolspeak.agent.state.partial_output import ABSENT
+from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TextWasReasoning
+from toolspeak.data.events import ModelAsked, Record, RunFinished
+from toolspeak.errors import ConfigurationError, RunError
+
+_BETWEEN_TURNS = "\n\n"
+
+
+async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[str]:
+    """Yields the model's text as it comes, without its thoughts and calls. Leaving the loop early cancels the run.
+
+    Each item is a piece, and a blank line stands between the texts of two turns. `accumulated`: each item is the whole
+    text of the turn so far, so the last one is the answer. An answer that no turn wrote as text (that of a tool or an
+    interceptor) comes at the end.
+
+    Text that proves to be reasoning is taken back if `accumulated`: the next item begins anew. A run that has no answer
+    ends the loop, and `run.state` says why. Raises ProviderError when the model API fails.
+    """
+    turn, earlier = "", False
+    async with aclosing(run.stream()) as items:
+        async for item in items:
+            if type(item) is TextDelta and item.text:
+                piece = _BETWEEN_TURNS + item.text if earlier and not turn and not accumulated else item.text
+                turn += item.text
+                yield turn if accumulated else piece
+            elif type(item) is TextWasReasoning:
+                turn = ""
+                if accumulated:
+                    yield ""
+            elif isinstance(item, Record) and type(item.event) is ModelAsked:
+                turn, earlier = "", earlier or bool(turn)
+            elif isinstance(item, Record) and type(item.event) is RunFinished:
+                answer, written = item.event.answer.strip(), turn.strip()
+                if not answer or answer == written:
+                    continue
+                if accumulated:
+                    yield item.event.answer
+                elif written and answer.startswith(written):
+                    yield answer.removeprefix(written)
+                else:
+                    yield _BETWEEN_TURNS + answer if earlier or written else answer
+
+
+async def stream_output(run: Run) -> AsyncGenerator[Any]:
+    """Yields the answer, as the agent's output type, as far as it is written. The last item is the whole, validated.
+    Leaving the loop early cancels the run.
+
+    A model or a dataclass that is not complete has no attributes for the fields that are missing (but for defaults), a
+    TypedDict no keys. Its fields are validated one by one, and only the last item by what the class checks as a whole.
+    After an answer that is not of the type, the items begin anew with the model's next one.
+
+    Raises RunError if the run ends without an answer or pauses, ConfigurationError for an agent without an output type,
+    ProviderError when the model API fails.
+    """
+    wanted = run.answer_type
+    if wanted is None:
+        raise ConfigurationError("stream_output needs the type of the answer: Agent(output=…)")
+    answer, is_call, index = wanted.partial(), wanted.mode == "tool", -1
+    async with aclosing(run.stream()) as items:
+        async for item in items:
+            piece = ""
+            if (type(item) is TextDelta and not is_call) or (type(item) is ArgumentsDelta and item.index == index):
+                piece = item.text
+            elif type(item) is CallStarted and is_call and item.name == FINAL_TOOL:
+                index = item.index
+                answer.reset()
+            elif type(item) is TextWasReasoning or (isinstance(item, Record) and type(item.event) is ModelAsked):
+                index = -1
+                answer.reset()
+            value = answer.add(piece) if piece else ABSENT
+            if value is not ABSENT:
+                yield value
+    state = run.state
+    if state.status != "answered":
+        why = state.error or state.reason.replace("_", " ") or state.status.replace("_", " ")
+        raise RunError(f"run {run.run_id} has no output ({state.status.replace('_', ' ')}): {why}")
+    checked = wanted.check(state.answer or "")
+    if checked.problems:
+        raise ConfigurationError(
+            f"an interceptor gave the run an answer that is not of the output type: {'; '.join(checked.problems)}"
+        )
+    yield checked.value
