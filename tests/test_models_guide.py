@@ -136,6 +136,8 @@ def test_what_is_known_of_a_model_is_changed_in_part(monkeypatch: pytest.MonkeyP
 
 
 def test_an_agent_takes_what_it_names():
-    names = re.findall(r"`(?:Agent\()?(\w+)=?[^`]*`", GUIDE.split("## How a model is asked")[1].split("**Your own driver")[0])
+    names = re.findall(
+        r"`(?:Agent\()?(\w+)=?[^`]*`", GUIDE.split("## How a model is asked")[1].split("**Your own driver")[0]
+    )
     known = inspect.signature(Agent).parameters
     assert {"tool_choice", "output", "dialect"} <= {name for name in names if name in known}

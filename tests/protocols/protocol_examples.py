@@ -39,7 +39,7 @@ class Example:
 
 
 TEXT_NOT_OBJECT = "`read` returns the file's text; the document shows it parsed."
-OWN_WORDS = "The same status; the message is ours, and says what to do."
+OWN_WORDS = "The status is the same. toolspeak's message says what to do."
 REAL_BYTES = "`bytes` is the real size; the document's 22 is not that of its own content (18)."
 CONFIG = '{"api": "old.com"}'
 NEW_CONFIG = '{"api": "new.com"}'
@@ -88,9 +88,9 @@ EXAMPLES: tuple[Example, ...] = (
                 '  {"name": "write", "args": {"file": "b.txt", "content": "updated"}},\n'
                 '  {"name": "read", "args": {"file": "b.txt"}}\n]\n</execute>',
                 [ok("read", "a contents"), ok("write", {"bytes": 22}), ok("read", "b updated")],
-                "`bytes` is the real size. All three run at once, as the document says, so what the last `read` sees "
-                "is open unless b.txt holds its new content already, as here (the write is then a no-op and says so); "
-                "`--schedule serializable` orders them.",
+                "`bytes` is the real size. All three calls run at once, as the document says, so the last `read` may see "
+                "the old or the new text. Here b.txt has its new content already, and the write reports that it changed "
+                "nothing. `--schedule serializable` orders the calls.",
             ),
         ),
         {"a.txt": "a contents", "b.txt": "updated"},
@@ -114,8 +114,8 @@ EXAMPLES: tuple[Example, ...] = (
             Reply(
                 '<execute>\n[\n  {"name": "write", "args": {"content": "Hello </write> world"}}\n]\n</execute>',
                 None,
-                "Parsed as one call with its content intact; it fails because the example leaves out the file, which "
-                "`write` requires (here and there).",
+                "toolspeak reads one call with its content intact. It fails because the example has no file, which `write` "
+                "requires, here and in the document.",
             ),
         ),
     ),
@@ -140,7 +140,7 @@ EXAMPLES: tuple[Example, ...] = (
                 '  {"name": "write", "args": {"file": "kept.txt", "content": "new"}},\n'
                 '  {"name": "read", "args": {"file": "a.txt"}}\n]\n</execute>',
                 [ok("read", "data"), bad("write", "Permission denied"), ok("read", "data")],
-                "The document shows results only; these calls give them. " + OWN_WORDS,
+                "The document shows only the results; these calls produce them. " + OWN_WORDS,
             ),
         ),
         {"a.txt": "data", "kept.txt": "old"},
@@ -203,7 +203,7 @@ EXAMPLES: tuple[Example, ...] = (
                 "  <write><file>kept.txt</file><content>new</content></write>\n"
                 "  <read><file>a.txt</file></read>\n</execute>",
                 [ok("read", "data"), bad("write", "Permission denied"), ok("read", "data")],
-                "The document shows results only; these calls give them. " + OWN_WORDS,
+                "The document shows only the results; these calls produce them. " + OWN_WORDS,
             ),
         ),
         {"a.txt": "data", "kept.txt": "old"},
@@ -321,13 +321,13 @@ def run_exec(run: Callable[[Sequence[str], bytes], Completed], reply: str, diale
 def page(outputs: dict[Example, list[str]]) -> str:
     """docs/reference/protocol-examples.md."""
     lines = [
-        "# The protocol documents' examples, run",
+        "# The examples of the protocol documents",
         "",
-        "Every example of the three protocol documents whose calls the built-in tools can run, given to",
-        "`toolspeak exec --approve all` in a fresh workspace (`--reads` joins the replies of one conversation).",
-        "Made by `python tests/protocols/protocol_examples.py`; a test keeps it current.",
+        "This page runs every example of the three protocol documents whose calls the built-in tools can run, with",
+        "`toolspeak exec --approve all` in a new workspace (`--reads` joins the replies of one conversation).",
+        "`python tests/protocols/protocol_examples.py` generates it, and a test keeps it current.",
         "",
-        "| document | example | dialect | our output | deviation and reason |",
+        "| document | example | dialect | output | deviation and reason |",
         "|---|---|---|---|---|",
     ]
     for example, printed in outputs.items():
