@@ -41,8 +41,10 @@ _PLACES = {
     "section_of_reply": "toolspeak.dialects.detection.prompt_tail",
     "translate": "toolspeak.dialects.translation",
 }
-"""Each public name and where it is. The catalogue is large: it is imported by whoever asks for all dialects, and not by
-whoever names one, or a type. Type checkers read `__init__.pyi`."""
+"""The module of each public name. The large catalogue is only imported for a name that needs all dialects.
+
+Type checkers read `__init__.pyi`.
+"""
 
 __all__ = list(_PLACES)
 

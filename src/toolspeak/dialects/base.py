@@ -34,14 +34,14 @@ NativeSchedule = Literal["parallel", "sequential"]
 
 @quick()
 class EarlierThoughts:
-    """How the model's chat template shows it the thoughts of its earlier turns: in front of the turn's text."""
+    """How the model's chat template shows the model its thoughts of earlier turns, in front of each turn's text."""
 
     opening: str
-    """Stands in front of the thoughts."""
+    """The text in front of the thoughts."""
     closing: str
-    """Stands behind the thoughts."""
+    """The text behind the thoughts."""
     keep: Literal["run", "always"] = "run"
-    """Which turns show their thoughts: those behind the last user message (`run`), or all."""
+    """Which turns show their thoughts: those behind the last user message (`run`), or all (`always`)."""
     calls_only: bool = False
     """Only turns with calls show their thoughts."""
 
@@ -68,22 +68,22 @@ class DialectInfo:
     stop: tuple[str, ...] = ()
     """The stop sequences that a server may have for the model. toolspeak sends none."""
     text_aside: bool = False
-    """Text behind the calls of a turn is not part of the answer (`TextAside`): engines with this format drop it."""
+    """Text behind the calls of a turn is not part of the answer (`TextAside`). Engines with this format drop it."""
     earlier: EarlierThoughts | None = None
-    """How the model reads the thoughts of its earlier turns; None: not at all."""
+    """How the model reads its thoughts of earlier turns; None: it does not."""
 
 
 class Parser(Protocol):
-    """Reads one turn incrementally. Never raises, whatever the text."""
+    """Reads one turn incrementally. No text makes it raise."""
 
     def feed(self, chunk: str) -> Iterable[Delta]:
-        """The deltas that are certain after `chunk`. Joined, they are the same however the turn is cut into chunks."""
+        """The deltas that are certain after `chunk`. Joined, they do not depend on the sizes of chunks."""
         ...
 
     def close(self, reason: FinishReason) -> Iterable[Delta]:
-        """The last deltas of the turn. Call it once.
+        """The last deltas of the turn. Call it once, at the end.
 
-        They end in `BatchEnded` if the turn holds a block and `feed` has not reported its end.
+        The last delta is `BatchEnded` if the turn has a block and `feed` has not returned `BatchEnded`.
         """
         ...
 
@@ -96,11 +96,14 @@ class Parser(Protocol):
 
 
 class History(Protocol):
-    """A conversation that is rendered message by message: a step renders its new messages only."""
+    """A conversation that is rendered message by message, so that a step only renders its new messages."""
 
     messages: list[TextMessage]
+    """The rendered messages."""
 
-    def add(self, message: Message) -> None: ...
+    def add(self, message: Message) -> None:
+        """Renders a message and appends it."""
+        ...
 
 
 class Dialect(Protocol):
@@ -119,7 +122,7 @@ class Dialect(Protocol):
     def tool_turns(self) -> bool:
         """Whether results are messages of role `tool` where a server takes these, with the text alone.
 
-        The chat template writes the frame around the text. If False, results are always user messages.
+        The chat template writes the frame around the text. If this is False, results are always user messages.
         """
         ...
 
@@ -128,7 +131,7 @@ class Dialect(Protocol):
         ...
 
     def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
-        """What is sent ahead of the conversation. `system` is the agent's own system text, which may be empty."""
+        """The prompt in front of the conversation. `system` is the agent's own system text, which may be empty."""
         ...
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:
@@ -140,8 +143,8 @@ class Dialect(Protocol):
     ) -> list[TextMessage]:
         """The conversation as the model reads it.
 
-        `tools` give arguments their types where the format does not. `tool_role`: the server takes messages of role
-        `tool` without an id; else results are user messages.
+        `tools`: the types of arguments, for formats that do not write them.
+        `tool_role`: the server accepts messages of role `tool` without an id; else results are user messages.
         """
         ...
 
@@ -149,7 +152,9 @@ class Dialect(Protocol):
         """The results of one batch, in the order of the calls, as the model reads them."""
         ...
 
-    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser: ...
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        """A parser for one turn. Without `tools`, every name may be a tool. `starts_in`: where the turn starts."""
+        ...
 
     def grammar(
         self,
@@ -162,5 +167,5 @@ class Dialect(Protocol):
         reasoning: bool = True,
         special_tokens: SpecialTokens = (),
     ) -> Grammar:
-        """What the model may write in one turn, for a matcher. Options as in `WithGrammar.grammar`."""
+        """The grammar of one turn, for a matcher. Options as in `WithGrammar.grammar`."""
         ...

@@ -16,7 +16,7 @@ from toolspeak.dialects.trained.template import Template
 from toolspeak.dialects.trained.template_table import default_template, template_for
 from toolspeak.errors import UnknownDialect
 
-# The catalogue and `auto` are looked up in the package on use, so that naming one dialect imports that one only.
+# The catalogue and `auto` are read from the package on use, so that naming one dialect imports only that one.
 
 
 @lru_cache(maxsize=256)  # each new agent looks its model up
@@ -60,8 +60,8 @@ def get_dialect(name: str, *, model: str | None = None, strict_detection: bool =
             return _auto()
         return dialects.AutoDialect(trained_dialect(find_dialect(model, dialects.DIALECTS), model))
     try:
-        named = load_dialect(normal) if normal in PLACES else _aliases()[normal]
-        return named if model is None else trained_dialect(named, model)
+        dialect = load_dialect(normal) if normal in PLACES else _aliases()[normal]
+        return dialect if model is None else trained_dialect(dialect, model)
     except KeyError:
         family = named_family(name, dialects.DIALECTS)
         if family is None:
@@ -70,7 +70,7 @@ def get_dialect(name: str, *, model: str | None = None, strict_detection: bool =
 
 
 def _suggestion(name: str) -> str:
-    """What to write in place of an unknown name, as the rest of the message."""
+    """The rest of the message about an unknown name: what to write instead."""
     listed = "`toolspeak dialects` lists them all."
     if (own := known_dialect(name)) is not None:
         return f"; models of that name write {own.name!r}."

@@ -1,4 +1,4 @@
-"""All dialects of the table, imported."""
+"""Imports all dialects of the registry."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def find_dialect(model: str, dialects: Iterable[Dialect]) -> Dialect:
     words = words_of(model)
     best: tuple[Rank, Dialect] | None = None
     for dialect in dialects:
-        rank = families_found(words, dialect.info.models)
+        rank = family_rank(words, dialect.info.models)
         if rank is not None and (best is None or rank > best[0]):
             best = rank, dialect
     if best is None:
@@ -50,7 +50,7 @@ def find_dialect(model: str, dialects: Iterable[Dialect]) -> Dialect:
     return best[1]
 
 
-def families_found(words: Words, families: Iterable[str]) -> Rank | None:
+def family_rank(words: Words, families: Iterable[str]) -> Rank | None:
     """How well a model's name fits the best of these families, None if it fits none."""
     best: Rank | None = None
     for family in map(words_of, families):

@@ -1,4 +1,4 @@
-"""What is sent ahead of a conversation: the system text, the tools, and sentences about both."""
+"""The prompt in front of a conversation: the system text, the tools, and sentences about both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolspeak.data.values import quick
 
 @quick()
 class Prompt:
-    """What is sent ahead of a conversation."""
+    """The texts in front of a conversation."""
 
     system: tuple[str, ...] = ()
     """The texts of the system messages, which are sent first, in this order."""

@@ -28,7 +28,7 @@ from toolspeak.dialects.text.markers import MarkerTable
 
 _LISTING = "## The tools you have"
 _OWN = "oWnTeXt"
-"""A stand-in for the agent's own text, which shows what a prompt puts around it."""
+"""A placeholder for the agent's own text, which shows what a prompt writes around it."""
 
 
 @quick()
@@ -43,10 +43,11 @@ class Translation:
 def translate(
     messages: Sequence[TextMessage], source: Dialect, target: Dialect, tools: Sequence[ToolSpec] = ()
 ) -> Translation:
-    """Translates calls, results and the instructions of one dialect into those of another; other text stays.
+    """Translates calls, results and instructions from one dialect into another. Other text stays.
 
-    `tools` give values their types where a dialect writes them as text, and the instructions list them. Results keep
-    their role. A result that is not in the source dialect's form becomes a result with that text.
+    Results keep their role. A result that is not in the source dialect's format becomes a result with that text.
+
+    `tools`: the types of values that a dialect writes as text, and the tools that the instructions list.
     """
     reader = _Reader(source, target, tools)
     for i, message in enumerate(messages):
@@ -62,16 +63,15 @@ def translate(
 
 
 class _Reader:
-    """Reads a conversation message by message. `_asked` are the calls whose results have not come yet; `listing` is how
-    the source's prompt lists the tools, once it is found and taken out."""
+    """Reads a conversation message by message."""
 
     def __init__(self, source: Dialect, target: Dialect, tools: Sequence[ToolSpec]) -> None:
         self._source = source
         self._target = target
         self._tools = tools
-        self._open_calls: list[ToolCall] = []  # calls whose results have not come yet
-        self._tool_texts: list[tuple[int, str]] = []  # tool messages not yet read, each with its position
-        self.listing: Listing | None = None  # of the source's prompt, once that is recognised and removed
+        self._open_calls: list[ToolCall] = []  # calls without results
+        self._tool_texts: list[tuple[int, str]] = []  # unread tool messages, each with its position
+        self.listing: Listing | None = None  # the listing in the source's prompt, once that is recognised and removed
         self.messages: list[Message] = []
         self.warnings: list[str] = []
 
@@ -89,7 +89,7 @@ class _Reader:
                 self._system(position, role, message.text)
 
     def flush(self) -> None:
-        """Reads the tool messages of a batch: one holds all results, or each holds one."""
+        """Reads the tool messages of a batch: one message with all results, or one message for each."""
         texts, open_calls = self._tool_texts, self._open_calls
         self._tool_texts = []
         if not texts:
@@ -99,7 +99,7 @@ class _Reader:
         for i, (position, text) in enumerate(texts):
             calls = open_calls[i : i + 1] if each else open_calls if len(texts) == 1 else []
             reading = None
-            for tool_role in (False, True):  # in the dialect's own frame, or bare where the template writes the frame
+            for tool_role in (False, True):  # with the dialect's own frame, or without, if the chat template writes it
                 if calls and (reading is None or reading[1].strip()):
                     reading = read_results(self._source, text, calls, self._tools, tool_role=tool_role)
             if reading is None or reading[1].strip():
@@ -173,7 +173,7 @@ class _Reader:
                 if own:
                     self.messages.append(Message(role, (TextPart(own),)))
                 return
-        # The choice of none in particular comes last: its section may begin that of another one.
+        # The section for `auto` comes last: another choice's section may begin with it.
         choices = [ToolChoice("specific", spec.name) for spec in self._tools]
         choices += [ToolChoice("required"), ToolChoice("none"), ToolChoice()]
         for choice, listing in itertools.product(choices, get_args(Listing)):
@@ -191,14 +191,14 @@ class _Reader:
 
 
 def _lists_as(source: Dialect, text: str) -> bool:
-    """Whether a text lists tools of any names in the form of the source's template."""
+    """Whether a text lists tools of any name in the format of the source's template."""
     listed = source.instructions([ToolSpec(_OWN, _OWN, {"type": "object"})])
     start = listed.partition(_OWN)[0].rpartition("\n")[0]
     return len(start) > 32 and start in text
 
 
 def _own_text(source: Dialect, text: str, tools: Sequence[ToolSpec], listing: Listing) -> str | None:
-    """The agent's own part of a system message with this listing of the tools, None for another message."""
+    """The agent's own part of a system message with this listing of the tools; None for another message."""
     if text in source.prompt("", tools, listing).system:
         return ""
     for section in source.prompt(_OWN, tools, listing).system:

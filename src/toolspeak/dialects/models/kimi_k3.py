@@ -88,7 +88,7 @@ class KimiCalls(TaggedCalls):
         if tag is None:
             return stop
         if tag == _TOOLS_END:
-            self._end_block(f'{_CALL} tool="…"{_SEP}', stop)
+            self._end_block(stop, f'{_CALL} tool="…"{_SEP}')
         elif tag:
             head = self._head(text, stop, "call")
             if head is not None:

@@ -85,7 +85,9 @@ class TextParser(ExampleParser):
                 continue
             if verdict in ("undecided", "opened") and at == start and not runs and self._is_unsaid():
                 return self._hold(text, at)  # without text in front the place cannot matter
-            if isinstance(verdict, MarkerMatch) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
+            if isinstance(verdict, MarkerMatch) or (
+                not runs and (verdict != "text" or self._table.marker_at(text, at))
+            ):
                 here, read_end = self._read_on(here, text, read_end, at), at
                 verdict = self._weigh(verdict, here, text, start, at)
             if type(verdict) is MarkerMatch:
@@ -191,10 +193,6 @@ class TextParser(ExampleParser):
         return self._open(match, at)
 
     # Attempts at a call.
-
-    def _may_be_attempt(self, text: str, at: int) -> bool:
-        """Whether a candidate that opens nothing may be an attempt."""
-        return self._table.marker_at(text, at) is not None
 
     def _find_attempt(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
         """The verdict on a candidate at text[at] that opens no block: an attempt at a call, calls in inline code of

@@ -248,10 +248,7 @@ class ElementCalls(TaggedCalls):
             if text.startswith(literal, position):
                 return position + len(literal)
         if text.startswith(self._block_end, position) and not self._bare:
-            if self.calls:
-                self.done = True
-            else:
-                self._fail("empty_batch", "the block holds no call", position)
+            self._end_block(position)
             return position
         if self.calls and text.startswith(self._unclosed, position):
             self.done = True

@@ -83,10 +83,6 @@ class FunctionCalls(Steps):
         self._add_call(CallCompleted(self._index, name, value), out)
         return match.end()
 
-    def _tool_name(self, name: str) -> str:
-        """The tool's name for a name that the model wrote."""
-        return name
-
     @abstractmethod
     def _whole_value(self, text: str) -> str | None:
         """The JSON of a value in a whole call; None if the states must read the call."""

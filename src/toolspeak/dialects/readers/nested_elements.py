@@ -108,9 +108,7 @@ class NestedCalls(TaggedCalls):
         if position == len(text):
             return position
         if text.startswith(self._block_end, position):
-            self.done = bool(self.calls)
-            if not self.done:
-                self._fail("empty_batch", "the block holds no call", position)
+            self._end_block(position)
             return position
         tag = self._call_tag.match(text, position, position + MAX_CANDIDATE)
         if tag:

@@ -122,7 +122,7 @@ class PairCalls(TaggedCalls):
             self._state = self._name
             return stop + len(tag)
         if tag:
-            self._end_block(f"{tags.call}name…{tags.call_end}", stop)
+            self._end_block(stop, f"{tags.call}name…{tags.call_end}")
         else:
             self._no_call(f"expected {tags.call} or {tags.block_end}", text, stop)
         return stop

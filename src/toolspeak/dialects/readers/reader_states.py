@@ -97,6 +97,10 @@ class Steps(Body):
         self._fragments.clear()
         return fragment
 
+    def _tool_name(self, name: str) -> str:
+        """The tool's name for a name that the model wrote."""
+        return name
+
     def _add_call(self, delta: CallCompleted | CallMalformed, out: list[Delta]) -> None:
         out.append(delta)
         self.calls.append(delta)
@@ -189,10 +193,6 @@ class CallSteps(Steps):
         out.append(ArgumentsDelta(self._index, f"{{{', '.join(items)}}}"))
         self._add_call(CallCompleted(self._index, name, arguments), out)
         return match.end()
-
-    def _tool_name(self, name: str) -> str:
-        """The tool's name for a name that the model wrote."""
-        return name
 
     def _whole_value(self, spec: ToolSpec | None, name: str, type_text: str, text: str) -> JSON | Problem:
         """The value of an argument in a whole call; a problem if the states must read the call."""
@@ -323,12 +323,6 @@ def skip_space(text: str, position: int) -> int:
         return position
     match = _SPACE.match(text, position)
     return match.end() if match else position
-
-
-def ends_line(text: str, position: int) -> bool:
-    """Whether the rest of the line is empty or starts with a tag."""
-    stop = skip_space(text, position)
-    return "\n" in text[position:stop] or text.startswith("<", stop)
 
 
 @cache

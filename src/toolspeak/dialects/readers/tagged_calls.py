@@ -25,7 +25,7 @@ from typing import Literal
 
 from toolspeak.data.deltas import Delta
 from toolspeak.dialects.readers.open_value import Event, Inside, OpenValue, ValueRules, ValueTags
-from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, ends_line, skip_space, string_text, without
+from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, skip_space, string_text, without
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, Explicit, begins_json, is_text, read_value
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner, Problem, shorten
@@ -132,11 +132,11 @@ class TaggedCalls(CallSteps):
         self._wait = tag is None
         return tag, stop
 
-    def _end_block(self, example: str, position: int) -> None:
+    def _end_block(self, position: int, example: str = "") -> None:
         if self.calls:
             self.done = True
         else:
-            self._fail("empty_batch", f"the block holds no call; write {example}", position)
+            self._fail("empty_batch", f"the block holds no call{example and f'; write {example}'}", position)
 
     def _no_call(self, reason: str, text: str, position: int) -> None:
         """Handles text between calls that is neither a call nor the block's end."""
@@ -302,7 +302,7 @@ class TaggedCalls(CallSteps):
             self._stray = True
             value.rejected = value.rejected or self._rejected(rest, position)
             continues = self.rules.tears == "word" and _GOES_ON.match(rest, stop) is not None
-            value.torn = value.torn or continues or ends_line(rest, stop)
+            value.torn = value.torn or continues or _ends_line(rest, stop)
             return "content"
         return "closed" if answer == "yes" else "undecided"
 
@@ -346,3 +346,9 @@ class TaggedCalls(CallSteps):
     def _open_value(self) -> OpenValue:
         assert self._value is not None, "a value outside of an argument is our bug"
         return self._value
+
+
+def _ends_line(text: str, position: int) -> bool:
+    """Whether the rest of the line is empty or starts with a tag."""
+    stop = skip_space(text, position)
+    return "\n" in text[position:stop] or text.startswith("<", stop)

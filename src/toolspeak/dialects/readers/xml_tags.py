@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from toolspeak.data.values import quick
+from toolspeak.dialects.readers.tagged_values import unescape_name
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 NAMED_CALL, NAMED_ARGUMENT = "call", "argument"
@@ -50,7 +51,7 @@ def match_tag(text: str, position: int, named: str) -> XmlTag | None:
     if not tag[3]:
         return XmlTag(tag[1] == "/", name, name, tag[4] == "/", None, (), tag.end() - position)
     attributes = {
-        match[1]: _unescape(match[2] if match[2] is not None else match[3]) for match in _ATTRIBUTE.finditer(tag[3])
+        match[1]: unescape_name(match[2] if match[2] is not None else match[3]) for match in _ATTRIBUTE.finditer(tag[3])
     }
     keys = {key.lower(): key for key in attributes}
     if name == named and "name" in keys:
@@ -69,7 +70,3 @@ def open_tag(name: str, named: str, kind: str = "") -> tuple[str, str]:
 
 def _escape(text: str) -> str:
     return _UNSAFE.sub(lambda match: f"&#{ord(match[0])};", text)
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"&#(\d{1,7});", lambda match: chr(int(match[1])) if int(match[1]) < 0x110000 else match[0], text)

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 
-from toolspeak.dialects.model_lookup import families_found, words_of
+from toolspeak.dialects.model_lookup import family_rank, words_of
 from toolspeak.dialects.trained.template import Template
 
 TEMPLATES: Mapping[str, tuple[str, ...]] = {
@@ -82,7 +82,7 @@ def template_for(dialect: str, model: str) -> Template | None:
     ranked = [
         (rank, -i, each)
         for i, each in enumerate(templates_of(dialect))
-        if (rank := families_found(words, each.models)) is not None
+        if (rank := family_rank(words, each.models)) is not None
     ]
     return max(ranked, key=lambda each: each[:2])[2] if ranked else None
 
