@@ -88,9 +88,9 @@ EXAMPLES: tuple[Example, ...] = (
                 '  {"name": "write", "args": {"file": "b.txt", "content": "updated"}},\n'
                 '  {"name": "read", "args": {"file": "b.txt"}}\n]\n</execute>',
                 [ok("read", "a contents"), ok("write", {"bytes": 22}), ok("read", "b updated")],
-                "`bytes` is the real size. All three calls run at once, as the document says, so the last `read` may see "
-                "the old or the new text. Here b.txt has its new content already, and the write reports that it changed "
-                "nothing. `--schedule serializable` orders the calls.",
+                "`bytes` is the real size. All three calls run at once, as the document says, so the last `read` may "
+                "see the old or the new text. Here b.txt has its new content already, and the write reports that it "
+                "changed nothing. `--schedule serializable` orders the calls.",
             ),
         ),
         {"a.txt": "a contents", "b.txt": "updated"},
@@ -114,8 +114,8 @@ EXAMPLES: tuple[Example, ...] = (
             Reply(
                 '<execute>\n[\n  {"name": "write", "args": {"content": "Hello </write> world"}}\n]\n</execute>',
                 None,
-                "toolspeak reads one call with its content intact. It fails because the example has no file, which `write` "
-                "requires, here and in the document.",
+                "toolspeak reads one call with its content intact. It fails because the example has no file, which "
+                "`write` requires, here and in the document.",
             ),
         ),
     ),
