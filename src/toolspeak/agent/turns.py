@@ -26,7 +26,7 @@ from toolspeak.data.prices import cost
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError
-from toolspeak.execute import Answer, BatchContext, EarlyStart, Secrets
+from toolspeak.execute import Answer, BatchContext, EarlyStart
 from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
@@ -56,7 +56,7 @@ class Turns:
         self._recorder = recorder
         self._batch_context = batch_context
         self._prompt = self._prompt_digest = ""
-        self._counted_messages = self._counted_characters = 0  # of the history, for `_estimate`
+        self._counted_messages = self._counted_characters = 0  # of the history, for estimates of tokens
         self._conversation: Conversation | None = None
         self._context: DriverContext | None = None
         self._checkpoint = TurnCheckpoint(settings.secrets, recorder.record)
@@ -141,25 +141,37 @@ class Turns:
             return None
         if turn is None:
             return None
-        usage, estimated = turn.usage, turn.usage.total is None
-        if estimated:
-            usage = self._estimate(turn)
         # A turn that an interceptor gave in the model's place costs nothing.
-        price = cost(usage, driver.name, settings.prices) if ready is None else 0.0
-        await recorder.record(
-            answer_event(turn, usage, estimated, price, settings.secrets, wrapping_up=choice.mode == "none")
-        )
+        await recorder.record(self._answer_event(turn, costs=ready is None, wrapping_up=choice.mode == "none"))
         return None
 
-    def _estimate(self, turn: ParsedTurn) -> Usage:
-        """The tokens of a turn of which the provider does not say them: one for each four characters, the usual rule of
-        thumb for English text and code."""
-        history = self._recorder.state.history
-        for i in range(self._counted_messages, len(history)):
-            self._counted_characters += characters(history[i])
-        self._counted_messages = len(history)
-        input_tokens = (len(self._prompt) + self._counted_characters) // 4
-        return Usage(input_tokens, (characters(turn.message) + len(turn.reasoning)) // 4)
+    def _answer_event(self, turn: ParsedTurn, *, costs: bool, wrapping_up: bool) -> ModelAnswered:
+        """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
+        history."""
+        settings, secrets = self._settings, self._settings.secrets
+        usage, estimated = turn.usage, turn.usage.total is None
+        if estimated:  # one token for each four characters, the usual rule of thumb for English text and code
+            history = self._recorder.state.history
+            for i in range(self._counted_messages, len(history)):
+                self._counted_characters += characters(history[i])
+            self._counted_messages = len(history)
+            input_tokens = (len(self._prompt) + self._counted_characters) // 4
+            usage = Usage(input_tokens, (characters(turn.message) + len(turn.reasoning)) // 4)
+        message, ignored = turn.message, [entry.call for entry in turn.ignored]
+        if wrapping_up and message.calls:
+            ignored += message.calls
+            parts = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
+            message = replace(message, parts=parts)
+        return ModelAnswered(
+            without_secrets(message, secrets),
+            turn.finish,
+            usage,
+            estimated,
+            tuple(hide_call(call, secrets) for call in ignored if isinstance(call, ToolCall)),
+            tuple(map(secrets.hide_text, turn.forged)),
+            turn.notes,
+            cost(usage, settings.driver.name, settings.prices) if costs else 0.0,
+        )
 
     async def _read_turn(self, request: TurnRequest, own_messages: bool = False) -> ParsedTurn:
         """Reads a turn of the model. `own_messages`: the request's messages are for this turn alone, so the turn gets a
@@ -274,28 +286,6 @@ class Turns:
         await self._checkpoint.close()
         await self._end_conversation()
         self._context = None
-
-
-def answer_event(
-    turn: ParsedTurn, usage: Usage, estimated: bool, cost: float | None, secrets: Secrets, *, wrapping_up: bool
-) -> ModelAnswered:
-    """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
-    history."""
-    message, ignored = turn.message, [entry.call for entry in turn.ignored]
-    if wrapping_up and message.calls:
-        ignored += message.calls
-        parts = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
-        message = replace(message, parts=parts)
-    return ModelAnswered(
-        without_secrets(message, secrets),
-        turn.finish,
-        usage,
-        estimated,
-        tuple(hide_call(call, secrets) for call in ignored if isinstance(call, ToolCall)),
-        tuple(map(secrets.hide_text, turn.forged)),
-        turn.notes,
-        cost,
-    )
 
 
 def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:

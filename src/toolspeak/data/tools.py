@@ -84,9 +84,17 @@ class Effects:
         for flag in (self.external, self.idempotent, self.destructive, self.declared, self.repeatable):
             if flag is not True and flag is not False:
                 raise ConfigurationError(f"Effects: flags such as external must be True or False, not {flag!r}")
-        struct = cast("Struct", self)
-        force_setattr(struct, "reads", _keys("reads", self.reads))
-        force_setattr(struct, "writes", _keys("writes", self.writes))
+        named: tuple[tuple[str, Iterable[str]], ...] = (("reads", self.reads), ("writes", self.writes))
+        for name, names in named:
+            if names is _NO_KEYS:
+                continue
+            keys = frozenset([names]) if isinstance(names, str) else frozenset(names)
+            for key in keys:
+                if not isinstance(cast("object", key), str):
+                    raise ConfigurationError(
+                        f"Effects({name}=…): expected a string as key, such as 'file:/srv/a.txt', not {key!r}"
+                    )
+            force_setattr(cast("Struct", self), name, _SortedKeys(keys) if len(keys) > 1 else keys or _NO_KEYS)
 
     @property
     def read_only(self) -> bool:
@@ -97,18 +105,6 @@ class Effects:
     def needs_approval(self) -> bool:
         """Whether the call waits for approval by default: it writes, leaves the machine, or does not say."""
         return not self.declared or bool(self.writes) or self.external
-
-
-def _keys(name: str, names: Iterable[str]) -> frozenset[str]:
-    keys = frozenset([names]) if isinstance(names, str) else frozenset(names)
-    for key in keys:
-        if not isinstance(cast("object", key), str):
-            raise ConfigurationError(
-                f"Effects({name}=…): expected a string as key, such as 'file:/srv/a.txt', not {key!r}"
-            )
-    if len(keys) > 1:
-        return _SortedKeys(keys)
-    return keys or _NO_KEYS
 
 
 READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)

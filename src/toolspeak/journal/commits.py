@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from toolspeak.data.events import Record
+from toolspeak.data.values import quick
 from toolspeak.journal.base import Lease
 from toolspeak.journal.records import Stored
 
@@ -29,6 +30,7 @@ _SHARE = 1 / 8  # the weight of the last sync in the mean
 _UNKNOWN = 0.02  # that of a rotating disk: some 25 short syncs come before the loop waits for one
 
 
+@quick(frozen=False, eq=False)
 class Waiting:
     """A record on its way into the file.
 
@@ -39,15 +41,14 @@ class Waiting:
     - `outcome`: None if the record was written, else the reason why not.
     """
 
-    __slots__ = ("cancelled", "done", "lease", "outcome", "record", "settled", "stored", "writing")
-
-    def __init__(self, record: Record, stored: Stored, lease: Lease | None, done: asyncio.Future[None]) -> None:
-        self.record = record
-        self.stored = stored
-        self.lease = lease
-        self.done = done
-        self.writing = self.cancelled = self.settled = False
-        self.outcome: BaseException | None = None
+    record: Record
+    stored: Stored
+    lease: Lease | None
+    done: asyncio.Future[None]
+    writing: bool = False
+    cancelled: bool = False
+    settled: bool = False
+    outcome: BaseException | None = None
 
     def settle(self, outcome: BaseException | None) -> None:
         self.settled, self.outcome = True, outcome
@@ -253,8 +254,7 @@ async def unbroken(work: asyncio.Future[ResultT]) -> ResultT:
     """Returns the result of the work, which goes on to its end if the caller is cancelled.
 
     After a cancellation: if the work fails, the cancellation is raised; otherwise there is a result, and the
-    cancellation
-    is raised at the caller's next `await`.
+    cancellation is raised at the caller's next `await`.
     """
     cancelled = False
     while not work.done():

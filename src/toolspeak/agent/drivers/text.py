@@ -213,8 +213,20 @@ class TextConversation:
 
     def model_request(self, request: TurnRequest) -> ModelRequest:
         """What the provider is asked for a turn."""
-        rendered = self._render(request)
-        prompt = self._driver.placed_prompt(request)
+        driver, rendered = self._driver, self._rendered
+        if rendered is None or rendered.tools != request.tools:
+            history = driver.dialect.history(request.tools, tool_role=driver.takes_tool_role)
+            self._rendered = rendered = _Rendered(history, request.tools)
+        first, rendered.count = rendered.count, len(request.messages)
+        for i in range(first, rendered.count):  # the messages that are new
+            message = request.messages[i]
+            if message.role != "user":
+                rendered.history.add(message)
+                continue
+            rendered.history.add(marked(message, rendered.media))
+            if first == 0:
+                rendered.task = len(rendered.history.messages) - 1
+        prompt = driver.placed_prompt(request)
         # The words for the tool choice stand at the end: the prompt stays as it is.
         words = choice_text(request.choice, request.tools) if request.tools else ""
         messages: Sequence[Message | TextMessage] = with_words(
@@ -222,7 +234,7 @@ class TextConversation:
         )
         return ModelRequest(
             restored(messages, rendered.media) if rendered.media else messages,
-            constraint=self._driver.constraint(request),
+            constraint=driver.constraint(request),
             options=request.options,
         )
 
@@ -230,27 +242,13 @@ class TextConversation:
         """Whether results may go as text in another role."""
         return self._driver.takes_tool_role
 
-    def _render(self, request: TurnRequest) -> _Rendered:
-        """The conversation with the messages that are new."""
-        rendered = self._rendered
-        if rendered is None or rendered.tools != request.tools:
-            history = self._driver.dialect.history(request.tools, tool_role=self._driver.takes_tool_role)
-            self._rendered = rendered = _Rendered(history, request.tools)
-        first, rendered.count = rendered.count, len(request.messages)
-        for i in range(first, rendered.count):
-            message = request.messages[i]
-            rendered.history.add(marked(message, rendered.media))
-            if first == 0 and message.role == "user":
-                rendered.task = len(rendered.history.messages) - 1
-        return rendered
-
     async def aclose(self) -> None:
         self._rendered = None
 
 
 def marked(message: Message, media: list[Media]) -> Message:
     """A user's message with a mark in the place of each image and file, which are added to `media`."""
-    if message.role != "user" or not any(isinstance(part, Media) for part in message.parts):
+    if not any(isinstance(part, Media) for part in message.parts):
         return message
     parts: list[Part] = []
     for part in message.parts:
