@@ -8,12 +8,13 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
-from toolspeak.data.events import Event
+from toolspeak.data.events import Event, StopRequested
 from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult, no_extra
 from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.data.values import quick
+from toolspeak.errors import AgentStop, ToolFailed
 from toolspeak.execute.approval.approvers import ApprovalRequest
 from toolspeak.execute.calls.observe import NO_DETAILS, LocalDetails, Observer, ToolExecution
 from toolspeak.execute.calls.prepare import key_of, new_id
@@ -262,6 +263,17 @@ class BatchResult:
     calls: tuple[ToolCall | MalformedCall, ...] = ()
     times: tuple[tuple[float, float], ...] = ()
     details: Mapping[str, LocalDetails] = field(default_factory=no_extra)
+
+    def raise_stop(self, stop: StopRequested) -> NoReturn:
+        """Raises ToolFailed for a batch that a call's failure ended, otherwise AgentStop; each with this result."""
+        if stop.reason != "tool_failure":
+            ended = AgentStop(stop.message, answer=stop.answer)
+            ended.batch = self
+            raise ended
+        failed = ToolFailed(f"the call {stop.call_id} failed: {stop.message}")
+        failed.batch = self
+        failed.execution = next((each for each in self.executions if each.result.call_id == stop.call_id), None)
+        raise failed from (failed.execution.exception if failed.execution else None)
 
     @property
     def executions(self) -> tuple[ToolExecution, ...]:

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import time
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.tools import Effects
-from toolspeak.errors import AgentStop, ConfigurationError, ToolFailed
 from toolspeak.execute.approval.approvers import Approve, Approver, BatchApprover, Policy, resolve_approver
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
@@ -100,9 +99,6 @@ class Executor:
         replayer: Replayer | None = None,
     ) -> None:
         check_schedule(schedule)
-        if not isinstance(cast("object", max_result_bytes), int) or max_result_bytes < 0:
-            problem = "expected a number of bytes from 0 up, such as 16384"
-            raise ConfigurationError(f"max_result_bytes={max_result_bytes!r}: {problem}")
         self.tools = tools = tools if isinstance(tools, Toolset) else Toolset(tools)
         self.approver = resolve_approver(approve)
         self.secrets = Secrets() if secrets is None else secrets
@@ -218,9 +214,8 @@ class Executor:
             if early is not None:
                 await early.drop()
         orphaned = tuple([call.call_id for call in scope.orphans.running()]) if scope.orphans.calls else ()
-        results: list[ToolResult] = []
-        ran: list[ToolCall | MalformedCall] = []
-        times: list[tuple[float, float]] = []
+        results, ran = list[ToolResult](), list[ToolCall | MalformedCall]()
+        times = list[tuple[float, float]]()
         for call in batch.calls:
             assert call.result is not None, "every call has a result"
             results.append(call.result)
@@ -230,16 +225,9 @@ class Executor:
             tuple(results), (), admission.waited, orphaned, context.run_id, tuple(ran), tuple(times), scope.details
         )
         stop = admission.stop or batch.stop
-        if stop is None:
-            return done
-        if stop.reason != "tool_failure":
-            ended = AgentStop(stop.message, answer=stop.answer)
-            ended.batch = done
-            raise ended
-        failed = ToolFailed(f"the call {stop.call_id} failed: {stop.message}")
-        failed.batch = done
-        failed.execution = next((each for each in done.executions if each.result.call_id == stop.call_id), None)
-        raise failed from (failed.execution.exception if failed.execution else None)
+        if stop is not None:
+            done.raise_stop(stop)
+        return done
 
 
 class Scheduler:

@@ -20,7 +20,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.values import quick
-from toolspeak.errors import AgentStop, ToolError
+from toolspeak.errors import AgentStop, ConfigurationError, ToolError
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.returned_values import to_content
@@ -40,7 +40,7 @@ _LEAST = 8  # characters of a text; below that nothing of the value could be rec
 
 @quick()
 class ResultCap:
-    """How much of a result the model gets.
+    """How much of a result the model gets. Raises ConfigurationError for a size that is not a number from 0 up.
 
     - `max_bytes`: of text and JSON, in UTF-8 bytes.
     - `pages`: whether the whole of a longer result is kept in the run's memory, for the tool `read_result`.
@@ -48,6 +48,11 @@ class ResultCap:
 
     max_bytes: int
     pages: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.max_bytes), int) or self.max_bytes < 0:
+            problem = "expected a number of bytes from 0 up, such as 16384"
+            raise ConfigurationError(f"max_result_bytes={self.max_bytes!r}: {problem}")
 
 
 def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
