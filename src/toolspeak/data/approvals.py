@@ -32,16 +32,13 @@ class Rule:
     - `exact`: `arguments` are all arguments of the call, and their strings are no patterns.
 
     `begins` is for tools that run command lines (`ToolSpec.command_line`): every command of the line begins with the
-    words
-    of one of these (`git status`, `pytest`). A line that may hold more than plain commands never fits: one with
+    words of one of these (`git status`, `pytest`). A line that may hold more than plain commands never fits: one with
     substitutions, redirections, background commands, groups, assignments.
 
     `paths` are whole keys (`file:/srv/src/*`, `db:users`), paths from the root (`/srv/src/*`, meaning `file:`), or a
-    name
-    without a slash (`*.env`), which is that of the last part. `*` also matches slashes. A rule that lets calls pass
-    fits
-    only if all resources of the call match. One that refuses fits if any does; a call that touches more than it names
-    (`*`, or a folder above the pattern) is escalated.
+    name without a slash (`*.env`), which is that of the last part. `*` also matches slashes. A rule that lets calls
+    pass fits only if all resources of the call match. One that refuses fits if any does; a call that touches more than
+    it names (`*`, or a folder above the pattern) is escalated.
     """
 
     action: Action

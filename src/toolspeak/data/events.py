@@ -128,8 +128,7 @@ class ModelTextReceived:
 
     Calls are in it as text: in their dialect, or for an API's own calls the name and the arguments' JSON on a line.
     Recorded every half second, and when a turn is cut off. It is no part of the history: a turn that is read to its end
-    is
-    `ModelAnswered`, one that was cut off is requested again.
+    is `ModelAnswered`, one that was cut off is requested again.
     """
 
     text: str

@@ -255,8 +255,7 @@ class Usage:
 
     def plus(self, more: Usage) -> Usage:
         """Returns the sum. What one of them does not know adds nothing to the other, as `cached`, which many APIs omit.
-        Estimate
-        turns of unknown tokens before.
+        Estimate turns of unknown tokens before.
         """
         return Usage(
             self.input if more.input is None else (self.input or 0) + more.input,

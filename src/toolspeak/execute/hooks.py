@@ -98,8 +98,7 @@ class HookContext:
         """Sets metadata: the JSON value is recorded, and later hooks and tools see it.
 
         A value from a call's `before` holds from the next call on; one from `around` and `after` once the batch is
-        over, in
-        call order. Raises Unserialisable for a value that is not JSON.
+        over, in call order. Raises Unserialisable for a value that is not JSON.
         """
         self._keep(key, value, None)
 
@@ -256,10 +255,9 @@ class Interceptor(Protocol):
     """Lets every call pass as it is. Subclass it and override, or have the same attributes.
 
     The highest `priority` is outermost: its `before` and `around` come first, its `after` last. Equals keep the order
-    they
-    were given in. An exception in one fails that call alone, with a message that names the interceptor's class; it is
-    recorded (`InterceptorFailed`). `AgentStop` ends the run. While a run waits for approvals nothing is remembered of
-    `before`: it is called again.
+    they were given in. An exception in one fails that call alone, with a message that names the interceptor's class; it
+    is recorded (`InterceptorFailed`). `AgentStop` ends the run. While a run waits for approvals nothing is remembered
+    of `before`: it is called again.
 
     `before` sees every call that can be read, also one of an unknown tool: it may name another. `after` sees every call
     that `before` let pass, also one that could not run (the result's `code` says why). For a malformed call the

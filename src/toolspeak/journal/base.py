@@ -89,14 +89,11 @@ class Journal(Protocol):
         """Returns once the record is durable.
 
         If the caller is cancelled meanwhile, either the cancellation is raised and the record is not written, or this
-        returns,
-        and the cancellation is raised at the caller's next `await`. So the caller always knows which.
+        returns, and the cancellation is raised at the caller's next `await`. So the caller always knows which.
 
         A `RunStarted` in a session creates the session (version 0) or changes it. Raises RunConflict if `seq` is not
-        the run's
-        next or `session_version` is not the session's: another process went on with it. Raises LeaseLost if the lease
-        is not
-        the run's newest, or the run has one and none is passed.
+        the run's next or `session_version` is not the session's: another process went on with it. Raises LeaseLost if
+        the lease is not the run's newest, or the run has one and none is passed.
         """
         ...
 
@@ -179,8 +176,7 @@ class Journal(Protocol):
         """Returns where all words of the query stand in one text, the newest first. The last word may be a beginning.
 
         Searches what the user said, what the model answered and what the tools returned, in the runs of this principal;
-        with
-        None in all runs, or if `private` in those without a principal.
+        with None in all runs, or if `private` in those without a principal.
         """
         ...
 

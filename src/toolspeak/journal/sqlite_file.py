@@ -130,8 +130,7 @@ def _index_of(file: Path) -> bytes:
     """The beginning of the index of the write-ahead log, which says how long the log is; b"" without one.
 
     A file that was opened here is closed only once the index is deleted: to close a file releases all locks of the
-    process
-    on it (fcntl(2)), those of another connection among them.
+    process on it (fcntl(2)), those of another connection among them.
     """
     with suppress(OSError), _OPENING:
         for descriptor in [each for each in _INDEXES if not os.fstat(each).st_nlink]:

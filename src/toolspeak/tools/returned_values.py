@@ -43,11 +43,9 @@ def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
     `Returned`).
 
     Text becomes a TextPart, bytes an image or a file. A content part, or a list with content parts, stays. Everything
-    else
-    becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets, paths, and values with `tolist()` or `item()`
-    (NumPy's scalars and arrays). What JSON cannot hold (other objects, NaN, cycles, more than 128 levels) becomes text,
-    and
-    a note says so, for the tool has run. Raises what a value's own conversion raises.
+    else becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets, paths, and values with `tolist()` or
+    `item()` (NumPy's scalars and arrays). What JSON cannot hold (other objects, NaN, cycles, more than 128 levels)
+    becomes text, and a note says so, for the tool has run. Raises what a value's own conversion raises.
     """
     if type(value) is str:
         return (TextPart(value),), None

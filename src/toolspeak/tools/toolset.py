@@ -18,8 +18,7 @@ class Toolset:
     """Tools by name, in the order given. Every change makes a new set.
 
     Plain functions become tools as by `@tool`. Raises ToolDefinitionError for two tools of one name, and for a name
-    that no
-    tool may have.
+    that no tool may have.
     """
 
     __slots__ = ("_digest", "_specs", "_tools")

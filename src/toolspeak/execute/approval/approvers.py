@@ -55,8 +55,7 @@ class ApprovalRequest:
         """Returns the same question about other arguments, which are validated, with their effects, preview and digest.
 
         A `Decision` with its call's `arguments` and its `digest` approves just that. Raises ConfigurationError, with
-        every
-        problem, for arguments that do not fit or that the policy refuses.
+        every problem, for arguments that do not fit or that the policy refuses.
         """
         if self._revise is None:
             raise ConfigurationError("the arguments of this call cannot be changed")
@@ -154,8 +153,7 @@ def approve_none(reason: str = "changes are not allowed in this run") -> Standin
 
 def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
     """Returns the approver for a value of `approve=`: "all", "all+repaired", "none", an async callable, or None (the
-    run
-    pauses).
+    run pauses).
 
     Raises ConfigurationError for anything else.
     """

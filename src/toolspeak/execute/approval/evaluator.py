@@ -165,8 +165,7 @@ class RequestBuilder:
 
     def revision_of(self, prepared: PreparedCall, decision: Decision) -> ApprovalRequest | None:
         """Returns the question with the decision's arguments, as it was shown; None if it was not shown, or would
-        differ by
-        now.
+        differ by now.
         """
         request = self._revisions.get((prepared.call.id, decision.digest))
         if request is None or decision.arguments is None:

@@ -29,8 +29,7 @@ def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | Mal
     """Returns the calls. A call whose id is missing, or was used before, gets an id of its own.
 
     The first call with an id keeps it. The model's own id stays as `provider_id`, unless the call has one; of a
-    malformed
-    call as `extra["provider_id"]`.
+    malformed call as `extra["provider_id"]`.
     """
     if len(calls) == 1 and calls[0].id:
         return calls
@@ -105,8 +104,7 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     """Returns the function's keyword arguments with secrets revealed, or the failure that lists every problem.
 
     The revealed values stay within the executor until the function runs: an approver, an interceptor and the journal
-    see
-    the call, which holds placeholders. No problem shows a secret, or a part of one.
+    see the call, which holds placeholders. No problem shows a secret, or a part of one.
     """
     revealed = secrets.reveal(call.arguments) if secrets.has_values else call.arguments
     reading = _read(tool, revealed)

@@ -109,9 +109,8 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
     """Returns the result within the cap.
 
     A text that is too long keeps its head and its tail; a line between them says how many bytes are left out. JSON that
-    is
-    too long stays JSON, with its longest parts shortened and a note behind it; it becomes text if that is not enough.
-    Images and files stay as they are.
+    is too long stays JSON, with its longest parts shortened and a note behind it; it becomes text if that is not
+    enough. Images and files stay as they are.
 
     - `extra["truncated_bytes"]`: the number of bytes left out.
     - `extra["handle"]`: the handle by which `read_result` finds the whole, if it is kept.

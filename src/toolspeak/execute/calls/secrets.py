@@ -24,8 +24,7 @@ class Secrets:
     """Named secret values.
 
     `hide` also finds a value in other spellings: as JSON text has it (escaped quotes and newlines; JSON within JSON
-    too),
-    as Python has it, and as a number. Each longer line of a value with several lines has a placeholder of its own
+    too), as Python has it, and as a number. Each longer line of a value with several lines has a placeholder of its own
     (`{{secret:KEY:2}}`), so a diff or a numbered listing shows no line. `hide` finds no other encoding and no part of a
     value. A placeholder of a known name is revealed wherever it comes from, a tool result included: what leaves the
     machine still needs approval.

@@ -48,8 +48,7 @@ class Limiter:
     """Lets `limit` calls run at a time. Each holds a slot, the others wait in order.
 
     A call that is orphaned in its thread may keep its slot. When orphaned calls hold all slots the limiter is
-    `blocked`,
-    and the waiting calls are started all the same, to be skipped: nobody knows when an orphaned call ends.
+    `blocked`, and the waiting calls are started all the same, to be skipped: nobody knows when an orphaned call ends.
     """
 
     __slots__ = ("_limit", "_orphaned", "_used", "_waiting")
@@ -172,8 +171,7 @@ class Limit:
 
 class Timers:
     """Starts time limits, in one event loop. All limits of one length share one timer of the loop; `asyncio.timeout`
-    takes one
-    for each. `close` it when none is needed any more.
+    takes one for each. `close` it when none is needed any more.
     """
 
     __slots__ = ("_handles", "_limits")

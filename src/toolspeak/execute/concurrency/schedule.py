@@ -56,8 +56,7 @@ class Conflicts:
     """A set of calls by what they touch. It finds the calls whose order with another call matters.
 
     Two calls conflict if one writes what the other touches. Two calls that send something out of the machine conflict
-    too,
-    unless they are idempotent; so do two calls that do not declare their effects.
+    too, unless they are idempotent; so do two calls that do not declare their effects.
     """
 
     def __init__(self) -> None:
@@ -94,8 +93,7 @@ class Conflicts:
         """Forgets the accesses that a call with these effects covers, once it waits for all it conflicts with.
 
         A later call that conflicts with an access below a key it writes conflicts with this write too, so keeping the
-        access
-        would only add an edge. This keeps barriers linear.
+        access would only add an edge. This keeps barriers linear.
         """
         for key in effects.writes:
             self._readers.drop_below(key)
