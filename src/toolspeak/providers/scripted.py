@@ -156,24 +156,30 @@ class ScriptedProvider:
         if isinstance(turn, str):
             turn = ScriptedTurn(turn)
         text = _fill_quotations(turn.text, request.messages, f"{self._name}: turn {number}")
-        chunk = self._chunk if turn.chunk is None else turn.chunk
+        chunk = self._chunk
+        if turn.chunk is not None:
+            _check_chunk(turn.chunk)
+            chunk = turn.chunk
         for kind, whole in ((ReasoningDelta, turn.reasoning), (TextDelta, text)):
             for piece in _cut(whole, chunk):
                 await asyncio.sleep(0)  # as with a network, other tasks run, and the turn can be cancelled
                 yield kind(piece)
         finish: FinishReason = "tool_calls" if turn.calls and turn.finish == "stop" else turn.finish
-        fragments = CallAssembler()
-        for i, call in enumerate(turn.calls):
-            (started,) = fragments.start(i, call.name, call.id)
-            yield started
-            arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(dict(call.arguments))
-            for piece in _cut(arguments, chunk):
-                await asyncio.sleep(0)
-                for delta in fragments.add(i, piece):
-                    yield delta
+        last: list[Delta] = []
+        if turn.calls:
+            fragments = CallAssembler()
+            for i, call in enumerate(turn.calls):
+                (started,) = fragments.start(i, call.name, call.id)
+                yield started
+                arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(dict(call.arguments))
+                for piece in _cut(arguments, chunk):
+                    await asyncio.sleep(0)
+                    for delta in fragments.add(i, piece):
+                        yield delta
+            last = fragments.close(finish)
         if turn.error is not None:
             raise turn.error
-        for delta in fragments.close(finish):
+        for delta in last:
             yield delta
         yield TurnEnded(finish, turn.usage or Usage(), self._name)
 
@@ -224,7 +230,6 @@ def _text_of(message: Message | TextMessage) -> str:
 
 
 def _cut(text: str, chunk: Chunk) -> Iterator[str]:
-    _check_chunk(chunk)
     at = 0
     if isinstance(chunk, int):
         chunk = [chunk] * (len(text) // chunk)
