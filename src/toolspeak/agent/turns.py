@@ -1,27 +1,26 @@
-"""The model's turns of one run: asked for, read as they come, recorded."""
+"""The model's turns of one run: asked for, read as they come, recorded; and a long history made shorter."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from typing import cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
-from toolspeak.agent.drivers.base import Conversation, DriverContext, ToolRunner, TurnRequest
+from toolspeak.agent.drivers.base import NO_RUN, Conversation, Driver, DriverContext, ToolRunner, TurnRequest
 from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.interceptors import InterceptorRunner, turn_of
 from toolspeak.agent.recorder import Recorder, TurnCheckpoint
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish
-from toolspeak.agent.state.history import Plan, characters, hide_call, without_secrets
+from toolspeak.agent.state.history import Plan, characters, hide_call, to_summarise, tokens_of, without_secrets
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
-from toolspeak.data.events import LimitReached, ModelAnswered, ModelAsked, ModelFailed
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
+from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage
 from toolspeak.data.prices import cost
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
@@ -30,6 +29,16 @@ from toolspeak.execute import Answer, BatchContext, EarlyStart
 from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
+_LEFT_OUT = "(It could not be summarised, and is left out. Ask, or look again, for what you need of it.)"
+"""Stands in place of a summary if the model did not write one."""
+
+_SUMMARY_SECONDS = 120.0
+_SUMMARY_TASK = (
+    "This conversation is about to be shortened: everything before this message will be replaced by a summary that you"
+    " write now. Write down all that is needed to go on: what the user wants, word for word where it matters; what was"
+    " done and decided; what was found out (names, paths, numbers, errors); what failed; and what is still to be done."
+    " Do not call a tool and do not go on with the task. Answer with the summary alone."
+)
 
 
 class TurnLeft(Exception):
@@ -268,10 +277,23 @@ class Turns:
             await early.drop()
 
     async def compact(self, plan: Plan) -> None:
-        """Makes the history shorter for the model."""
+        """Makes the history shorter for the model. The model writes a summary if the plan needs one."""
         settings, state = self._settings, self._recorder.state
-        request = TurnRequest(state.history, self._specs, settings.instructions, asks=settings.asks)
-        await self._recorder.record(await compact(plan, settings, request, seconds_left(state, settings.clock)))
+        summary, usage, price, window = "", Usage(), 0.0, settings.window
+        if plan.upto:
+            summary = _LEFT_OUT
+            if window is not None and window.summarise:
+                messages = [*to_summarise(state.history, plan, window), Message.user(_SUMMARY_TASK)]
+                request = TurnRequest(
+                    messages, self._specs, settings.instructions, ToolChoice("none"), asks=settings.asks
+                )
+                summary, usage = await _summary_of(settings.driver, request, seconds_left(state, settings.clock))
+                summary = settings.secrets.hide_text(summary)
+                price = cost(usage, settings.driver.name, settings.prices)
+        after = plan.tokens_after + tokens_of(Message.user(summary))
+        await self._recorder.record(
+            HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, price)
+        )
         await self._end_conversation()  # its messages are no longer those of the run
         self._counted_messages = self._counted_characters = 0
 
@@ -298,3 +320,21 @@ def time_is_over(state: RunState, clock: Callable[[], float]) -> LimitReached:
     """The event of a run whose time is over, even if the clock disagrees by a moment."""
     allowed = state.limits.seconds or 0.0
     return LimitReached("seconds", max(allowed, clock() - state.started), allowed)
+
+
+async def _summary_of(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:
+    """The summary that the model writes, and its usage; `_LEFT_OUT` if the model fails or takes longer than `seconds`
+    (None: than the usual limit)."""
+    collector = TurnCollector(lambda index: f"summary_{index}")
+    try:
+        async with (
+            asyncio.timeout(_SUMMARY_SECONDS if seconds is None else min(_SUMMARY_SECONDS, seconds)),
+            aclosing(driver.open(NO_RUN)) as conversation,
+            aclosing(cast("AsyncGenerator[Delta]", conversation.turn(request))) as stream,
+        ):
+            async for delta in stream:
+                collector.add(delta)
+    except (ProviderError, TimeoutError, TurnCutOff):
+        return _LEFT_OUT, Usage()
+    turn = collector.turn()
+    return turn.message.text.strip() or _LEFT_OUT, turn.usage

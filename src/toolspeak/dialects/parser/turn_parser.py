@@ -1,5 +1,5 @@
-"""The base of all parsers: the loop over the states, the pending text, the fast path of a body, and the batch; and a turn
-put together from the deltas that a parser yields.
+"""The base of all parsers: the loop over the states, the pending text, the fast path of a body, and the batch.
+And a turn put together from the deltas that a parser yields.
 """
 
 from __future__ import annotations
