@@ -35,7 +35,7 @@ help:
 	@echo "make test-slow     the rest of the long sweeps, hundreds of killed processes, and every example of hypothesis"
 	@echo "make test-grammar  the grammars at length, with xgrammar too"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
-	@echo "make test-adapters  the adapters against pydantic-ai and LangChain themselves, and their types"
+	@echo "make test-adapters  the adapters against pydantic-ai, LangChain and the OpenAI Agents SDK themselves, and their types"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm, Codex and Claude Code among them (1.4 GB)"
 	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"

@@ -413,7 +413,7 @@ assert threading.active_count() == 1, threading.enumerate()
 """
 
 
-FRAMEWORKS = {"langchain_tools", "pydantic_ai_tools", "pydantic_ai_toolset"}
+FRAMEWORKS = {"langchain_tools", "openai_agents_tools", "pydantic_ai_tools", "pydantic_ai_toolset"}
 """Modules that import a framework which the development environment does not have (`make test-adapters`)."""
 
 

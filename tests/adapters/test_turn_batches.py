@@ -22,19 +22,21 @@ class Files:
 
     def __init__(self):
         self.log = []
-        self.writing = asyncio.Event()
+        self.writing, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
 
         @tool(effects=lambda path: Effects(writes={f"file:{path}"}))
         async def write(path: str) -> str:
             self.log.append(f"write {path}")
             self.writing.set()
-            await asyncio.sleep(0.01)
+            await self.may_end.wait()
             self.log.append(f"wrote {path}")
             return path
 
         @tool(effects=lambda path: Effects(reads={f"file:{path}"}))
         async def read(path: str) -> str:
             self.log.append(f"read {path}")
+            self.may_end.set()
             return path
 
         self.tools = [write, read]
@@ -54,6 +56,7 @@ def texts(outcomes):
 
 def test_the_effects_decide_the_order_whatever_the_order_of_arrival():
     files = Files()
+    files.may_end.clear()  # until the free call has run, which is beside the write
     batches = TurnBatches("theirs", files.tools, approve="all")
     outcomes = asyncio.run(turn(batches, [READ_B, READ_A, WRITE], ["1", "2", "3"]))
     assert texts(outcomes) == ["b", "a", "a"]

@@ -2,8 +2,8 @@
 
     agent = create_agent(model, to_langchain([read, write], approve=ask_me))
 
-Each framework has an extra: `pydantic-ai`, `langchain`. Importing this package imports none of them; the first use of a
-name does.
+Each framework has an extra: `pydantic-ai`, `langchain`, `openai-agents`. Importing this package imports none of them;
+the first use of a name does.
 """
 
 # pyright: reportUnsupportedDunderAll=false
@@ -18,13 +18,15 @@ _PLACES = {
     "AdapterOptions": "toolspeak.adapters.turn_batches",
     "EffectsByName": "toolspeak.adapters.foreign_tools",
     "from_langchain": "toolspeak.adapters.langchain_tools",
+    "from_openai_agents": "toolspeak.adapters.openai_agents_tools",
     "from_pydantic_ai": "toolspeak.adapters.pydantic_ai_tools",
     "from_pydantic_ai_toolset": "toolspeak.adapters.pydantic_ai_tools",
     "to_langchain": "toolspeak.adapters.langchain_tools",
+    "to_openai_agents": "toolspeak.adapters.openai_agents_tools",
     "to_pydantic_ai": "toolspeak.adapters.pydantic_ai_toolset",
 }
 
-_EXTRAS = {"pydantic": "pydantic-ai", "langchain": "langchain"}
+_EXTRAS = {"pydantic": "pydantic-ai", "langchain": "langchain", "openai": "openai-agents"}
 
 __all__ = list(_PLACES)
 

@@ -1,5 +1,6 @@
 from toolspeak.adapters.foreign_tools import EffectsByName
 from toolspeak.adapters.langchain_tools import from_langchain, to_langchain
+from toolspeak.adapters.openai_agents_tools import from_openai_agents, to_openai_agents
 from toolspeak.adapters.pydantic_ai_tools import from_pydantic_ai, from_pydantic_ai_toolset
 from toolspeak.adapters.pydantic_ai_toolset import to_pydantic_ai
 from toolspeak.adapters.turn_batches import AdapterOptions
@@ -8,8 +9,10 @@ __all__ = [
     "AdapterOptions",
     "EffectsByName",
     "from_langchain",
+    "from_openai_agents",
     "from_pydantic_ai",
     "from_pydantic_ai_toolset",
     "to_langchain",
+    "to_openai_agents",
     "to_pydantic_ai",
 ]

@@ -15,14 +15,15 @@ from toolspeak.tools.argument_reader import find_flaw
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.declaration import Declaration
 from toolspeak.tools.problems import explain, problem
+from toolspeak.tools.schema_checks import UnusableSchema, checks_of
 from toolspeak.tools.tool import ArgumentProblem, Tool, check_name
 
 EffectsByName: TypeAlias = Mapping[str, Effects | Callable[..., Effects]]
 """What the tools of another framework touch, by tool name: Effects, or a function of some of the tool's parameters, as
 `@tool(effects=…)` takes it. A tool that is not named counts as one that may touch everything."""
 
-Validate: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
-"""Validates a call's arguments by the framework's own means and returns their values. Raises ValidationError."""
+Validate: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | tuple[ArgumentProblem, ...]]
+"""Validates a call's arguments. Returns their values, or the problems; may raise ValidationError in their place."""
 
 Invoke: TypeAlias = Callable[[dict[str, Any], Mapping[str, Any], RunContext[Any] | None], object]
 """Calls the framework's tool, with the arguments as the model wrote them and their values; async or not."""
@@ -41,11 +42,21 @@ class _ForeignReader:
             return flaws
         plain = dict(arguments)
         try:
-            return {"arguments": plain, "values": self.validate(plain)}
+            values = self.validate(plain)
+            return values if isinstance(values, tuple) else {"arguments": plain, "values": values}
         except ValidationError as error:
             return explain(error.errors(include_url=False), plain, self.schema, {})
         except Exception as error:  # noqa: BLE001 - the author's validators may raise anything
             return (problem((), f"cannot be used: {type(error).__name__}: {error}"),)
+
+
+def by_schema(schema: Mapping[str, Any], where: str) -> Validate:
+    """Validates by a JSON Schema alone. Raises ToolDefinitionError for one that cannot be used."""
+    try:
+        checks = checks_of(schema)
+    except UnusableSchema as error:
+        raise ToolDefinitionError(f"{where}: its schema cannot be used: {error}") from None
+    return lambda arguments: checks.flaws(arguments) or arguments
 
 
 def check_effects(effects: EffectsByName, names: Sequence[str]) -> None:

@@ -17,11 +17,12 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from typing_extensions import Unpack
 
-from toolspeak.adapters.foreign_tools import EffectsByName, check_effects, foreign_tool
+from toolspeak.adapters.foreign_tools import EffectsByName, by_schema, check_effects, foreign_tool
 from toolspeak.adapters.turn_batches import AdapterOptions, ApprovalMissing, TurnBatches
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.approvals import Decision
-from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolCall, ToolResult
+from toolspeak.data.values import JSON
 from toolspeak.errors import ConfigurationError, ToolDefinitionError, ToolError
 from toolspeak.execute import BatchContext
 from toolspeak.tools import RunContext, Tool, Toolset
@@ -37,12 +38,12 @@ def from_langchain(tools: Iterable[BaseTool], *, effects: EffectsByName = _NO_EF
 
     `effects`: what the tools touch, by name. One that is not named may touch everything, so it needs approval.
 
-    LangChain validates the arguments; a tool whose `args_schema` is a JSON Schema gets them as the model wrote them. A
+    LangChain validates the arguments; those of a tool whose `args_schema` is a JSON Schema are checked against it. A
     ToolRuntime holds the run's `deps` as its `context`, and neither state nor store. ToolException fails the call with
     its message. A synchronous tool runs in a thread. The artifact of a result is dropped.
 
-    Raises ToolDefinitionError for a name that no tool may have, for an injected parameter other than ToolRuntime and
-    InjectedToolCallId, and for effects of a tool that is not there.
+    Raises ToolDefinitionError for a name that no tool may have, a schema that cannot be used, an injected parameter
+    other than ToolRuntime and InjectedToolCallId, and for effects of a tool that is not there.
     """
     listed = list(tools)
     check_effects(effects, [each.name for each in listed])
@@ -60,14 +61,11 @@ def _from_one(foreign: BaseTool, effects: EffectsByName) -> Tool:
                 " whose `context` is the run's deps, or bind the value with functools.partial"
             )
     definition = convert_to_openai_function(foreign)
-    schema = foreign.tool_call_schema
+    schema: Any = foreign.tool_call_schema
 
-    def validate(arguments: dict[str, Any]) -> Mapping[str, Any]:
-        if isinstance(schema, dict):
-            return arguments
+    def by_model(arguments: dict[str, Any]) -> Mapping[str, Any]:
         # LangChain takes models of pydantic 1 too.
-        kind: Any = schema
-        model: object = kind.model_validate(arguments) if issubclass(schema, BaseModel) else kind.parse_obj(arguments)
+        model: object = (schema.model_validate if issubclass(schema, BaseModel) else schema.parse_obj)(arguments)
         return vars(model)
 
     def request(arguments: dict[str, Any], context: RunContext[Any] | None) -> Any:
@@ -94,7 +92,7 @@ def _from_one(foreign: BaseTool, effects: EffectsByName) -> Tool:
         foreign.name,
         str(definition.get("description") or ""),
         cast("dict[str, Any]", definition["parameters"]),
-        validate,
+        by_schema(cast("dict[str, Any]", schema), f"tool {foreign.name!r}") if isinstance(schema, dict) else by_model,
         invoke if is_async else invoke_sync,
         effects,
         is_async=is_async,
@@ -176,7 +174,7 @@ def to_langchain(
     The calls of a turn run as one batch, so that their effects decide the order. The framework's own tools in the turn
     run beside it. Tools get the runtime's `context` as `RunContext.deps`, and the calls of a turn share
     `RunContext.memory`. A call that fails is a ToolMessage with the status "error", which the model reads. The artifact
-    of a ToolMessage is the ToolResult. `invoke` runs the calls in toolspeak's own event loop, in a thread.
+    of a ToolMessage is the tool's value as JSON. `invoke` runs the calls in toolspeak's own event loop, in a thread.
 
     A call that needs approval, with nobody in `approve` to give it, interrupts the graph, and so does one that must run
     behind it: the interrupt's value is `{"call": …, "reason": …}`. `Command(resume=…)` answers with True, False or
@@ -224,7 +222,7 @@ class _LangChainTool(BaseTool):
         call = ToolCall(tool_call_id or uuid.uuid4().hex, self.name, arguments)
         return (), {"call": call, "runtime": runtime}
 
-    def _run(self, call: ToolCall, runtime: ToolRuntime[Any, Any] | None) -> tuple[Any, ToolResult]:
+    def _run(self, call: ToolCall, runtime: ToolRuntime[Any, Any] | None) -> tuple[Any, JSON]:
         def attempt(decision: Decision | None) -> ToolResult:
             return run_sync(self._attempt(call, runtime, decision))
 
@@ -234,7 +232,7 @@ class _LangChainTool(BaseTool):
             result = attempt(_decision_about(call, missing, runtime))
         return _message_content(result)
 
-    async def _arun(self, call: ToolCall, runtime: ToolRuntime[Any, Any] | None) -> tuple[Any, ToolResult]:
+    async def _arun(self, call: ToolCall, runtime: ToolRuntime[Any, Any] | None) -> tuple[Any, JSON]:
         try:
             result = await self._attempt(call, runtime, None)
         except ApprovalMissing as missing:
@@ -289,16 +287,17 @@ def _decision_about(call: ToolCall, missing: ApprovalMissing, runtime: ToolRunti
     )
 
 
-def _message_content(result: ToolResult) -> tuple[Any, ToolResult]:
-    """The content of a ToolMessage, and its artifact. Raises ToolException for a failure."""
+def _message_content(result: ToolResult) -> tuple[Any, JSON]:
+    """The content of a ToolMessage, and its artifact: JSON, which any checkpointer stores. Raises ToolException for a
+    failure."""
     if result.status == "failure":
         raise ToolException(result.text)
     if all(isinstance(part, TextPart | JsonPart) for part in result.content):
-        return result.text, result
-    return [_block(part) for part in result.content], result
+        return result.text, result.structured
+    return [_block(part) for part in result.content], result.structured
 
 
-def _block(part: TextPart | JsonPart | ImagePart | FilePart) -> dict[str, Any]:
+def _block(part: ContentPart) -> dict[str, Any]:
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}

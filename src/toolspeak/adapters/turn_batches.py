@@ -138,14 +138,14 @@ class TurnBatches:
         self,
         call: ToolCall,
         turn: Hashable,
-        expected: Sequence[str],
+        expected: Sequence[str] | None,
         context: BatchContext,
         decision: Decision | None = None,
     ) -> ToolResult:
         """Runs a call with the others of its turn, and returns its result.
 
         - `turn`: identifies the turn among all that run at the same time.
-        - `expected`: the ids of the turn's calls that may come here, in order.
+        - `expected`: the ids of the turn's calls that may come here, in order; None if the framework does not say.
         - `context`: the run; that of a turn's first call counts.
         - `decision`: an answer to the question about this call, if a person gave one.
 
@@ -156,7 +156,7 @@ class TurnBatches:
         if current is None:
             # A call waits for the orphaned calls of other runs too: they change the same files.
             context.scope.orphans = self._orphans.setdefault(key[0], context.scope.orphans)
-            current = self._turns[key] = _GatheredTurn(self, tuple(expected), context)
+            current = self._turns[key] = _GatheredTurn(self, expected, context)
         try:
             return await current.run(call, decision)
         finally:
@@ -177,11 +177,12 @@ class _Arrival:
 class _GatheredTurn:
     """The calls of one turn. Those that come too late for its batch run in another one behind it."""
 
-    def __init__(self, batches: TurnBatches, expected: tuple[str, ...], context: BatchContext) -> None:
+    def __init__(self, batches: TurnBatches, expected: Sequence[str] | None, context: BatchContext) -> None:
         self._batches = batches
         self._context = context
-        self._order = {call_id: index for index, call_id in enumerate(expected)}
-        self._missing = set(expected)
+        self._order = {call_id: index for index, call_id in enumerate(expected or ())}
+        self._missing = set(self._order)
+        self._is_known = expected is not None
         self._arrived: list[_Arrival] = []
         self._timer: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
@@ -203,7 +204,7 @@ class _GatheredTurn:
         self._callers += 1
         if self._timer is not None:
             self._timer.cancel()
-        if self._missing:
+        if self._missing or not self._is_known:
             self._timer = loop.call_later(GATHER_SECONDS, self._start)
         else:
             self._start()

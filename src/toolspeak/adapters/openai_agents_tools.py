@@ -1,0 +1,153 @@
+"""Function tools of the OpenAI Agents SDK as toolspeak tools, and toolspeak tools for its agents."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, cast
+
+from agents import FunctionTool, RunContextWrapper, ToolOutputFileContent, ToolOutputImage, ToolOutputText
+from agents.tool_context import ToolContext
+from typing_extensions import Unpack
+
+from toolspeak.adapters.foreign_tools import EffectsByName, by_schema, check_effects, foreign_tool
+from toolspeak.adapters.turn_batches import AdapterOptions, ApprovalMissing, TurnBatches
+from toolspeak.data.approvals import Decision
+from toolspeak.data.messages import ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolCall
+from toolspeak.errors import ToolDefinitionError
+from toolspeak.execute import BatchContext
+from toolspeak.tools import RunContext, Tool, Toolset
+
+_NO_EFFECTS: EffectsByName = MappingProxyType({})
+
+
+def from_openai_agents(tools: Iterable[FunctionTool], *, effects: EffectsByName = _NO_EFFECTS) -> Toolset:
+    """Makes toolspeak tools of the FunctionTools of the OpenAI Agents SDK (`@function_tool`).
+
+    `effects`: what the tools touch, by name. One that is not named may touch everything, so it needs approval.
+
+    The arguments are checked against the tool's schema. A tool gets the run's `deps` as its `context`. One with
+    `needs_approval` always asks. Guardrails and `is_enabled` are not applied. The SDK turns a tool's exception into a
+    text unless the tool was made with `failure_error_function=None`; then the call fails with it.
+
+    Raises ToolDefinitionError for a tool of another kind, a schema that cannot be used, a name that no tool may have,
+    and for effects of a tool that is not there.
+    """
+    listed = list(tools)
+    for each in listed:
+        if not isinstance(cast("object", each), FunctionTool):
+            raise ToolDefinitionError(f"{type(each).__name__} is hosted by OpenAI or has no function; leave it out")
+    check_effects(effects, [each.name for each in listed])
+    return Toolset([_from_one(each, effects) for each in listed])
+
+
+def _from_one(foreign: FunctionTool, effects: EffectsByName) -> Tool:
+    async def invoke(arguments: dict[str, Any], _: Mapping[str, Any], context: RunContext[Any] | None) -> object:
+        text = json.dumps(arguments)
+        call_id = uuid.uuid4().hex if context is None else context.call.id
+        deps = None if context is None else context.deps
+        theirs: ToolContext[Any] = ToolContext(deps, tool_name=foreign.name, tool_call_id=call_id, tool_arguments=text)
+        answer: object = await foreign.on_invoke_tool(theirs, text)
+        return [_part(each) for each in cast("list[object]", answer)] if isinstance(answer, list) else _part(answer)
+
+    return foreign_tool(
+        foreign.name,
+        foreign.description,
+        foreign.params_json_schema,
+        by_schema(foreign.params_json_schema, f"tool {foreign.name!r}"),
+        invoke,
+        effects,
+        timeout=foreign.timeout_seconds,
+        asks=foreign.needs_approval is not False,
+    )
+
+
+def _part(output: object) -> object:
+    match output:
+        case ToolOutputText():
+            return TextPart(output.text)
+        case ToolOutputImage(image_url=str(url)) if url.startswith("data:"):
+            media_type, _, data = url.removeprefix("data:").partition(";base64,")
+            return ImagePart(media_type, base64.b64decode(data))
+        case ToolOutputImage(image_url=str(url)):
+            return ImagePart("image/*", url=url)
+        case ToolOutputFileContent(file_data=str(data)):
+            return FilePart(output.filename or "file", "application/octet-stream", base64.b64decode(data))
+        case ToolOutputImage() | ToolOutputFileContent():
+            return JsonPart(output.model_dump(exclude_none=True))
+        case _:
+            return output
+
+
+def to_openai_agents(
+    tools: Toolset | Iterable[Tool | Callable[..., Any]], **options: Unpack[AdapterOptions]
+) -> list[FunctionTool]:
+    """Makes tools for an agent of the OpenAI Agents SDK: `Agent(name="…", tools=[*to_openai_agents([read, write])])`.
+
+    The SDK does not say how many calls a turn has. Those that come within 50 milliseconds of each other run as one
+    batch, so that their effects decide the order. Tools get the run's `context` as `RunContext.deps`, and the calls of
+    a turn share `RunContext.memory`. A call that fails is a text that the model reads.
+
+    Without `approve`, a call whose effects need approval interrupts the run, which goes on from its state. The SDK asks
+    before any call is here, so the others of the turn have run by then, also those that should run behind it. A call
+    that a policy escalates does not run, and the model reads why.
+
+    Raises ConfigurationError for options that do not exist or do not fit.
+    """
+    batches = TurnBatches("openai-agents", tools, **options)
+    return [_to_one(batches, tool) for tool in batches.toolset]
+
+
+def _to_one(batches: TurnBatches, tool: Tool) -> FunctionTool:
+    async def needs_approval(_run: RunContextWrapper[Any], arguments: dict[str, Any], _call_id: str) -> bool:
+        return batches.approver is None and batches.needs_approval(tool.name, arguments)
+
+    async def invoke(context: ToolContext[Any], text: str) -> Any:
+        try:
+            arguments = json.loads(text or "{}")
+        except ValueError:
+            arguments = None
+        if not isinstance(arguments, dict):
+            return "not run: the arguments are not a JSON object"
+        arguments = cast("dict[str, Any]", arguments)
+        call = ToolCall(context.tool_call_id, tool.name, arguments)
+        # The SDK has an approval of each call for which `needs_approval` was true.
+        is_approved = batches.approver is None and batches.needs_approval(tool.name, arguments)
+        decision = Decision(True, by="openai-agents") if is_approved else None
+        # The context and the usage are the run's; a turn of it begins when the turn before has ended.
+        run = BatchContext(uuid.uuid4().hex, deps=context.context)
+        try:
+            result = await batches.run(call, id(context.usage), None, run, decision)
+        except ApprovalMissing as missing:
+            return f"not run: {missing.reason}, and nobody can decide about it now"
+        parts = [_output(part) for part in result.content]
+        texts = all(isinstance(part, TextPart | JsonPart) for part in result.content)
+        return result.text if texts else parts
+
+    return FunctionTool(
+        name=tool.name,
+        description=tool.spec.description,
+        params_json_schema=dict(tool.spec.parameters),
+        on_invoke_tool=invoke,
+        # The SDK's strict form would make every parameter required.
+        strict_json_schema=False,
+        needs_approval=needs_approval,
+    )
+
+
+def _output(part: ContentPart) -> ToolOutputText | ToolOutputImage | ToolOutputFileContent:
+    match part:
+        case TextPart():
+            return ToolOutputText(text=part.text)
+        case JsonPart():
+            return ToolOutputText(text=json.dumps(part.value, ensure_ascii=False))
+        case ImagePart(data=None):
+            return ToolOutputImage(image_url=part.url)
+        case ImagePart():
+            data = base64.b64encode(part.data or b"").decode()
+            return ToolOutputImage(image_url=f"data:{part.media_type};base64,{data}")
+        case FilePart():
+            return ToolOutputFileContent(file_data=base64.b64encode(part.data).decode(), filename=part.name)
