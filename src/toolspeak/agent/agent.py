@@ -6,18 +6,19 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, Self, Unpack, cast
+from typing import Any, Generic, Self, Unpack
 
 from toolspeak.agent.cassettes.cassette import Cassette
 from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import choose_driver
+from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tool
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.options import Approval, DepsT, DialectSettings, Execution, RunOptions
 from toolspeak.agent.recorder import Watched
-from toolspeak.agent.result import Resumption, RunResult, SubRunStart, opening_of, result_of, stored_run
+from toolspeak.agent.result import Resumption, RunResult, SubRunStart, result_of, resumed_run, stored_run
 from toolspeak.agent.run import Run
-from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.settings import USUAL_EXECUTION, RunSettings, executor_of
 from toolspeak.agent.state.history import Window, paired, without_secrets
 from toolspeak.agent.state.output import Output, OutputT, choose_output, with_output
 from toolspeak.agent.state.state import RunState
@@ -27,9 +28,6 @@ from toolspeak.agent.streams import stream_output, stream_text
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     check_approval,
-    check_deps,
-    check_execution,
-    check_executor,
     check_messages,
     check_options,
     check_priced,
@@ -43,7 +41,7 @@ from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect
-from toolspeak.errors import ConfigurationError, ProviderError, RunError, SubRunPaused
+from toolspeak.errors import ConfigurationError, ProviderError, SubRunPaused
 from toolspeak.execute import (
     ApprovalRequest,
     Approve,
@@ -60,9 +58,8 @@ from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers.base import Provider
-from toolspeak.tools import Tool, Toolset
+from toolspeak.tools import Tool, ToolOptions, Toolset
 
-_USUAL_EXECUTION = Execution()
 _USUAL_APPROVAL = Approval()
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
@@ -77,6 +74,9 @@ class Agent(Generic[DepsT, OutputT]):
     - `tools`: functions, Tools, or a Toolset.
     - `dialect`: how the model writes calls: a name, a Dialect, or `DialectSettings`.
     - `instructions`: the agent's part of the system prompt.
+    - `description`: what the agent is for, as the models of other agents read it (`handoffs`, `as_tool`).
+    - `handoffs`: agents that the model may hand the conversation to, by the tools `transfer_to_NAME`. The run goes on
+      with the other agent's model, instructions and tools. A string names one that another agent of these leads to.
     - `output`: the type of the answer, or `Output`. `RunResult.output` is the value.
     - `deps_type`: the type of the `deps` that runs are given for their tools.
     - `tool_choice`: "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`. A model that
@@ -105,12 +105,14 @@ class Agent(Generic[DepsT, OutputT]):
         *,
         dialect: str | Dialect | DialectSettings = "auto",
         instructions: str = "",
+        description: str = "",
+        handoffs: Sequence[Agent[DepsT, OutputT] | Agent[None, OutputT] | str] | None = None,
         output: type[OutputT] | Output[OutputT] | None = None,
         deps_type: type[DepsT] | None = None,
         tool_choice: str | ToolChoice = "auto",
         approve: Approve | Approval = None,
         limits: Limits = Limits(),
-        execution: Execution | BatchExecutor = _USUAL_EXECUTION,
+        execution: Execution | BatchExecutor = USUAL_EXECUTION,
         window: int | Window | None = None,
         interceptors: Sequence[AnyInterceptor] = (),
         observers: Sequence[Observer] = (),
@@ -129,6 +131,8 @@ class Agent(Generic[DepsT, OutputT]):
             window=window,
             instructions=instructions,
             name=name,
+            description=description,
+            handoffs=handoffs,
             prices=prices,
             cassette=cassette,
             clock=clock,
@@ -146,8 +150,11 @@ class Agent(Generic[DepsT, OutputT]):
             model, approver = recording.attach(model, approver, self.secrets)
         self.driver, text = choose_driver(model, speech.dialect, speech.starts_in, asks=True, listing=speech.listing)
         own = toolset_of(tools if tools or executor is None else getattr(executor, "tools", ()))
-        answer_type = choose_output(output, self.driver, tools=len(own) > 0)
-        self.toolset = with_output(own, answer_type)
+        known = {each.name: each for each in handoffs or () if not isinstance(each, str)}
+        names = [each if isinstance(each, str) else each.name for each in handoffs or ()]
+        transfers = [handoff_tool(each, known[each].description if each in known else "") for each in names]
+        answer_type = choose_output(output, self.driver, tools=len(own) + len(transfers) > 0)
+        self.toolset = with_output(Toolset([*own, *transfers]) if transfers else own, answer_type)
         if answer_type is not None:
             instructions = "\n\n".join(part for part in (instructions, answer_type.instructions) if part)
         by_levels = by_level(interceptors)
@@ -155,27 +162,22 @@ class Agent(Generic[DepsT, OutputT]):
         self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replayer is not None:
             self.rules = StandingRules(self.rules)  # a copy: rules that a replay adds were kept when it was recorded
+        self.description = description
         self._deps_type = deps_type
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
-        if isinstance(execution, Execution):
-            if execution is not _USUAL_EXECUTION:
-                check_execution(execution)
-            policy = approval.policy
-            runs = execution.executor(
-                self.toolset, text, by_levels["call"], self.secrets, policy, self.rules, recording
-            )
-        else:
-            choices = {
-                "interceptors": by_levels["call"],
-                "policy": approval.policy,
-                "rules": approval.rules is not None,
-                "recorder": None if recording is None else recording.recorder,
-                "replayer": None if recording is None else recording.replayer,
-            }
-            check_executor(execution, choices, answers=self.toolset is not own)
-            runs, policy = execution, getattr(execution, "policy", None)
+        runs, policy = executor_of(
+            execution,
+            self.toolset,
+            approval,
+            by_levels["call"],
+            self.secrets,
+            self.rules,
+            recording,
+            text,
+            adds_tools=self.toolset is not own,
+        )
         self._settings = RunSettings(
             driver=self.driver,
             toolset=self.toolset,
@@ -188,6 +190,9 @@ class Agent(Generic[DepsT, OutputT]):
             kin_approver=kin_approver,
             instructions=self.secrets.hide_text(instructions),
             agent=name,
+            handoffs={made.name: agent for made, agent in zip(transfers, names, strict=True)},
+            choice=self._choice,
+            rules=self.rules,
             interceptors=by_levels,
             in_doubt_policy=approval.in_doubt,
             output=answer_type,
@@ -197,6 +202,8 @@ class Agent(Generic[DepsT, OutputT]):
             observers=tuple(observers),
             clock=clock if recording is None else recording.clock(clock),
         )
+        family = family_of(self._settings, [each._settings for each in known.values()])
+        self._settings = changed(self._settings, family=family) if family else self._settings
 
     def start(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> Run:
         """Returns a run that has not begun. `finish`, `states` or `stream` drives it, `say` queues a user message.
@@ -211,7 +218,7 @@ class Agent(Generic[DepsT, OutputT]):
         check_options(options, RunOptions.__annotations__)
         history = options.get("history", ())
         check_messages(task, history)
-        check_deps(self.toolset, options.get("deps"), self._deps_type)
+        check_start(self._settings, options.get("deps"), self._deps_type)
         message = Message.user(task) if isinstance(task, str) else task
         messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
         parent = options.get("parent_run_id")
@@ -225,7 +232,8 @@ class Agent(Generic[DepsT, OutputT]):
             parent_run_id=parent,
         )
         limits = options.get("limits") or self._limits
-        check_priced(limits, self.driver.name, self._settings.prices)
+        for each in (self._settings, *self._settings.family.values()):
+            check_priced(limits, each.driver.name, each.prices)
         started = RunStarted(
             messages,
             self.driver.name,
@@ -244,7 +252,7 @@ class Agent(Generic[DepsT, OutputT]):
         if call is None:
             return Run(settings, new_id(), [started], before=place.before if place else ())
         run_id = sub_run_id(call, self._settings.agent, messages)
-        resumption = Resumption(settings.journal, run_id, {}, self.secrets, self.rules, self._settings.recording)
+        resumption = Resumption(settings, run_id, {})
         return Run(settings, run_id, (), load=SubRunStart(resumption, started).load)
 
     async def run(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> RunResult[OutputT]:
@@ -309,29 +317,30 @@ class Agent(Generic[DepsT, OutputT]):
         process drives the run.
         """
         decided = read_decisions(decisions)
-        check_deps(self.toolset, deps, self._deps_type)
+        check_start(self._settings, deps, self._deps_type)
         if isinstance(run, str):
             if self._journal is None:
                 raise ConfigurationError("to resume a run by its id, give the agent its journal: Agent(journal=…)")
-            loading = Resumption(self._journal, run, decided, self.secrets, self.rules, self._settings.recording)
             settings = changed(self._settings, journal=self._journal, deps=deps)
-            return Run(settings, run, (), load=loading.load)
-        if not isinstance(cast("object", run), RunResult):
-            raise ConfigurationError(f"resume takes a RunResult or a run's id, not {run!r}")
-        if run.status not in PAUSED:
-            raise RunError(
-                f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
-            )
-        settings = changed(
-            self._settings,
-            journal=run.journal,
-            deps=deps,
-            principal=run.state.principal,
-            traceparent=run.state.traceparent,
-            parent_run_id=run.state.parent_run_id,
-        )
-        opening = opening_of(run.state, decided, self.secrets, self.rules, self._settings.recording)
-        return Run(settings, run.run_id, opening, run.state, run.memory, run_records=run.run_records)
+            return Run(settings, run, (), load=Resumption(settings, run, decided).load)
+        return resumed_run(run, decided, self._settings, deps)
+
+    def as_tool(
+        self, *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
+    ) -> Tool[..., Any]:
+        """Makes a tool that runs this agent with a task, as a sub-run, and returns its answer.
+
+        Usage, limits and approvals are shared with the run that calls it, and a journal holds both. The agent's tools
+        get the `deps` of that run.
+
+        - `name`, `description`: the agent's, unless they are given.
+        - `options`: as of `@tool`. Without `effects` the tool touches what the agent's tools may touch together; its
+          time limit is a day.
+
+        Raises ToolDefinitionError if neither the agent nor the call says what it is for.
+        """
+        about = self.description if description is None else description
+        return agent_tool(self.name, about, self.toolset, self.run, name, options)
 
     async def suspend(self, run_id: str) -> bool:
         """Suspends a run of the agent's journal, in whichever process it goes on. That process reads the request within
@@ -356,6 +365,11 @@ class Agent(Generic[DepsT, OutputT]):
     def close(self) -> None:
         """As `aclose`, for code without an event loop."""
         run_sync(self.aclose())
+
+    @property
+    def name(self) -> str:
+        """The agent's name in records."""
+        return self._settings.agent
 
     @property
     def journal(self) -> Journal | None:

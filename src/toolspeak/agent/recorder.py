@@ -10,15 +10,27 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from toolspeak.agent.channel import Channel
+from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import Memory, RunRecords, StepEnded
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, ToolProgress
-from toolspeak.data.events import Event, ModelAnswered, ModelAsked, ModelTextReceived, Record, SubRunUsed, ToolFinished
-from toolspeak.data.messages import Message
+from toolspeak.data.events import (
+    Event,
+    HandedOff,
+    ModelAnswered,
+    ModelAsked,
+    ModelTextReceived,
+    Record,
+    SubRunUsed,
+    ToolFinished,
+)
+from toolspeak.data.messages import Message, failure
+from toolspeak.data.values import changed
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolspeakError
 from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Secrets, Timers
+from toolspeak.execute.batch_context import ResultCache
 from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,
     DecisionTaken,
@@ -64,7 +76,7 @@ class Recorder:
         self.lease: Lease | None = None
         self.watcher: Channel[Watched] | None = None
         """Gets every record and delta."""
-        self._settings = settings
+        self.settings = settings
         self._run_id = run_id
         self._before = before
         self.observers = settings.observers
@@ -87,7 +99,7 @@ class Recorder:
         try:
             if type(event) is SubRunUsed and self.state.status != "running":
                 return
-            settings, state = self._settings, self.current
+            settings, state = self.settings, self.current
             of: RunState | RunSettings = settings if state is None else state
             step = 0 if state is None else state.step
             record = Record(
@@ -133,7 +145,7 @@ class Recorder:
 
     async def add_sub_run(self, used: SubRunUsed) -> None:
         """Records what a sub-run has used, unless the run has ended."""
-        recording = self._settings.recording
+        recording = self.settings.recording
         await self.record(used)
         if recording is not None and self.state.status == "running":
             recording.record_sub_run(used)
@@ -290,10 +302,12 @@ def _divided(text: str, held_back: int) -> tuple[str, str]:
 
 
 class BatchRecorder:
-    """Records the events of one run's batches. `values` is the memory that the run's tools share."""
+    """Records the events of one run's batches. `values` is the memory that the run's tools share, `first` the settings
+    of the agent that started the run."""
 
-    def __init__(self, settings: RunSettings, recorder: Recorder, values: dict[str, Any]) -> None:
+    def __init__(self, settings: RunSettings, recorder: Recorder, values: dict[str, Any], first: RunSettings) -> None:
         self._settings = settings
+        self._first = first
         self._recorder = recorder
         self._values = values
         self._has_interceptors = any(settings.interceptors.values())
@@ -302,6 +316,8 @@ class BatchRecorder:
     def emit(self, event: Event) -> Awaitable[None]:
         """Records an event; a result together with the changes of the tools' memory."""
         if type(event) is ToolFinished:
+            if event.result.name in self._settings.handoffs and event.result.status == "success":
+                return self._hand_off(event)
             tool = self._settings.toolset.get(event.result.name)
             # A tool that takes the context may have changed the memory, or an interceptor.
             if self._has_interceptors or (tool is not None and "context" in tool.injected.values()):
@@ -324,6 +340,18 @@ class BatchRecorder:
             if call.id not in recorded:
                 await self.emit(ToolFinished(results[call.id]))
 
+    async def _hand_off(self, event: ToolFinished) -> None:
+        """Records a hand-off, then the result of the call that made it. The first one of a step counts."""
+        settings, pending = self._settings, self._recorder.state.pending
+        if pending.handoff is None:
+            agent = settings_of(self._first, settings.handoffs[event.result.name])
+            await self._recorder.record(HandedOff(event.call_id, agent.agent, agent.driver.name, agent.choice))
+        elif pending.handoff.call_id != event.call_id:
+            call = next(call for call in pending.calls if call.id == event.call_id)
+            reason = f"another call has handed the conversation to {pending.handoff.agent}; make one hand-off at a time"
+            event = replace(event, result=failure(call, "blocked", reason))
+        await self._recorder.record(event)
+
     async def _with_memory(self, event: ToolFinished) -> None:
         if self._memory is None:
             self._memory = Memory(self._values, self._recorder.state.memory, self._settings.secrets)
@@ -344,7 +372,7 @@ class RunContexts:
     """
 
     def __init__(self, settings: RunSettings, run_id: str, recorder: Recorder, memory: dict[str, Any]) -> None:
-        self._settings = settings
+        self.settings = settings
         self._run_id = run_id
         self._recorder = recorder
         self.memory = memory
@@ -355,7 +383,7 @@ class RunContexts:
 
     def batch(self, state: RunState) -> BatchContext:
         """The context of a batch, with the run's state before it."""
-        settings = self._settings
+        settings = self.settings
         return BatchContext(
             run_id=self._run_id,
             step=state.step,
@@ -370,11 +398,16 @@ class RunContexts:
             observers=self._recorder.observers,
         )
 
+    def hand_over(self, settings: RunSettings) -> None:
+        """Goes on with another agent. Its tools may be other ones of the same names."""
+        self.settings = self._recorder.settings = settings
+        self.scope = changed(self.scope, result_cache=ResultCache(), _tools={})
+
     def hook(self, notes: HookNotes, name: str) -> HookContext:
         """The context of the interceptor of this name."""
         state = self._recorder.current
         step = 0 if state is None else state.step
-        return HookContext(self._run_id, step, self._settings.deps, self.memory, state, notes, name)
+        return HookContext(self._run_id, step, self.settings.deps, self.memory, state, notes, name)
 
     def _report(self, call_id: str, message: str) -> None:
         if self.show is not None:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, cast
 
-from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.child_runs import decided_by_parent
+from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.run import Run
+from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import WRAP_UP, fold
 from toolspeak.agent.state.output import OutputT
 from toolspeak.agent.state.state import RunState
@@ -27,8 +28,8 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message, Usage
 from toolspeak.data.values import changed, quick
-from toolspeak.errors import FormatError, RunConflict, RunError
-from toolspeak.execute import Decision, Secrets, StandingRules, ToolExecution, Wait, hints, waits
+from toolspeak.errors import ConfigurationError, FormatError, RunConflict, RunError
+from toolspeak.execute import Decision, ToolExecution, Wait, hints, waits
 from toolspeak.execute.approval.approvers import decision_facts
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
@@ -65,6 +66,12 @@ class RunResult(Generic[OutputT]):
             why = self.error or f"it is {self.status.replace('_', ' ')}"
             raise RunError(f"run {self.run_id} has no output: {why}. Look at the result's `status` first")
         return self._output
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent that answered, or that the run stands at: another one than the run's first after a
+        hand-off."""
+        return self.state.agent or self.run_records.records[-1].agent
 
     @property
     def error(self) -> str:
@@ -173,6 +180,27 @@ def why_unanswered(state: RunState) -> str:
     return _REASONS.get(state.reason, state.reason.replace("_", " "))
 
 
+def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings: RunSettings, deps: Any) -> Run:
+    """The run of a result, which goes on with these decisions. Raises as `opening_of`, and ConfigurationError or
+    RunError for what is no result of a run that can go on."""
+    if not isinstance(cast("object", run), RunResult):
+        raise ConfigurationError(f"resume takes a RunResult or a run's id, not {run!r}")
+    if run.status not in PAUSED:
+        raise RunError(
+            f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
+        )
+    settings = changed(
+        settings,
+        journal=run.journal,
+        deps=deps,
+        principal=run.state.principal,
+        traceparent=run.state.traceparent,
+        parent_run_id=run.state.parent_run_id,
+    )
+    opening = opening_of(run.state, decisions, settings)
+    return Run(settings, run.run_id, opening, run.state, run.memory, run_records=run.run_records)
+
+
 def _dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:
     """A JSON object a line: the run's records, then the tools' memory as far as that is JSON."""
     stored: dict[str, Any] = {}
@@ -233,23 +261,20 @@ async def stored_run(text: str, journal: Journal | None) -> RunResult[Any]:
 class Resumption:
     """Resumes a run from its journal, with decisions about its calls."""
 
-    journal: Journal
+    settings: RunSettings
     run_id: str
     decisions: Mapping[str, Decision]
-    secrets: Secrets
-    rules: StandingRules
-    recording: Recording | None = None
 
     async def load(self) -> LoadedRun:
         """Reads where the run stands, and what is recorded first. Call it while this process holds the run's lease.
 
         Raises RunError for a run that does not exist or has ended, and for a decision about a call that does not wait.
         """
-        loaded = await load_whole(self.journal, self.run_id)
-        state, memory = loaded.known, cast("dict[str, Any]", self.secrets.reveal(loaded.memory))
+        loaded = await load_whole(self.settings.journal, self.run_id)
+        state, memory = loaded.known, cast("dict[str, Any]", self.settings.secrets.reveal(loaded.memory))
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
-        opening = opening_of(state, self.decisions, self.secrets, self.rules, self.recording)
+        opening = opening_of(state, self.decisions, self.settings)
         return changed(loaded, memory=memory, opening=opening)
 
 
@@ -265,35 +290,27 @@ class SubRunStart:
 
     async def load(self) -> LoadedRun:
         """As `Resumption.load`. For a run that has ended, nothing is recorded."""
-        resumption = self.resumption
-        if await resumption.journal.run(resumption.run_id) is None:
+        settings, run_id = self.resumption.settings, self.resumption.run_id
+        if await settings.journal.run(run_id) is None:
             return LoadedRun(None, (), (), {}, [self.started])
-        loaded = await load_whole(resumption.journal, resumption.run_id)
+        loaded = await load_whole(settings.journal, run_id)
         state = loaded.known
-        loaded = changed(loaded, memory=cast("dict[str, Any]", resumption.secrets.reveal(loaded.memory)))
+        loaded = changed(loaded, memory=cast("dict[str, Any]", settings.secrets.reveal(loaded.memory)))
         if state.status not in UNFINISHED:
             return loaded
-        opening = opening_of(
-            state, decided_by_parent(state), resumption.secrets, resumption.rules, resumption.recording
-        )
-        return changed(loaded, opening=opening)
+        return changed(loaded, opening=opening_of(state, decided_by_parent(state), settings))
 
 
-def opening_of(
-    state: RunState,
-    decisions: Mapping[str, Decision],
-    secrets: Secrets,
-    rules: StandingRules,
-    recording: Recording | None = None,
-) -> Sequence[Event]:
+def opening_of(state: RunState, decisions: Mapping[str, Decision], settings: RunSettings) -> Sequence[Event]:
     """The events that are recorded first when a run goes on. Keeps the rules that come with decisions, and passes the
     decisions to the cassette. Raises RunError for a decision about a call that does not wait, or has changed."""
     waiting = state.approvals.undecided if state.status in PAUSED else {}
-    facts = decision_facts(decisions, waiting, secrets)
+    facts = decision_facts(decisions, waiting, settings.secrets)
+    rules = (settings if state.agent is None else settings_of(settings, state.agent)).rules
     own = {call.id for call in state.pending.calls}  # the other questions are those of sub-runs
     for fact in facts:
         if fact.call_id in own and fact.always is not None:
             rules.add(fact.always, fact.by)
-    if recording is not None:
-        recording.resumed(state, [fact for fact in facts if fact.call_id in own])
+    if settings.recording is not None:
+        settings.recording.resumed(state, [fact for fact in facts if fact.call_id in own])
     return [*facts, RunResumed()]

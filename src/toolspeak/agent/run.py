@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.child_runs import UsageRollUp, ask_for_sub_runs, at_rest
+from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
 from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched
 from toolspeak.agent.settings import RunSettings
@@ -17,7 +18,7 @@ from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.output import AnswerType
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import RunRecords
-from toolspeak.agent.storage.runs import LeaseKeeper, LoadedRun
+from toolspeak.agent.storage.runs import LeaseKeeper, Load
 from toolspeak.agent.turns import TurnLeft, Turns, seconds_left, time_is_over
 from toolspeak.agent.validation import check_priced
 from toolspeak.data.events import PAUSED, AnswerRejected, Event, RunFinished, RunPaused, RunStarted, UserMessageQueued
@@ -28,9 +29,6 @@ from toolspeak.execute.approval.approvers import decision_of
 from toolspeak.execute.recovery import calls_in_doubt
 from toolspeak.execute.sub_runs import ENTERED, BatchHeld
 from toolspeak.journal.base import Journal
-
-Load: TypeAlias = Callable[[], Awaitable[LoadedRun]]
-"""Reads where a run stands, while this process holds its lease."""
 
 
 class Run:
@@ -55,24 +53,34 @@ class Run:
         load: Load | None = None,
         run_records: RunRecords | None = None,
     ) -> None:
-        self._settings = settings
+        self._first = settings  # of the agent that starts the run: others may go on with it
         self._recorder = recorder = Recorder(settings, run_id, state, before, run_records)
         self.record = recorder.record
-        self._opening = opening
-        self._load = load
-        self._driven = self._ended = False
+        self._opening, self._load = opening, load
+        self._driven = False
         self._inbox: list[Message] = []
         self.run_id = run_id
         self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
         self._pause = contexts.pause
-        self._interceptors = InterceptorRunner(settings.interceptors, settings.secrets, contexts.hook)
-        self._turns = Turns(settings, self._interceptors, recorder, contexts.batch)
+        self._work_with(settings)
         self._run_interception: RunInterception | None = None
         self._lease = LeaseKeeper(settings.journal, run_id, contexts.pause.ask)
         self._usage = UsageRollUp(run_id, recorder, settings.journal)
         self._call = ENTERED.get()  # the call whose function drives this run, if one does
         self._pending: tuple[ApprovalRequest, ...] = ()
-        self._facts = BatchRecorder(settings, recorder, contexts.memory)
+
+    def _work_with(self, settings: RunSettings) -> None:
+        self._settings, contexts, recorder = settings, self._contexts, self._recorder
+        self._interceptors = InterceptorRunner(settings.interceptors, settings.secrets, contexts.hook)
+        self._turns = Turns(settings, self._interceptors, recorder, contexts.batch)
+        self._facts = BatchRecorder(settings, recorder, contexts.memory, self._first)
+
+    async def _hand_over(self, agent: str) -> None:
+        """Goes on as another agent. Raises RunError if no hand-off leads to it."""
+        settings = settings_of(self._first, agent)
+        await self._turns.close()
+        self._contexts.hand_over(settings)
+        self._work_with(settings)
 
     @property
     def journal(self) -> Journal:
@@ -191,7 +199,6 @@ class Run:
         try:
             await self._lease.release()
         finally:
-            self._ended = True
             if self._call is not None:
                 self._call.rest(at_rest(self._recorder.current, self._settings, self.run_id, self._call, self._pending))
             await self._usage.report(self._recorder.current, self._settings.agent)
@@ -207,13 +214,14 @@ class Run:
 
     async def _advance(self) -> bool:
         """Goes on to the end of the next step. False once the run has ended or pauses."""
-        recorder, output = self._recorder, self._settings.output
-        state = recorder.state
+        recorder, state = self._recorder, self._recorder.state
         while state.status not in FINAL:
             if self._inbox:
                 await self._read_inbox()
                 state = recorder.state
-            action = decide(state, self._settings.window)
+            if state.agent is not None and state.agent != self._settings.agent:
+                await self._hand_over(state.agent)
+            output, action = self._settings.output, decide(state, self._settings.window)
             if self._pause.is_requested and not isinstance(action, AwaitApproval | Finish):
                 await self._suspend()
                 break
@@ -326,11 +334,11 @@ class Run:
         if isinstance(action, RunTools):
             await self._run_tools(action)
         state = self.state
-        if state.status != "running" or state.pending.calls or state.stop is not None or state.limit is not None:
+        ends = state.stop is not None or state.limit is not None or state.agent not in (None, self._settings.agent)
+        if state.status != "running" or state.pending.calls or ends:
             raise TurnLeft
-        executions = self.run_records.steps[-1].executions
         await self._turns.go_on_within()
-        return executions
+        return self.run_records.steps[-1].executions
 
     async def _suspend(self) -> None:
         await self._turns.drop_early()
@@ -371,6 +379,9 @@ class Run:
             pending, decisions = state.pending, state.approvals.decisions
             seconds, early = seconds_left(state, settings.clock), self._turns.take_early()
             until = None if seconds is None else loop.time() + seconds
+            doubtful = NONE_IN_DOUBT
+            if pending.started:
+                doubtful = calls_in_doubt(pending.doubtful_calls, settings.in_doubt_policy)
             try:
                 batch = await settings.executor.run(
                     action.calls,
@@ -379,11 +390,7 @@ class Run:
                     approver=settings.approver,
                     decisions={one.call_id: decision_of(one) for one in decisions} if decisions else {},
                     finished={one.call_id: one for one in pending.results} if pending.results else {},
-                    doubtful_calls=(
-                        calls_in_doubt(pending.doubtful_calls, settings.in_doubt_policy)
-                        if pending.started
-                        else NONE_IN_DOUBT
-                    ),
+                    doubtful_calls=doubtful,
                     deadline=seconds,
                     max_calls=action.max_calls,
                     early=early,

@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.drivers.base import Driver
+from toolspeak.agent.options import Approval, Execution
 from toolspeak.agent.state.history import Window
 from toolspeak.agent.state.output import AnswerType
+from toolspeak.agent.validation import check_execution, check_executor
+from toolspeak.data.messages import ToolChoice
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.execute import Approver, BatchApprover, BatchExecutor, InDoubtPolicy, Level, Observer, Secrets
+from toolspeak.dialects import Dialect
+from toolspeak.execute import (
+    Approver,
+    BatchApprover,
+    BatchExecutor,
+    InDoubtPolicy,
+    Interceptor,
+    Level,
+    Observer,
+    Policy,
+    Rule,
+    Secrets,
+    StandingRules,
+)
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
+
+USUAL_EXECUTION = Execution()
+"""The settings of an agent that has none of its own; they need no checks."""
 
 
 @quick()
@@ -46,7 +65,48 @@ class RunSettings:
     output: AnswerType | None = None
     interceptors: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
     """Those of each level, the outermost first."""
+    handoffs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The agents that tools of the agent hand the conversation to, by the tool's name."""
+    family: Mapping[str, RunSettings] = field(default_factory=dict[str, "RunSettings"])
+    """The settings of all agents that hand-offs lead to, by name."""
+    choice: ToolChoice = ToolChoice()
+    rules: StandingRules = field(default_factory=StandingRules)
     prices: Mapping[str, Price] = field(default_factory=lambda: PRICES)
     recording: Recording | None = None
     observers: tuple[Observer, ...] = ()
     clock: Callable[[], float] = time.time
+
+
+def executor_of(
+    execution: Execution | BatchExecutor,
+    tools: Toolset,
+    approval: Approval,
+    interceptors: tuple[Interceptor, ...],
+    secrets: Secrets,
+    rules: StandingRules,
+    recording: Recording | None,
+    dialect: Dialect | None,
+    *,
+    adds_tools: bool,
+) -> tuple[BatchExecutor, Policy | Sequence[Rule] | None]:
+    """What runs an agent's calls, and the policy that it applies.
+
+    `dialect`: that of calls as text. `adds_tools`: the agent has tools that a custom executor lacks.
+
+    Raises ConfigurationError for settings that a custom executor has itself, and a schedule that needs a dialect.
+    """
+    recorder, replayer = (None, None) if recording is None else (recording.recorder, recording.replayer)
+    if not isinstance(execution, Execution):
+        choices = {
+            "interceptors": interceptors,
+            "policy": approval.policy,
+            "rules": approval.rules is not None,
+            "recorder": recorder,
+            "replayer": replayer,
+        }
+        check_executor(execution, choices, adds_tools=adds_tools)
+        return execution, getattr(execution, "policy", None)
+    if execution is not USUAL_EXECUTION:
+        check_execution(execution)
+    executor = execution.executor(tools, dialect, interceptors, secrets, approval.policy, rules, recording)
+    return executor, approval.policy

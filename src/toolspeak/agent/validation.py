@@ -133,6 +133,8 @@ def check_settings(
     window: object,
     instructions: object,
     name: object,
+    description: object,
+    handoffs: object,
     prices: object,
     cassette: object,
     clock: object,
@@ -168,6 +170,12 @@ def check_settings(
         _is(instructions, str, "instructions", "a string")
     if type(name) is not str:
         _is(name, str, "name", "a string")
+    if type(description) is not str:
+        _is(description, str, "description", "a string")
+    if handoffs is not None:
+        for each in _listed(handoffs, "handoffs"):
+            if not isinstance(each, str) and not hasattr(each, "as_tool"):
+                raise ConfigurationError(f"handoffs are Agents, or names of agents, not {_quoted(each)}")
     if not callable(clock):
         raise ConfigurationError(f"clock must be a function that returns the Unix time, not {_quoted(clock)}")
     if type(prices) is not MappingProxyType or prices:
@@ -200,9 +208,9 @@ def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
     return tool_choice
 
 
-def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, answers: bool) -> None:
+def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, adds_tools: bool) -> None:
     """Raises ConfigurationError for a value that is not an executor, for `choices` (settings by name) that a custom
-    executor has itself, and if the answer is a tool's argument (`answers`), because the executor lacks that tool."""
+    executor has itself, and if the agent has tools of its own (`adds_tools`), because the executor lacks them."""
     if not hasattr(executor, "run") or isinstance(executor, type):
         raise ConfigurationError(
             f"execution must be an Execution, or an executor with a method `run`, not {_quoted(executor)}"
@@ -210,9 +218,10 @@ def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, answe
     twice = [name for name, choice in choices.items() if choice]
     if twice:
         raise ConfigurationError(f"{', '.join(twice)}: pass it to the executor, as in Executor(tools, {twice[0]}=…)")
-    if answers:
+    if adds_tools:
         raise ConfigurationError(
-            "the answer is the argument of a tool that the executor does not have: use Output(…, mode='prompted')"
+            "the agent answers, or hands off, by a tool that the executor does not have: use "
+            "Output(…, mode='prompted'), and an Execution for an agent with handoffs"
         )
 
 

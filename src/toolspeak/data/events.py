@@ -10,16 +10,7 @@ from dataclasses import field
 from typing import Literal, TypeAlias
 
 from toolspeak.data.approvals import Rule
-from toolspeak.data.messages import (
-    JSON,
-    FinishReason,
-    Message,
-    ToolCall,
-    ToolChoice,
-    ToolResult,
-    Usage,
-    no_extra,
-)
+from toolspeak.data.messages import JSON, FinishReason, Message, ToolCall, ToolChoice, ToolResult, Usage, no_extra
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import value
 
@@ -327,6 +318,18 @@ class SubRunUsed:
 
 
 @value()
+class HandedOff:
+    """A call handed the conversation to `agent`, which goes on with its own model and tool choice once all calls of the
+    step have their results. Recorded before the call's result."""
+
+    call_id: str
+    agent: str
+    model: str
+    choice: ToolChoice = ToolChoice()
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@value()
 class RunPaused:
     """The run stopped while no call was under way, and can be resumed. It waits for decisions about these calls, or was
     suspended."""
@@ -380,6 +383,7 @@ Event: TypeAlias = (
     | LimitReached
     | HistoryCompacted
     | SubRunUsed
+    | HandedOff
     | RunPaused
     | RunResumed
     | RunFinished

@@ -8,6 +8,7 @@ from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
     CallSuspended,
+    HandedOff,
     HistoryCompacted,
     LimitReached,
     ModelAnswered,
@@ -96,6 +97,8 @@ class Timeline:
             case SubRunUsed() as used:
                 took = f": {_usage(used.usage, used.usage_estimated, used.cost)}" if self._times else ""
                 yield f"  {one_line(used.agent)} ran for it{took}"
+            case HandedOff(_, agent, model):
+                yield f"→ {one_line(agent)} goes on ({one_line(model)})"
             case RunPaused("suspended"):
                 yield "suspended"
             case RunPaused(_, call_ids):

@@ -64,10 +64,17 @@ in_another_function(typed)
 explicit = Agent[Database, Town]("openai:qwen3", [people], output=Town, journal=SqliteJournal("runs.db"))
 in_another_function(explicit)
 
+helper = Agent("openai:qwen3", name="helper", description="Helps.")
+front = Agent("openai:qwen3", [helper.as_tool(timeout=60)], handoffs=[helper, "front"])
+front_of_towns = Agent("openai:qwen3", output=Town, deps_type=Database, handoffs=[typed])
+
 
 async def wrong() -> None:
     typed.stream_text("Which town?", deps=3)  # wrong
     plain.stream_text("Which town?", accumulated="yes")  # wrong
+    Agent("openai:qwen3", output=Town, handoffs=[helper])  # wrong
+    Agent("openai:qwen3", handoffs=helper)  # wrong
+    helper.as_tool(effect=None)  # wrong
     await typed.run("Which town?", deps=3)  # wrong
     await plain.run("Which town?", deps=Database())  # wrong
     await typed.run("Which town?", dependencies=Database())  # wrong

@@ -26,6 +26,7 @@ from toolspeak.data.events import (
     ApprovalRequested,
     CallSuspended,
     Event,
+    HandedOff,
     HistoryCompacted,
     LimitReached,
     MetadataSet,
@@ -176,6 +177,10 @@ def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
 
 def _sub_run_used(state: RunState, _: Record, used: SubRunUsed) -> RunState:
     return changed(state, totals=_added(state.totals, used.usage, used.cost, used.usage_estimated))
+
+
+def _handed_off(state: RunState, _: Record, event: HandedOff) -> RunState:
+    return changed(state, pending=changed(state.pending, handoff=state.pending.handoff or event))
 
 
 def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
@@ -334,6 +339,9 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
     for part in parts:
         if part.code in _NO_ANSWER and part.name == FINAL_TOOL:
             turn = changed(turn, rejected_answers=turn.rejected_answers + 1)
+    handoff = pending.handoff
+    if handoff is not None and any(part.call_id == handoff.call_id and part.status == "success" for part in parts):
+        state, turn = changed(state, agent=handoff.agent, model=handoff.model), TurnRules(handoff.choice)
     return changed(
         state,
         history=history,
@@ -381,6 +389,7 @@ _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState]] = {
     LimitReached: _limit_reached,
     HistoryCompacted: _compacted,
     SubRunUsed: _sub_run_used,
+    HandedOff: _handed_off,
     RunPaused: _paused,
     RunResumed: _resumed,
     ModelFailed: _model_failed,

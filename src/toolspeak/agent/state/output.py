@@ -78,7 +78,7 @@ class AnswerType:
             ) from error
         # An API's schema is that of an object: any other type becomes a field of one.
         self._wrapped = schema.get("type") != "object" or "properties" not in schema
-        self._type = type_
+        self.type = type_
         self._plain = schema
         name = re.sub(r"[^\w-]", "_", getattr(type_, "__name__", "") or "answer", flags=re.ASCII)[:64]
         self._name = name or "answer"
@@ -108,7 +108,7 @@ class AnswerType:
             # As the model wrote it: the JSON of a value may have other and fewer fields than the value is read from.
             raise AgentStop(FINAL_TOOL, answer=json.dumps(call.arguments["answer"]))
 
-        final_answer.__annotations__["answer"] = self._type
+        final_answer.__annotations__["answer"] = self.type
         return tool(final_answer, description="Gives the final answer and ends the task.", read_only=True)
 
     def check(self, answer: str) -> CheckedAnswer:
@@ -130,7 +130,7 @@ class AnswerType:
     def partial(self) -> PartialAnswer:
         """Reads an answer while it is written."""
         key = "answer" if self.mode == "tool" else "value" if self._wrapped else ""
-        return PartialAnswer(self._type, key, is_text=self.mode != "tool" and self._plain.get("type") == "string")
+        return PartialAnswer(self.type, key, is_text=self.mode != "tool" and self._plain.get("type") == "string")
 
     def correction(self, problems: Sequence[str]) -> str:
         """Asks the model to correct an answer that has these problems."""

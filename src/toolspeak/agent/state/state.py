@@ -12,6 +12,7 @@ from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
     CallSuspended,
+    HandedOff,
     LimitName,
     Limits,
     MemoryChanged,
@@ -158,6 +159,8 @@ class PendingCalls:
     """The calls that were started, those that wait for their sub-runs, and decisions about a call after its start."""
     polls: bool = False
     """Whether one of the calls polls. Such a step does not count as a repetition."""
+    handoff: HandedOff | None = None
+    """The first hand-off of the step."""
 
     @property
     def doubtful_calls(self) -> dict[str, ApprovalDecided | None]:
@@ -305,6 +308,7 @@ class RunState:
 
     run_id: str
     model: str
+    """The model of the agent that goes on."""
     limits: Limits
     history: Log[Message]
     """What the model reads."""
@@ -315,6 +319,8 @@ class RunState:
     principal: str | None = None
     traceparent: str | None = None
     parent_run_id: str | None = None
+    agent: str | None = None
+    """The agent that the conversation was handed to; None without a hand-off."""
     turns_before: int = 0
     """The highest turn among the call ids of the history: this run's ids go on from there."""
     status: RunStatus = "running"

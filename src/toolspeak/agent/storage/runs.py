@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from toolspeak.agent.state.fold import apply, fold
 from toolspeak.agent.state.history import unstarted_result
@@ -118,6 +118,10 @@ class LoadedRun:
         """The state. Only for a run that has records."""
         assert self.state is not None, "the journal has no such run"
         return self.state
+
+
+Load: TypeAlias = Callable[[], Awaitable[LoadedRun]]
+"""Reads where a run stands, while this process holds its lease."""
 
 
 async def load_whole(journal: Journal, run_id: str) -> LoadedRun:
