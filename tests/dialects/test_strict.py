@@ -11,7 +11,7 @@ from test_detect import CALLS, MARKERS, MENTIONS, said, written
 
 from growth import LINEAR
 from toolspeak.data.deltas import CallMalformed, CallStarted, TextDelta
-from toolspeak.data.messages import FinishReason, MalformedCall
+from toolspeak.data.messages import FinishReason, MalformedCall, ToolCall
 from toolspeak.dialects import DIALECTS, Dialect, StrictDialect, get_dialect, read_turn
 from toolspeak.errors import ConfigurationError
 from toolspeak.testing import check_splits, chunks, parse_pieces
@@ -89,6 +89,13 @@ def test_what_comes_before_a_block_is_not_held_back():
     assert list(parser.feed("I look. ")) == [TextDelta("I look. ")]
     assert list(parser.feed("Now. " + CALL[:-5])) == [TextDelta("Now. ")]
     assert CallStarted(0, "ping") in list(parser.feed(CALL[-5:]))
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "auto"])
+def test_of_a_call_in_a_sentence_nothing_is_said_beside_one_that_runs(name: str):
+    call = written(get_dialect(name), (ToolCall("", "ping", {}),), text="")
+    turn = read_turn(get_dialect(name, strict_detection=True), f"I would use {call} and see.\n{call}", TOOLS)
+    assert [type(call) for call in turn.calls] == [ToolCall]
 
 
 @pytest.mark.parametrize("text", MENTIONS)

@@ -171,7 +171,7 @@ class StrictParser(BlockParser):
         if self._broken and self._doubtful_example is not None and self._begins_call(self._doubtful_example.deltas):
             super()._report_end(out)
 
-    def _report_spoken(self, out: list[Delta]) -> None:
+    def _report_mentioned(self, out: list[Delta]) -> None:
         """What stands in a sentence is text."""
 
     def _report_unmarked(self, at: int, out: list[Delta]) -> None:
