@@ -55,7 +55,7 @@ class DialectInfo:
     """How the model writes calls."""
     source: str
     """Where the format is specified: repository and file, or the model's chat template."""
-    native_schedule: NativeSchedule
+    native_schedule: NativeSchedule = "parallel"
     """How the format's own specification runs the calls of a turn."""
     aliases: tuple[str, ...] = ()
     models: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo, Listing, Parser
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.tool_choice import Frame
@@ -48,6 +49,21 @@ You can use tools. To call them, write:
 - A message without a call is your answer, and the work is over."""
 
 
+@quick()
+class ResultLayout:
+    """How the results of a batch stand in one message."""
+
+    start: str = ""
+    """Stands in front of each result."""
+    end: str = ""
+    """Stands behind each result."""
+    between: str = "\n"
+    before: str = ""
+    """Stands in front of the first result."""
+    after: str = ""
+    """Stands behind the last result."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredDialect(WithGrammar):
     """Implements `Dialect` from its parts."""
@@ -58,12 +74,13 @@ class DeclaredDialect(WithGrammar):
     """Makes the reader of a block, from its marker, the index of its first call, the caps and the tools."""
     write_calls: Callable[[Calls, Tools], str]
     """Writes a turn's calls as the model's chat template does."""
-    write_results: Callable[[Sequence[ToolResult]], str]
-    """Writes a batch's results, without live markers."""
     live: re.Pattern[str]
     """Matches the first character of each live marker: of each text that could open or end a block."""
     frame: Frame
     """How the calls stand in a grammar."""
+    results: ResultLayout = ResultLayout()
+    write_results: Callable[[Sequence[ToolResult]], str] | None = None
+    """Writes a batch's results, without live markers; None: as `results` says."""
     rules: str = ""
     """Further lines of the instructions, each starting with `- `."""
     batch: BatchRule = BatchRule("all_calls")
@@ -121,7 +138,11 @@ class DeclaredDialect(WithGrammar):
         return render_all(self.history(tools, tool_role=tool_role), messages)
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
-        return self.write_results(results)
+        if self.write_results is not None:
+            return self.write_results(results)
+        layout = self.results
+        texts = (f"{layout.start}{result_text(each, self.live)}{layout.end}" for each in results)
+        return layout.before + layout.between.join(texts) + layout.after
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         return BlockParser(self.format(tools), starts_in)
@@ -176,7 +197,7 @@ class DeclaredHistory:
             if template is not None and template.results is not None:
                 text = template.results(results, [self._bare(each) for each in results])
             else:
-                text = dialect.write_results(results)
+                text = dialect.render_results(results)
             append_message(self.messages, TextMessage(self._result_role, text))
 
     def join_calls(self, text: str, calls: Calls, block: str) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
+from toolspeak.dialects.prompts.rendering import marker_prefix
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 from toolspeak.dialects.readers.elements import ElementCalls
@@ -26,7 +26,7 @@ from toolspeak.dialects.text.scan import Caps
 
 @quick(kw_only=True)
 class ElementLayout:
-    """How calls and results are laid out."""
+    """How calls are laid out."""
 
     block: tuple[str, str] = ("", "")
     """Start and end of a block of calls."""
@@ -40,12 +40,6 @@ class ElementLayout:
     """Stands between tags."""
     edge: str = ""
     """Stands on both sides of a value."""
-    result: str
-    """The frame of one result, with `{}` for its text."""
-    results: str = "{}"
-    """The frame of a batch of results, with `{}` for them."""
-    results_joint: str = "\n"
-    """Stands between results."""
 
 
 @quick()
@@ -76,7 +70,8 @@ def element_dialect(
     also: Sequence[Spelling] = (),
     tails: Sequence[str] = (),
     reasoning: tuple[str, str] | None = ("<think>", "</think>"),
-    results: tuple[str, str] | None,
+    results: ResultLayout,
+    results_marker: tuple[str, str] | None,
     live: Sequence[str],
     rules: str,
 ) -> DeclaredDialect:
@@ -86,7 +81,7 @@ def element_dialect(
     - `bare`: a call may also stand without a block; one of `tails` or a block's end may follow it.
     - `forms`: the other forms in which a block may be filled (`with_forms`).
     - `also`: other spellings of the tags, which are read.
-    - `results`: the markers of a batch of results.
+    - `results_marker`: start and end of results that the model forges.
     - `live`: the names whose tags are escaped in results.
     """
     first = (syntax.call, *syntax.skipped)
@@ -100,10 +95,10 @@ def element_dialect(
         additions = [each for each in spelling.markers(forms) if each.text not in syntaxes]
         syntaxes.update((marker.text, spelling.syntax) for marker in additions)
         markers += additions
-    if results:
+    if results_marker:
         # Where the template writes a line break behind the marker, that tells it from prose; else the marker does.
-        framed = f"{results[0]}\n" in layout.result + layout.results
-        markers.append(Marker("results", *results, Starts('\n[{"') if framed else Alone(), plain=True))
+        framed = f"{results_marker[0]}\n" in (results.before or results.start)
+        markers.append(Marker("results", *results_marker, Starts('\n[{"') if framed else Alone(), plain=True))
     if reasoning:
         markers.append(Marker("reasoning", *reasoning))
     escaped = marker_prefix(live)
@@ -127,16 +122,12 @@ def element_dialect(
         block = layout.joint.join(bodies)
         return f"{start}{layout.gap}{block}{layout.gap}{end}" if start else block
 
-    def write_results(batch: Sequence[ToolResult]) -> str:
-        texts = [layout.result.replace("{}", result_text(result, escaped)) for result in batch]
-        return layout.results.replace("{}", layout.results_joint.join(texts))
-
     return DeclaredDialect(
         info=info,
         table=MarkerTable(markers, info.stop),
         new_body=new_body,
         write_calls=write_calls,
-        write_results=write_results,
+        results=results,
         live=escaped,
         frame=_frame(syntax, layout, ends),
         rules=rules,

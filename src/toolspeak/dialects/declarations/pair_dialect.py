@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.grammar.ir import Node, Rules, optional, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.pair_calls import PairCalls
@@ -41,34 +41,17 @@ class PairLayout:
     between: str = ""
 
 
-@quick()
-class Responses:
-    """How results come back."""
-
-    start: str
-    """Stands in front of each result."""
-    end: str
-    """Stands behind each result."""
-    between: str = ""
-    before: str = ""
-    """Stands in front of the first result."""
-    after: str = ""
-    """Stands behind the last result."""
-
-
 LINES = PairLayout(gap="\n", after_value="\n", between="\n")
-RESPONSE_LINES = Responses("<tool_response>\n", "\n</tool_response>", "\n")
-RESPONSE_INLINE = Responses("<tool_response>", "</tool_response>")
 
 
 def pair_dialect(
     info: DialectInfo,
     tags: PairTags,
     layout: PairLayout,
-    responses: Responses,
+    results: ResultLayout,
     *,
     thoughts: Sequence[Marker] = (Marker("reasoning", "<think>", "</think>"),),
-    results: Sequence[Marker] = (),
+    results_markers: Sequence[Marker] = (),
     also: Sequence[PairTags] = (),
     live: Sequence[str] = ("tool_call", "tool_response", "arg_key", "think"),
     rules: str = "",
@@ -90,17 +73,13 @@ def pair_dialect(
     def write_calls(calls: Calls, tools: Tools) -> str:
         return _write_calls(tags, layout, calls, tools)
 
-    def write_results(batch: Sequence[ToolResult]) -> str:
-        parts = (f"{responses.start}{result_text(result, pattern)}{responses.end}" for result in batch)
-        return responses.before + responses.between.join(parts) + responses.after
-
     calls_markers = [marker for each in (tags, *also) for marker, _ in _markers(each)]
     return DeclaredDialect(
         info=info,
-        table=MarkerTable([*calls_markers, *results, *thoughts], specials=info.stop),
+        table=MarkerTable([*calls_markers, *results_markers, *thoughts], specials=info.stop),
         new_body=new_body,
         write_calls=write_calls,
-        write_results=write_results,
+        results=results,
         live=pattern,
         frame=_frame(tags, layout),
         rules=_RULES + (f"\n{rules}" if rules else ""),

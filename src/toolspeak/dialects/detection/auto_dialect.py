@@ -234,7 +234,6 @@ _INFO = DialectInfo(
     "auto",
     "the dialect of the first marker that appears",
     "every dialect of the catalogue",
-    "parallel",
     arguments="as the dialect found says",
     results="as hermes",
     reasoning="as the dialect found says",

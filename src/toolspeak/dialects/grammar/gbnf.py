@@ -17,6 +17,7 @@ from toolspeak.dialects.grammar.ir import (
     Special,
     Text,
     Token,
+    quantifier,
 )
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
@@ -62,7 +63,7 @@ class _GbnfWriter:
                 text = " | ".join(self._node(option) for option in options) or "[^\\x00-\\U0010ffff]"
                 return f"({text})" if inner else text
             case Repeat(part, low, high):
-                return self._unit(part) + _times(low, high)
+                return self._unit(part) + quantifier(low, high)
             case Token(part):
                 return self._node(part, inner)
             case Text():
@@ -144,18 +145,6 @@ def _edge(edge: Edge, base: str) -> str:
 
 def _state(base: str, number: int) -> str:
     return f"{base}-{number}" if number else base
-
-
-def _times(low: int, high: int | None) -> str:
-    match low, high:
-        case 0, None:
-            return "*"
-        case 1, None:
-            return "+"
-        case 0, 1:
-            return "?"
-        case _:
-            return f"{{{low},{'' if high is None else high}}}"
 
 
 def _quoted(text: str) -> str:

@@ -271,6 +271,19 @@ def strip_prefix(node: Node, prefix: str) -> Node:
             return NOTHING
 
 
+def quantifier(low: int, high: int | None) -> str:
+    """The suffix of a repeated part, as grammars and regular expressions write it."""
+    match low, high:
+        case 0, None:
+            return "*"
+        case 1, None:
+            return "+"
+        case 0, 1:
+            return "?"
+        case _:
+            return f"{{{low},{'' if high is None else high}}}"
+
+
 def quoted(text: str) -> str:
     """A JSON string's source."""
     return json.dumps(text, ensure_ascii=False)

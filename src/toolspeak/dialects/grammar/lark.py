@@ -21,6 +21,8 @@ from toolspeak.dialects.grammar.ir import (
     Text,
     Token,
     is_regular,
+    quantifier,
+    quoted,
     reached,
     series,
 )
@@ -64,7 +66,7 @@ class _LarkWriter:
             case Choice(options) if not is_regular(node):
                 return f"({' | '.join(self._rule(option) for option in options)})"
             case Repeat(part, low, high):
-                return f"({self._rule(part)}){_times(low, high)}"
+                return f"({self._rule(part)}){quantifier(low, high)}"
             case Ref(name):
                 return _name(name)
             case Special(text, number):
@@ -86,7 +88,7 @@ class _LarkWriter:
             case Choice(options):
                 return f"({' | '.join(self._token(option) for option in options)})"
             case Repeat(part, low, high):
-                return f"({self._token(part)}){_times(low, high)}"
+                return f"({self._token(part)}){quantifier(low, high)}"
             case Token(part):
                 return self._token(part)
             case Text(avoid, end):
@@ -128,23 +130,6 @@ def _runs(parts: Sequence[Node]) -> list[Node]:
 
 def _name(rule: str) -> str:
     return f"r_{rule.replace('-', '_')}"
-
-
-def _times(low: int, high: int | None) -> str:
-    match low, high:
-        case 0, None:
-            return "*"
-        case 1, None:
-            return "+"
-        case 0, 1:
-            return "?"
-        case _:
-            return f"{{{low},{'' if high is None else high}}}"
-
-
-def quoted(text: str) -> str:
-    """A text in double quotes, as Lark reads it (as JSON does)."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _slashes(body: str) -> str:

@@ -43,6 +43,7 @@ _GAP = Token(Repeat(Chars("\\n"), 0, 2))
 
 WriteCall = Callable[[ToolSpec, Rules], Node]
 Triggers = Callable[[Sequence[ToolSpec]], Iterable[str]]
+Avoid = Callable[[Sequence[ToolSpec]], Iterable[Pattern]]
 
 
 @quick(kw_only=True)
@@ -55,7 +56,7 @@ class Frame:
     end: str = ""
     triggers: Triggers | None = None
     """The texts with which calls may begin, and which therefore end free text; None: `start`."""
-    avoid: Callable[[Sequence[ToolSpec]], Iterable[Pattern]] | None = None
+    avoid: Avoid | None = None
     """Further patterns that free text must not hold."""
     lead: Node = EMPTY
     """What may stand in front of the first call, or of text."""

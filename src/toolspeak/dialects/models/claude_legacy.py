@@ -10,7 +10,7 @@ CLAUDE_LEGACY = xml_dialect(
         "claude-legacy",
         "<function_calls> <invoke> <tool_name>f</tool_name> <parameters> <k>value</k>",
         "anthropics/anthropic-tools, tool_use_package/prompt_constructors.py",
-        "sequential",
+        native_schedule="sequential",
         models=("claude-2.x", "claude-instant"),
         arguments="text, typed by the tool's schema",
         results="<function_results> in a user turn",

@@ -10,15 +10,14 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import MalformedCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, ResultLayout, Tools
+from toolspeak.dialects.declarations.named_layout import NamedLayout
 from toolspeak.dialects.grammar.avoid import Pattern, texts
-from toolspeak.dialects.grammar.json_frames import named_call
-from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import dump_json, marked, result_text
+from toolspeak.dialects.prompts.rendering import marked
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.text.candidates import NAME, first_of, one_of
@@ -146,42 +145,32 @@ def _table(names: tuple[str, ...] = ()) -> MarkerTable:
     )
 
 
-def _write_v3(calls: Calls, _tools: Tools) -> str:
-    return _CALLS + "\n".join(_call_v3(call) for call in calls) + _CALLS_END
-
-
-def _call_v3(call: ToolCall | MalformedCall) -> str:
-    if isinstance(call, MalformedCall):
-        return marked(call, _CALL, _CALL_END)
-    return f"{_CALL}function{_SEP}{call.name}\n```json\n{dump_json(dict(call.arguments), _LIVE)}\n```{_CALL_END}"
-
-
-def _write_v31(calls: Calls, _tools: Tools) -> str:
-    return _CALLS + "".join(_call_v31(call) for call in calls) + _CALLS_END
-
-
-def _call_v31(call: ToolCall | MalformedCall) -> str:
-    if isinstance(call, MalformedCall):
-        return marked(call, _CALL, _CALL_END)
-    return f"{_CALL}{call.name}{_SEP}{dump_json(dict(call.arguments), _LIVE)}{_CALL_END}"
-
-
-def _outputs(results: Sequence[ToolResult]) -> list[str]:
-    return [f"{_OUTPUT}{result_text(result, _LIVE)}{_OUTPUT_END}" for result in results]
-
-
-def _results_v3(results: Sequence[ToolResult]) -> str:
-    return _OUTPUTS + "\n".join(_outputs(results)) + _OUTPUTS_END
-
-
-def _results_v31(results: Sequence[ToolResult]) -> str:
-    return "".join(_outputs(results))
+def _malformed(call: MalformedCall) -> str:
+    return marked(call, _CALL, _CALL_END)
 
 
 def _avoid(_tools: Sequence[ToolSpec]) -> Sequence[Pattern]:
     """The separators, each of which begins a call behind a tool's name."""
     return texts(*(each.sep for each in _ALL_TOKENS))
 
+
+_LAYOUT_V3 = NamedLayout(
+    live=_LIVE,
+    head=lambda name, _id: f"{_CALL}function{_SEP}{name}\n```json\n",
+    tail=f"\n```{_CALL_END}",
+    start=_CALLS,
+    joint="\n",
+    end=_CALLS_END,
+    malformed=_malformed,
+)
+_LAYOUT_V31 = NamedLayout(
+    live=_LIVE,
+    head=lambda name, _id: f"{_CALL}{name}{_SEP}",
+    tail=_CALL_END,
+    start=_CALLS,
+    end=_CALLS_END,
+    malformed=_malformed,
+)
 
 _RULES = (
     "- Copy the markers letter by letter: the bars are full-width (｜) and the words are joined by ▁. One pair of\n"
@@ -193,7 +182,6 @@ DEEPSEEK_V3 = DeclaredDialect(
         "deepseek-v3",
         f"{_CALL}function{_SEP}name, the arguments as fenced JSON, {_CALL_END}; all calls in one block",
         "chat templates of deepseek-ai/DeepSeek-V3-0324 and deepseek-ai/DeepSeek-R1",
-        "parallel",
         aliases=("deepseek-r1",),
         models=("deepseek-v3", "deepseek-r1"),
         arguments="fenced JSON",
@@ -203,16 +191,10 @@ DEEPSEEK_V3 = DeclaredDialect(
     table=_table(),
     by_tools=_table,
     new_body=_new_body(f"{_CALL}function{_SEP}name\n```json\n{{…}}\n```{_CALL_END}", fenced=True),
-    write_calls=_write_v3,
-    write_results=_results_v3,
+    write_calls=_LAYOUT_V3.write_calls,
+    results=ResultLayout(_OUTPUT, _OUTPUT_END, "\n", _OUTPUTS, _OUTPUTS_END),
     live=_LIVE,
-    frame=Frame(
-        call=named_call(_LIVE, lambda name: f"{_CALL}function{_SEP}{name}\n```json\n", f"\n```{_CALL_END}"),
-        start=_CALLS,
-        joint="\n",
-        end=_CALLS_END,
-        avoid=_avoid,
-    ),
+    frame=_LAYOUT_V3.frame(avoid=_avoid),
     rules=f"{_RULES}\n- The arguments are one JSON object in a ```json fence.",
 )
 
@@ -221,7 +203,6 @@ DEEPSEEK_V31 = DeclaredDialect(
         "deepseek-v31",
         f"{_CALL}name{_SEP}{{…}}{_CALL_END}; all calls in one block",
         "chat template of deepseek-ai/DeepSeek-V3.1",
-        "parallel",
         aliases=("deepseek-v3.1",),
         models=("deepseek-v3.1", "deepseek-v3.2-exp"),
         results=f"{_OUTPUT}…{_OUTPUT_END}",
@@ -230,14 +211,9 @@ DEEPSEEK_V31 = DeclaredDialect(
     table=_table(),
     by_tools=_table,
     new_body=_new_body(f"{_CALL}name{_SEP}{{…}}{_CALL_END}", fenced=False),
-    write_calls=_write_v31,
-    write_results=_results_v31,
+    write_calls=_LAYOUT_V31.write_calls,
+    results=ResultLayout(_OUTPUT, _OUTPUT_END, ""),
     live=_LIVE,
-    frame=Frame(
-        call=named_call(_LIVE, lambda name: f"{_CALL}{name}{_SEP}", _CALL_END),
-        start=_CALLS,
-        end=_CALLS_END,
-        avoid=_avoid,
-    ),
+    frame=_LAYOUT_V31.frame(avoid=_avoid),
     rules=f"{_RULES}\n- The arguments are one JSON object, right behind {_SEP}.",
 )

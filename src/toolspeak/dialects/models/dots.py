@@ -45,7 +45,6 @@ DOTS: DeclaredDialect = replace(
             "dots",
             '<dots_function_call>{"name": …, "arguments": {…}}</dots_function_call>, repeated; <invoke name="f"> too',
             "vllm-project/vllm, vllm/tool_parsers/dots_tool_parser.py",
-            "parallel",
             models=("dots",),
             arguments="JSON; text, typed by the tool's schema, in elements",
             results="a tool turn",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, ResultLayout
 from toolspeak.dialects.declarations.element_dialect import ElementLayout, Spelling, element_dialect
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 
@@ -44,12 +45,36 @@ def _spellings(*blocks: str, bars: Sequence[str] = _BARS) -> list[Spelling]:
     return [*spellings, Spelling(plain, [(f"<{block}>", f"</{block}>") for block in blocks]), Spelling(inside, ())]
 
 
-DEEPSEEK_V32 = element_dialect(
+def _dsml(
+    info: DialectInfo,
+    syntax: ElementSyntax,
+    wrappers: Sequence[tuple[str, str]],
+    also: Sequence[Spelling],
+    results: ResultLayout,
+    results_name: str,
+    *live: str,
+    tails: Sequence[str] = (),
+) -> DeclaredDialect:
+    return element_dialect(
+        info,
+        syntax,
+        ElementLayout(block=wrappers[0]),
+        wrappers=wrappers,
+        forms=("json",),
+        also=also,
+        tails=tails,
+        results=results,
+        results_marker=(f"<{results_name}>", f"</{results_name}>"),
+        live=(_DSML, *_LIVE, results_name, *live, "think"),
+        rules=_RULES,
+    )
+
+
+DEEPSEEK_V32 = _dsml(
     DialectInfo(
         "deepseek-v32",
         f'<{_DSML}function_calls> <{_DSML}invoke name="f"> <{_DSML}parameter name="k" string="true">value',
         "deepseek-ai/DeepSeek-V3.2, encoding/encoding_dsv32.py",
-        "parallel",
         aliases=("deepseek-v3.2",),
         models=("deepseek-v3.2",),
         arguments=_TYPING,
@@ -59,26 +84,20 @@ DEEPSEEK_V32 = element_dialect(
         text_aside=True,
     ),
     _SYNTAX,
-    ElementLayout(
-        block=(f"<{_DSML}function_calls>", f"</{_DSML}function_calls>"),
-        result="<result>{}</result>",
-        results="<function_results>\n{}\n</function_results>",
-    ),
-    wrappers=[(f"<{_DSML}function_calls>", f"</{_DSML}function_calls>")],
-    forms=("json",),
-    also=_spellings("function_calls", "tool_calls"),
-    results=("<function_results>", "</function_results>"),
-    live=(_DSML, *_LIVE, "function_results", "result>", "think"),
-    rules=_RULES,
+    [(f"<{_DSML}function_calls>", f"</{_DSML}function_calls>")],
+    _spellings("function_calls", "tool_calls"),
+    ResultLayout("<result>", "</result>", "\n", "<function_results>\n", "\n</function_results>"),
+    "function_results",
+    "result>",
 )
 
+_V4_RESULTS = ResultLayout("<tool_result>", "</tool_result>", "\n\n")
 _V4_END = f"</{_DSML}tool_calls>"
-DEEPSEEK_V4 = element_dialect(
+DEEPSEEK_V4 = _dsml(
     DialectInfo(
         "deepseek-v4",
         "as deepseek-v32, in <｜DSML｜tool_calls>",
         "chat template of deepseek-ai/DeepSeek-V4",
-        "parallel",
         models=("deepseek-v4",),
         arguments=_TYPING,
         results="<tool_result> in a user turn",
@@ -87,27 +106,19 @@ DEEPSEEK_V4 = element_dialect(
         text_aside=True,
     ),
     _SYNTAX,
-    ElementLayout(
-        block=(f"<{_DSML}tool_calls>", _V4_END),
-        result="<tool_result>{}</tool_result>",
-        results_joint="\n\n",
-    ),
     # `toolcalls` and `tool` are how the model misspells it (vLLM reads them too).
-    wrappers=[(f"<{_DSML}{name}>", _V4_END) for name in ("tool_calls", "toolcalls", "tool")],
-    forms=("json",),
-    also=_spellings("tool_calls", "function_calls", bars=(*_BARS, *_BLANKS)),
+    [(f"<{_DSML}{name}>", _V4_END) for name in ("tool_calls", "toolcalls", "tool")],
+    _spellings("tool_calls", "function_calls", bars=(*_BARS, *_BLANKS)),
+    _V4_RESULTS,
+    "tool_result",
     tails=(f"</{_DSML}function_calls>",),
-    results=("<tool_result>", "</tool_result>"),
-    live=(_DSML, *_LIVE, "tool_result", "think"),
-    rules=_RULES,
 )
 
-DEEPSEEK_V41 = element_dialect(
+DEEPSEEK_V41 = _dsml(
     DialectInfo(
         "deepseek-v41",
         "as deepseek-v4, with a space in the tags: <｜DSML｜ calls> <｜DSML｜ invoke",
         "chat template of deepseek-ai/DeepSeek-V4.1",
-        "parallel",
         aliases=("deepseek-v4.1",),
         models=("deepseek-v4.1",),
         arguments=_TYPING,
@@ -117,15 +128,8 @@ DEEPSEEK_V41 = element_dialect(
         text_aside=True,
     ),
     _SPACED,
-    ElementLayout(
-        block=(f"<{_DSML} calls>", f"</{_DSML} calls>"),
-        result="<tool_result>{}</tool_result>",
-        results_joint="\n\n",
-    ),
-    wrappers=[(f"<{_DSML} calls>", f"</{_DSML} calls>")],
-    forms=("json",),
-    also=_spellings("calls", "tool_calls"),
-    results=("<tool_result>", "</tool_result>"),
-    live=(_DSML, *_LIVE, "tool_result", "think"),
-    rules=_RULES,
+    [(f"<{_DSML} calls>", f"</{_DSML} calls>")],
+    _spellings("calls", "tool_calls"),
+    _V4_RESULTS,
+    "tool_result",
 )

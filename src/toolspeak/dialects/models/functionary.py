@@ -5,22 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from toolspeak.data.messages import MalformedCall, ToolResult
+from toolspeak.data.messages import ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Parser
-from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
+from toolspeak.dialects.declarations.named_layout import NamedLayout
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import optional
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.prefill import OpenedParser
-from toolspeak.dialects.prompts.rendering import dump_json, result_text
-from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.text.candidates import NAME
 from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker, MarkerTable
 from toolspeak.dialects.text.openings import Follows
-from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.turn_rules import Section
 
 _ONE_NAME = re.compile(rf"\s*({NAME})\s*")
@@ -29,10 +28,6 @@ _ONE_NAME = re.compile(rf"\s*({NAME})\s*")
 def _read_header(text: str) -> Header | None:
     match = _ONE_NAME.fullmatch(text)
     return Header(match[1]) if match else None
-
-
-def _write_results(results: Sequence[ToolResult], live: re.Pattern[str]) -> str:
-    return "\n".join(result_text(result, live) for result in results)
 
 
 # --- v3.1 ---------------------------------------------------------------------------------------
@@ -53,25 +48,17 @@ def _behind_v31(rest: str) -> bool | None:
     return None if match and (not match["tail"] or f"```{_FUNCTION_END}".find(match["tail"]) in (0, 3)) else False
 
 
-def _body_v31(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return NamedCalls(_SHAPE_V31, first_index, caps, tools)
-
-
-def _write_v31(calls: Calls, _tools: Tools) -> str:
-    return "".join(
-        f"{_FUNCTION}{call.raw}{_FUNCTION_END}"
-        if isinstance(call, MalformedCall)
-        else f"{_FUNCTION}{call.name}>{dump_json(dict(call.arguments), _LIVE_V31)}{_FUNCTION_END}"
-        for call in calls
-    )
-
-
+_LAYOUT_V31 = NamedLayout(
+    live=_LIVE_V31,
+    head=lambda name, _id: f"{_FUNCTION}{name}>",
+    tail=_FUNCTION_END,
+    malformed=lambda call: f"{_FUNCTION}{call.raw}{_FUNCTION_END}",
+)
 FUNCTIONARY_V31 = DeclaredDialect(
     info=DialectInfo(
         "functionary-v31",
         "<function=name>{…}</function>, repeated",
         "chat template of meetkai/functionary-medium-v3.1",
-        "parallel",
         aliases=("functionary-v3.1",),
         models=("functionary-small-v3.1", "functionary-medium-v3.1"),
         results="plain text in an ipython turn",
@@ -81,13 +68,10 @@ FUNCTIONARY_V31 = DeclaredDialect(
     table=MarkerTable(
         [Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_behind_v31))], specials=(*_STOP_V31, LLAMA_HEAD)
     ),
-    new_body=_body_v31,
-    write_calls=_write_v31,
-    write_results=lambda results: _write_results(results, _LIVE_V31),
+    new_body=lambda _marker, first, caps, tools: NamedCalls(_SHAPE_V31, first, caps, tools),
+    write_calls=_LAYOUT_V31.write_calls,
     live=_LIVE_V31,
-    frame=Frame(
-        call=named_call(_LIVE_V31, lambda name: f"{_FUNCTION}{name}>", _FUNCTION_END), triggers=lambda _: [_FUNCTION]
-    ),
+    frame=_LAYOUT_V31.frame(triggers=lambda _: [_FUNCTION]),
     rules="- The arguments are one JSON object. Several calls follow each other directly.",
 )
 
@@ -107,21 +91,13 @@ def _behind_v32(rest: str) -> bool | None:
     return None if _COMING_V32.fullmatch(rest) else False
 
 
-def _body_v32(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return NamedCalls(_SHAPE_V32, first_index, caps, tools)
-
-
-def _write_v32(calls: Calls, _tools: Tools) -> str:
-    return "".join(
-        f"{_TO}{call.raw}"
-        if isinstance(call, MalformedCall)
-        else f"{_TO}{call.name}\n{dump_json(dict(call.arguments), _LIVE_V32)}"
-        for call in calls
-    )
+_LAYOUT_V32 = NamedLayout(
+    live=_LIVE_V32, head=lambda name, _id: f"{_TO}{name}\n", malformed=lambda call: f"{_TO}{call.raw}"
+)
 
 
 def _write_results_v32(results: Sequence[ToolResult]) -> str:
-    text = _write_results(results, _LIVE_V32)
+    text = "\n".join(result_text(result, _LIVE_V32) for result in results)
     # A line break in front, else the text could be a turn that begins behind the prompt's `>>>`.
     return f"\n{text}" if _BEHIND_V32.match(text) or text.startswith("all\n") else text
 
@@ -152,7 +128,6 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         "functionary-v32",
         ">>>name, a line break, {…}; text to the user behind >>>all",
         "chat template of meetkai/functionary-medium-v3.2",
-        "parallel",
         aliases=("functionary-v3.2",),
         models=("functionary-small-v3.2", "functionary-medium-v3.2"),
         results="plain text in a tool turn",
@@ -163,8 +138,8 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         [Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))],
         specials=(*_STOP_V32, LLAMA_HEAD),
     ),
-    new_body=_body_v32,
-    write_calls=_write_v32,
+    new_body=lambda _marker, first, caps, tools: NamedCalls(_SHAPE_V32, first, caps, tools),
+    write_calls=_LAYOUT_V32.write_calls,
     write_results=_write_results_v32,
     live=_LIVE_V32,
     frame=Frame(

@@ -104,6 +104,28 @@ _RULES = """\
   numbers, true, false, null, [lists] and {objects} stand as they are; keys without quotes.
 - No white space between calls; several blocks for several calls."""
 
+
+def _gemma(info: DialectInfo, form: GemmaFormat, stops: str, *further: Marker) -> DeclaredDialect:
+    return DeclaredDialect(
+        info=info,
+        table=MarkerTable(
+            [
+                with_forms(Marker("calls", *form.call, Matches(_CALL, _CALL_STARTED, form.call[1])), ("json",)),
+                Marker("results", *form.result, Something(), plain=True),
+                *further,
+            ],
+            specials=(info.stop[0], "<bos>", "<eos>"),
+            stops=(stops,),
+        ),
+        new_body=form.new_body,
+        write_calls=form.write_calls,
+        write_results=form.write_results,
+        live=form.live,
+        frame=form.frame(),
+        rules=_RULES.replace("{quote}", form.quote),
+    )
+
+
 _GEMMA4 = GemmaFormat(
     ("<|tool_call>", "<tool_call|>"),
     ("<|tool_response>", "<tool_response|>"),
@@ -112,12 +134,11 @@ _GEMMA4 = GemmaFormat(
         ("|tool_call>", "tool_call|>", "|tool_response>", "tool_response|>", "|channel>", "channel|>", '|"|>')
     ),
 )
-GEMMA4 = DeclaredDialect(
-    info=DialectInfo(
+GEMMA4 = _gemma(
+    DialectInfo(
         "gemma4",
         '<|tool_call>call:f{k:<|"|>text<|"|>,n:2}<tool_call|>',
         "chat template of google/gemma-4-31B-it",
-        "parallel",
         aliases=("gemma4-reasoning",),
         models=("gemma-4",),
         arguments='strings between <|"|>, else by schema',
@@ -126,22 +147,10 @@ GEMMA4 = DeclaredDialect(
         reasoning="<|channel>thought",
         stop=("<turn|>",),
     ),
-    table=MarkerTable(
-        [
-            with_forms(Marker("calls", *_GEMMA4.call, Matches(_CALL, _CALL_STARTED, _GEMMA4.call[1])), ("json",)),
-            Marker("results", *_GEMMA4.result, Something(), plain=True),
-            Marker("reasoning", "<|channel>", "<channel|>", label="thought\n", nested=False),
-            Marker("noise", "<channel|>", None),
-        ],
-        specials=("<turn|>", "<bos>", "<eos>"),
-        stops=("<|tool_response>",),
-    ),
-    new_body=_GEMMA4.new_body,
-    write_calls=_GEMMA4.write_calls,
-    write_results=_GEMMA4.write_results,
-    live=_GEMMA4.live,
-    frame=_GEMMA4.frame(),
-    rules=_RULES.replace("{quote}", '<|"|>'),
+    _GEMMA4,
+    "<|tool_response>",
+    Marker("reasoning", "<|channel>", "<channel|>", label="thought\n", nested=False),
+    Marker("noise", "<channel|>", None),
 )
 
 _FUNCTIONGEMMA = GemmaFormat(
@@ -152,32 +161,17 @@ _FUNCTIONGEMMA = GemmaFormat(
         ("start_function_call", "end_function_call", "start_function_response", "end_function_response", "escape>")
     ),
 )
-FUNCTIONGEMMA = DeclaredDialect(
-    info=DialectInfo(
+FUNCTIONGEMMA = _gemma(
+    DialectInfo(
         "functiongemma",
         "<start_function_call>call:f{k:<escape>text<escape>,n:2}<end_function_call>",
         "chat template of google/functiongemma-270m-it",
-        "parallel",
         models=("functiongemma",),
         arguments="strings between <escape>, else by schema",
         results="<start_function_response>response:f{value:…}<end_function_response>",
         reasoning="",
         stop=("<end_of_turn>", "<start_function_response>"),
     ),
-    table=MarkerTable(
-        [
-            with_forms(
-                Marker("calls", *_FUNCTIONGEMMA.call, Matches(_CALL, _CALL_STARTED, _FUNCTIONGEMMA.call[1])), ("json",)
-            ),
-            Marker("results", *_FUNCTIONGEMMA.result, Something(), plain=True),
-        ],
-        specials=("<end_of_turn>", "<bos>", "<eos>"),
-        stops=("<start_function_response>",),
-    ),
-    new_body=_FUNCTIONGEMMA.new_body,
-    write_calls=_FUNCTIONGEMMA.write_calls,
-    write_results=_FUNCTIONGEMMA.write_results,
-    live=_FUNCTIONGEMMA.live,
-    frame=_FUNCTIONGEMMA.frame(),
-    rules=_RULES.replace("{quote}", "<escape>"),
+    _FUNCTIONGEMMA,
+    "<start_function_response>",
 )

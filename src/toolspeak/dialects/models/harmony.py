@@ -16,10 +16,8 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.harmony_header import EXAMPLE
 from toolspeak.dialects.parser.harmony_parser import HarmonyParser
 from toolspeak.dialects.prompts.rendering import dump_json, result_or_error
-from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.turn_rules import Section
 
 _ASSISTANT = "<|start|>assistant"
@@ -56,10 +54,6 @@ def _write_results(results: Sequence[ToolResult]) -> str:
     )
 
 
-def _no_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return NamedCalls(NamedShape(lambda _: None, EXAMPLE), first_index, caps)
-
-
 class _Harmony(DeclaredDialect):
     """A dialect with a parser of its own: turns are messages with headers, not blocks in text."""
 
@@ -81,7 +75,6 @@ HARMONY = _Harmony(
         "harmony",
         EXAMPLE,
         "openai/harmony, docs/format.md; chat template of openai/gpt-oss-120b",
-        "parallel",
         aliases=("gpt-oss",),
         models=("gpt-oss",),
         results="<|start|>functions.name to=assistant<|channel|>commentary<|message|>…<|end|>, as JSON",
@@ -90,7 +83,7 @@ HARMONY = _Harmony(
         earlier=EarlierThoughts("<|channel|>analysis<|message|>", "<|end|>", calls_only=True),
     ),
     table=MarkerTable([Marker("calls", "<|start|>", "<|call|>")]),
-    new_body=_no_body,
+    new_body=lambda _marker, first, caps, _tools: NamedCalls(NamedShape(lambda _: None, EXAMPLE), first, caps),
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,

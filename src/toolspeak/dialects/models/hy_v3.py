@@ -7,8 +7,8 @@ and SGLang.
 from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
-from toolspeak.dialects.declarations.pair_dialect import LINES, Responses, pair_dialect
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, ResultLayout
+from toolspeak.dialects.declarations.pair_dialect import LINES, pair_dialect
 from toolspeak.dialects.readers.pair_tags import PairTags
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Starts
@@ -23,7 +23,7 @@ def _declare(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDial
         info,
         tags,
         LINES,
-        Responses(
+        ResultLayout(
             f"{start('tool_response')}\n",
             f"\n{end('tool_response')}",
             "\n",
@@ -31,7 +31,7 @@ def _declare(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDial
             f"\n{end('tool_responses')}",
         ),
         thoughts=[Marker("reasoning", each.start("think"), each.end("think")) for each in (tags, other)],
-        results=[
+        results_markers=[
             Marker("results", each.start("tool_responses"), each.end("tool_responses"), Starts("\n[{"), plain=True)
             for each in (tags, other)
         ],
@@ -44,7 +44,6 @@ HY_V3 = _declare(
         "hy-v3",
         "<tool_calls> with <tool_call>name<tool_sep>, <arg_key> and <arg_value> in it",
         "chat template of tencent/Hy3-preview",
-        "parallel",
         aliases=("hy-v3-reasoning",),
         models=("hy3-preview",),
         arguments="strings as they are, other values as JSON, by schema; strings where it says nothing",
@@ -61,7 +60,6 @@ HY_V3_SUFFIXED = _declare(
         "hy-v3-opensource",
         "as hy-v3, every tag ending in `:opensource`",
         "chat template of tencent/Hy3",
-        "parallel",
         models=("hy3", "hy4"),
         arguments="strings as they are, other values as JSON, by schema; strings where it says nothing",
         results="<tool_responses:opensource> with a <tool_response:opensource> for each call",

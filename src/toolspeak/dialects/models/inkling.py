@@ -52,7 +52,6 @@ INKLING = json_dialect(
         "inkling",
         '<|message_model|>f<|content_invoke_tool_json|>{"name": …, "args": {…}}<|end_message|>, repeated',
         "vllm-project/vllm tests/parser/engine/test_inkling.py",
-        "parallel",
         models=("inkling",),
         results="a tool message",
         reasoning="<|content_thinking|> … <|end_message|>",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.declarations.declared_dialect import ResultLayout
 from toolspeak.dialects.declarations.element_dialect import ElementLayout, Spelling, element_dialect
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 
@@ -17,7 +18,6 @@ MINIMAX_M2 = element_dialect(
         "minimax-m2",
         '<minimax:tool_call> <invoke name="f"> <parameter name="k">value</parameter>',
         "chat template of MiniMaxAI/MiniMax-M2",
-        "parallel",
         aliases=("minimax-m2-reasoning",),
         models=("minimax-m2.x",),
         arguments=_TYPING,
@@ -26,12 +26,13 @@ MINIMAX_M2 = element_dialect(
         stop=("[e~[",),
     ),
     _SYNTAX,
-    ElementLayout(block=("<minimax:tool_call>", "</minimax:tool_call>"), result="<response>{}</response>"),
+    ElementLayout(block=("<minimax:tool_call>", "</minimax:tool_call>")),
     wrappers=[("<minimax:tool_call>", "</minimax:tool_call>")],
     forms=("json", "function", "named_function"),
     # The model writes these too, above all on a server that has the template of M1.
     also=[Spelling(_SYNTAX, [(f"<{name}>", f"</{name}>") for name in ("tool_calls", "function_calls")])],
-    results=None,  # <response> is too common a word: a marker would swallow prose
+    results=ResultLayout("<response>", "</response>"),
+    results_marker=None,  # <response> is too common a word: a marker would swallow prose
     live=("minimax:tool_call", "tool_calls", "function_calls", "invoke", "response", "think"),
     rules=_RULES,
 )
@@ -42,7 +43,6 @@ STEP3 = element_dialect(
         "step3",
         '<｜tool_calls_begin｜> <｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f">',
         "chat template of stepfun-ai/step3",
-        "parallel",
         models=("step3",),
         arguments=_TYPING,
         results="<｜tool_output_begin｜> in a tool turn",
@@ -60,12 +60,12 @@ STEP3 = element_dialect(
         after=_STEP_END,
         joint="",
         gap="",
-        result="<｜tool_output_begin｜>{}<｜tool_output_end｜>",
-        results="<｜tool_outputs_begin｜>{}<｜tool_outputs_end｜>",
-        results_joint="",
     ),
     wrappers=[("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>")],
-    results=("<｜tool_outputs_begin｜>", "<｜tool_outputs_end｜>"),
+    results=ResultLayout(
+        "<｜tool_output_begin｜>", "<｜tool_output_end｜>", "", "<｜tool_outputs_begin｜>", "<｜tool_outputs_end｜>"
+    ),
+    results_marker=("<｜tool_outputs_begin｜>", "<｜tool_outputs_end｜>"),
     live=("｜tool_", "steptml:", "think"),
     rules=_RULES,
 )
@@ -75,7 +75,6 @@ MINICPM5 = element_dialect(
         "minicpm5",
         '<function name="f"><param name="k">value</param></function>, CDATA allowed',
         "chat template of openbmb/MiniCPM5-1B",
-        "parallel",
         models=("minicpm-5",),
         arguments=_TYPING,
         results="<tool_response> in a user turn",
@@ -83,8 +82,9 @@ MINICPM5 = element_dialect(
         stop=("<|im_end|>", "</s>"),
     ),
     ElementSyntax("<function", "<param", tight=True, wrappers=("arguments", "properties")),
-    ElementLayout(gap="", result="<tool_response>\n{}\n</tool_response>"),
-    results=("<tool_response>", "</tool_response>"),
+    ElementLayout(gap=""),
+    results=ResultLayout("<tool_response>\n", "\n</tool_response>"),
+    results_marker=("<tool_response>", "</tool_response>"),
     live=("function", "param", "tool_response", "think"),
     rules=_RULES,
 )

@@ -8,7 +8,8 @@ the schema. (vLLM's parser makes the text "5" of the number 5 if the schema asks
 from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.declarations.pair_dialect import LINES, Responses, pair_dialect
+from toolspeak.dialects.declarations.declared_dialect import ResultLayout
+from toolspeak.dialects.declarations.pair_dialect import LINES, pair_dialect
 from toolspeak.dialects.readers.pair_tags import PairTags
 from toolspeak.dialects.text.markers import Marker
 
@@ -17,7 +18,6 @@ K2_HORIZON = pair_dialect(
         "k2-horizon",
         "<ifm|tool_calls> with <ifm|tool_call>name, <ifm|arg_key> and <ifm|arg_value> in it",
         "chat template of IFM/K2-Horizon",
-        "parallel",
         aliases=("k2-horizon-reasoning",),
         models=("k2-horizon", "jais-3"),
         arguments="strings as they are, other values as JSON, by the written type if there is one, else by schema",
@@ -27,7 +27,7 @@ K2_HORIZON = pair_dialect(
     ),
     PairTags(block="tool_calls", kind="arg_type", json=True, prefix="ifm|"),
     LINES,
-    Responses("", "", "\n"),
+    ResultLayout(),
     thoughts=[
         Marker("reasoning", f"<ifm|{effort}>", f"</ifm|{effort}>") for effort in ("think", "think_fast", "think_faster")
     ],

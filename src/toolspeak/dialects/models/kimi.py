@@ -14,12 +14,10 @@ from toolspeak.dialects.grammar.ir import COUNTER, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import dump_json, escape_text, marked, result_text
-from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.candidates import MAX_NAME, NAME, first_of, one_of
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Follows, Signature, followed_by
-from toolspeak.dialects.text.scan import Caps
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _OTHER_SECTION, _OTHER_END = "<|tool_call_section_begin|>", "<|tool_call_section_end|>"  # ggml-org/llama.cpp#17376
@@ -60,10 +58,6 @@ def _read_id(text: str, tools: Collection[str] = ()) -> Header | None:
     if len(tools) == 1 and _COUNTER.fullmatch(text):
         return Header(next(iter(tools)), None, ("only_tool",))
     return None
-
-
-def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return NamedCalls(_shape(marker.text, tuple(tools)), first_index, caps, tools)
 
 
 @lru_cache(64)
@@ -164,7 +158,6 @@ KIMI_K2 = DeclaredDialect(
         "kimi-k2",
         f"{_CALL}functions.name:0{_ARGUMENT}{{…}}{_CALL_END}; all calls in one section",
         "chat template and docs/tool_call_guidance.md of moonshotai/Kimi-K2-Instruct and Kimi-K2-Thinking",
-        "parallel",
         models=("kimi-k2.x", "kimi-linear"),
         results="## Return of functions.name:0, in a tool turn",
         earlier=EarlierThoughts("<think>", "</think>"),
@@ -172,7 +165,7 @@ KIMI_K2 = DeclaredDialect(
     ),
     table=_table(),
     by_tools=_table,
-    new_body=_new_body,
+    new_body=lambda marker, first, caps, tools: NamedCalls(_shape(marker.text, tuple(tools)), first, caps, tools),
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from toolspeak.data.deltas import Delta
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
@@ -14,8 +14,7 @@ from toolspeak.dialects.grammar.ir import COUNTER, Node, Rules, choice, series
 from toolspeak.dialects.grammar.schema_rules import only
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix, result_text
-from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
 from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueTags
 from toolspeak.dialects.readers.pair_tags import KINDS
 from toolspeak.dialects.readers.reader_states import skip_space
@@ -24,7 +23,7 @@ from toolspeak.dialects.readers.tagged_values import TEXT, value_types, write_te
 from toolspeak.dialects.text.end_marker import stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import NEVER, Matches, followed_by
-from toolspeak.dialects.text.scan import Caps, shorten
+from toolspeak.dialects.text.scan import shorten
 from toolspeak.dialects.text.typed_text import json_type, schema_types
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
@@ -165,10 +164,6 @@ class KimiCalls(TaggedCalls):
         return None
 
 
-def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return KimiCalls(tools, first_index, caps)
-
-
 def _write_calls(calls: Calls, tools: Tools) -> str:
     whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
     if whole is not None:
@@ -228,10 +223,6 @@ def _unescape(text: str) -> str:
     return text.replace("&quot;", '"').replace("&amp;", "&")
 
 
-def _write_results(results: Sequence[ToolResult]) -> str:
-    return "\n".join(result_text(result, _LIVE) for result in results)
-
-
 def _noise(text: str, *, ends_reasoning: bool = False) -> Marker:
     return Marker("noise", text, None, ends_reasoning=ends_reasoning, ends_message=text.startswith(_CLOSE))
 
@@ -241,7 +232,6 @@ KIMI_K3 = DeclaredDialect(
         "kimi-k3",
         '<|open|>tools<|sep|> with <|open|>call tool="…"<|sep|> and typed <|open|>argument key="…" type="…"<|sep|>',
         "encoding_k3.py of moonshotai/Kimi-K3",
-        "parallel",
         models=("kimi-k3",),
         arguments="by the type in the text: strings as they are, the rest JSON",
         results="the text of a tool turn",
@@ -262,9 +252,8 @@ KIMI_K3 = DeclaredDialect(
         ],
         specials=("<|end_of_msg|>",),
     ),
-    new_body=_new_body,
+    new_body=lambda _marker, first, caps, tools: KimiCalls(tools, first, caps),
     write_calls=_write_calls,
-    write_results=_write_results,
     live=_LIVE,
     frame=Frame(call=_call_node, start=f"{_OPEN}tools{_SEP}", end=_TOOLS_END),
     rules="""\

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import cast
 
 from toolspeak.data.deltas import CallCompleted
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import EMPTY, Literal, Node, Repeat, Rules, Text, Token, choice, optional, series
 from toolspeak.dialects.grammar.schema_rules import SchemaNodes, json_notation, merged, only, split
 from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.nested_elements import ITEM, NestedCalls
@@ -195,16 +194,11 @@ def _entries(
 _NESTED = frozenset({"object", "array"})
 
 
-def _write_results(results: Sequence[ToolResult]) -> str:
-    return "\n".join(f"<response>{result_text(result, _LIVE)}</response>" for result in results)
-
-
 MINIMAX_M3 = DeclaredDialect(
     info=DialectInfo(
         "minimax-m3",
         f'{_START} {_PREFIX}<invoke name="f"> {_PREFIX}<key>value{_PREFIX}</key>, nested',
         "chat template of MiniMaxAI/MiniMax-M3",
-        "parallel",
         aliases=("minimax-m3-reasoning",),
         models=("minimax-m3",),
         arguments="elements, typed by the tool's schema",
@@ -229,7 +223,7 @@ MINIMAX_M3 = DeclaredDialect(
     ),
     new_body=_new_body,
     write_calls=_write_calls,
-    write_results=_write_results,
+    results=ResultLayout("<response>", "</response>"),
     live=_LIVE,
     frame=Frame(call=_call_node, start=f"{_START}\n", end=_END, triggers=lambda _: [_START]),
     rules=f"""\

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import ToolResult
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, ResultLayout, Tools
+from toolspeak.dialects.declarations.named_layout import NamedLayout
 from toolspeak.dialects.grammar.avoid import texts
-from toolspeak.dialects.grammar.ir import NINE, Node, series
-from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.ir import NINE, series
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import dump_json, result_text
+from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.body import Body, ChosenBody
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
@@ -81,19 +81,6 @@ def new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Bod
     return NamedOrJson(first_index, caps, tools)
 
 
-def _writer(between: Callable[[ToolCall], str]) -> Callable[[Calls, Tools], str]:
-    def write(call: ToolCall | MalformedCall) -> str:
-        if isinstance(call, MalformedCall):
-            return _CALL + call.raw
-        return f"{_CALL}{call.name}{between(call)}{dump_json(dict(call.arguments), _LIVE)}"
-
-    return lambda calls, _tools: "".join(write(call) for call in calls)
-
-
-def _write_results(results: Sequence[ToolResult]) -> str:
-    return "".join(f"{_RESULTS}{result_text(result, _LIVE)}{_RESULTS_END}" for result in results)
-
-
 def _write_results_with_ids(results: Sequence[ToolResult]) -> str:
     return "".join(
         f"{_RESULTS}{_nine(result.call_id)}{_CONTENT}{result_text(result, _LIVE)}{_RESULTS_END}" for result in results
@@ -107,8 +94,21 @@ def _nine(own: str) -> str:
     return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:9]
 
 
-def _frame(before: Callable[[str], Node | str]) -> Frame:
-    return Frame(call=named_call(_LIVE, before), triggers=lambda _: [_CALL], avoid=lambda _: texts(_ARGS))
+_LAYOUT = NamedLayout(
+    live=_LIVE, head=lambda name, _id: f"{_CALL}{name}{_ARGS}", malformed=lambda call: _CALL + call.raw
+)
+_LAYOUT_V11 = NamedLayout(live=_LIVE, head=lambda name, _id: f"{_CALL}{name}", malformed=lambda call: _CALL + call.raw)
+_LAYOUT_WITH_IDS = NamedLayout(
+    live=_LIVE,
+    malformed=lambda call: _CALL + call.raw,
+    head=lambda name, own: series(f"{_CALL}{name}{_CALL_ID}", own, _ARGS),
+    call_id=lambda call: _nine(call.provider_id or call.id),
+    any_id=NINE,
+)
+
+
+def _frame(layout: NamedLayout) -> Frame:
+    return layout.frame(triggers=lambda _: [_CALL], avoid=lambda _: texts(_ARGS))
 
 
 CALLS = Marker("calls", _CALL, None, Follows(_behind))
@@ -146,7 +146,6 @@ MISTRAL_ARGS = DeclaredDialect(
         "mistral-args",
         "[TOOL_CALLS]name[ARGS]{…}, repeated",
         "mistral-common tokenizer v13; chat template of mistralai/Devstral-Small-2507",
-        "parallel",
         aliases=("mistral-v13",),
         models=("devstral", "ministral-3", "magistral", "mistral-large-3", "mistral-small-4", "mistral-medium-3.5"),
         results="[TOOL_RESULTS]…[/TOOL_RESULTS]",
@@ -157,10 +156,10 @@ MISTRAL_ARGS = DeclaredDialect(
     table=_table(),
     by_tools=_table,
     new_body=new_body,
-    write_calls=_writer(lambda _: _ARGS),
-    write_results=_write_results,
+    write_calls=_LAYOUT.write_calls,
+    results=ResultLayout(_RESULTS, _RESULTS_END, ""),
     live=_LIVE,
-    frame=_frame(lambda name: f"{_CALL}{name}{_ARGS}"),
+    frame=_frame(_LAYOUT),
     rules=_RULES,
 )
 
@@ -169,7 +168,6 @@ MISTRAL_IDS = DeclaredDialect(
         "mistral-ids",
         "[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}, repeated",
         "mistral-common tokenizer v11; chat template of mistralai/Mistral-Small-3.2-24B-Instruct-2506",
-        "parallel",
         models=("mistral-small-3.2",),
         results="[TOOL_RESULTS]id[TOOL_CONTENT]…[/TOOL_RESULTS]",
         reasoning="[THINK]",
@@ -178,10 +176,10 @@ MISTRAL_IDS = DeclaredDialect(
     table=_table(),
     by_tools=_table,
     new_body=new_body,
-    write_calls=_writer(lambda call: f"{_CALL_ID}{_nine(call.provider_id or call.id)}{_ARGS}"),
+    write_calls=_LAYOUT_WITH_IDS.write_calls,
     write_results=_write_results_with_ids,
     live=_LIVE,
-    frame=_frame(lambda name: series(f"{_CALL}{name}{_CALL_ID}", NINE, _ARGS)),
+    frame=_frame(_LAYOUT_WITH_IDS),
     rules=f"{_RULES}\n- Each call has an id of its own, nine letters and digits; its result carries the same.",
 )
 
@@ -190,7 +188,6 @@ MISTRAL_V11 = DeclaredDialect(
         "mistral-v11",
         "[TOOL_CALLS]name{…}, repeated",
         "vllm-project/vllm, vllm/tool_parsers/mistral_tool_parser.py (tokenizers from v11 on)",
-        "parallel",
         models=("mistral-medium-3",),
         results="[TOOL_RESULTS]…[/TOOL_RESULTS]",
         reasoning="[THINK]",
@@ -200,9 +197,9 @@ MISTRAL_V11 = DeclaredDialect(
     table=_table(),
     by_tools=_table,
     new_body=new_body,
-    write_calls=_writer(lambda _: ""),
-    write_results=_write_results,
+    write_calls=_LAYOUT_V11.write_calls,
+    results=ResultLayout(_RESULTS, _RESULTS_END, ""),
     live=_LIVE,
-    frame=_frame(lambda name: f"{_CALL}{name}"),
+    frame=_frame(_LAYOUT_V11),
     rules=_RULES,
 )

@@ -21,14 +21,13 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.prompts.rendering import result_text
-from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 from toolspeak.dialects.readers.elements import ElementCalls
 from toolspeak.dialects.readers.tagged_values import escape_name
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.markers import Marker, MarkerMatch, MarkerTable
 from toolspeak.dialects.text.openings import Texts
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.text.scan import MAX_CANDIDATE
 from toolspeak.dialects.turn_rules import Section
 
 _START, _MESSAGE, _EOM = "<|start|>assistant", "<|message|>", "<|eom|>"
@@ -184,10 +183,6 @@ class MuseHistory(DeclaredHistory):
         return (f" to=user{_MESSAGE}{text}{_EOM}{_START}" if text else "") + block
 
 
-def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return ElementCalls(_SYNTAX, _BLOCK, tools, first_index, caps, breaks=(_EOM,))
-
-
 def _write_calls(calls: Calls, tools: Tools) -> str:
     messages: list[str] = []
     for call in calls:
@@ -209,13 +204,12 @@ def _call_node(spec: ToolSpec, rules: Rules) -> Node:
     return series(f" to={to}{_MESSAGE}{_BLOCK[0]}\n", element, f"\n{_BLOCK[1]}")
 
 
-_LAYOUT = ElementLayout(result="")
+_LAYOUT = ElementLayout()
 MUSE = MuseDialect(
     info=DialectInfo(
         "muse",
         ' to=f<|message|><atem:function_calls> <atem:invoke name="f"> <atem:parameter name="k">value',
         "llama.cpp, tests/test-chat.cpp (Muse template)",
-        "parallel",
         models=("muse",),
         arguments="text, typed by the tool's schema; JSON where that says nothing",
         results="<tool_output name=…> in a message of the tool",
@@ -224,7 +218,7 @@ MUSE = MuseDialect(
         earlier=EarlierThoughts(f" to=self{_MESSAGE}", f"{_EOM}{_START}", "always", calls_only=True),
     ),
     table=MarkerTable([Marker("calls", *_BLOCK, Texts(("<atem:invoke", _BLOCK[1])))], specials=ENDS[1:]),
-    new_body=_new_body,
+    new_body=lambda _marker, first, caps, tools: ElementCalls(_SYNTAX, _BLOCK, tools, first, caps, breaks=(_EOM,)),
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from toolspeak.data.deltas import Delta
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix, result_text
-from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
 from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, State, known_name, skip_space
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
@@ -159,10 +158,6 @@ class PlamoCalls(CallSteps):
         return position
 
 
-def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return PlamoCalls(tools, first_index, caps)
-
-
 def _write_calls(calls: Calls, _tools: Tools) -> str:
     whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
     body = whole.raw if whole is not None else "".join(_write_call(call) for call in calls)
@@ -177,16 +172,11 @@ def _write_call(call: ToolCall | MalformedCall) -> str:
     return f"{_CALL}{name}{arguments}{_CALL_END}"
 
 
-def _write_results(results: Sequence[ToolResult]) -> str:
-    return "\n".join(result_text(result, _LIVE) for result in results)
-
-
 PLAMO3 = DeclaredDialect(
     info=DialectInfo(
         "plamo3",
         "<|plamo:begin_tool_request:plamo|> with the tool's name and its JSON arguments in tags of their own",
         "tool and reasoning parsers that Preferred Networks publishes with pfnet/plamo-3",
-        "parallel",
         models=("plamo-3",),
         results="the text of a tool turn",
         reasoning=_THINK,
@@ -201,9 +191,8 @@ PLAMO3 = DeclaredDialect(
         specials=("<|plamo:tag|>",),
         severed="<|plamo:",
     ),
-    new_body=_new_body,
+    new_body=lambda _marker, first, caps, tools: PlamoCalls(tools, first, caps),
     write_calls=_write_calls,
-    write_results=_write_results,
     live=_LIVE,
     frame=Frame(
         call=named_call(

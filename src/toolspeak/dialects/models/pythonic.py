@@ -11,7 +11,7 @@ from typing import cast
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.declarations.json_dialect import BARE, bare_markers
 from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
@@ -184,47 +184,50 @@ _RULES = """\
   dicts); no variables, no expressions. An argument whose name is no Python name goes into **{'its name': value}.
 """
 
-PYTHONIC = BareDialect(
-    info=DialectInfo(
+
+def _llama(info: DialectInfo, start: str, end: str, rule: str) -> BareDialect:
+    return BareDialect(
+        info=info,
+        table=_llama_table(),
+        by_tools=_llama_table,
+        new_body=_new_list,
+        write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA, start, end),
+        write_results=_write_quoted_results,
+        live=_LLAMA_RESULTS,
+        frame=_frame(_LLAMA, f"{start}[", f"]{end}"),
+        rules=_RULES + rule,
+    )
+
+
+PYTHONIC = _llama(
+    DialectInfo(
         "pythonic",
         "[f(a='x', n=2), g()], without markers",
         "chat template of meta-llama/Llama-3.2-3B-Instruct (tools in the system prompt)",
-        "parallel",
         models=("toolace",),
         arguments="Python literals",
         results="ipython turn, JSON",
         reasoning="",
         stop=_STOP_3,
     ),
-    table=_llama_table(),
-    by_tools=_llama_table,
-    new_body=_new_list,
-    write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA),
-    write_results=_write_quoted_results,
-    live=_LLAMA_RESULTS,
-    frame=_frame(_LLAMA, "[", "]"),
-    rules=_RULES + "- All calls stand in one list, in square brackets.",
+    "",
+    "",
+    "- All calls stand in one list, in square brackets.",
 )
-LLAMA4_PYTHONIC = BareDialect(
-    info=DialectInfo(
+LLAMA4_PYTHONIC = _llama(
+    DialectInfo(
         "llama4-pythonic",
         "<|python_start|>[f(a='x', n=2), g()]<|python_end|>; the markers may be missing",
         "chat template of meta-llama/Llama-4-Scout-17B-16E-Instruct",
-        "parallel",
         models=("llama-4",),
         arguments="Python literals",
         results="ipython turn, JSON",
         reasoning="",
         stop=_STOP_4,
     ),
-    table=_llama_table(),
-    by_tools=_llama_table,
-    new_body=_new_list,
-    write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA, "<|python_start|>", "<|python_end|>"),
-    write_results=_write_quoted_results,
-    live=_LLAMA_RESULTS,
-    frame=_frame(_LLAMA, "<|python_start|>[", "]<|python_end|>"),
-    rules=_RULES + "- All calls stand in one list, in square brackets, between <|python_start|> and <|python_end|>.",
+    "<|python_start|>",
+    "<|python_end|>",
+    "- All calls stand in one list, in square brackets, between <|python_start|> and <|python_end|>.",
 )
 
 # --- LFM2 ---------------------------------------------------------------------------------------
@@ -277,12 +280,12 @@ def _lfm2_table(names: tuple[str, ...] = ()) -> MarkerTable:
     )
 
 
-def _write_lfm2_results(results: Sequence[ToolResult]) -> str:
-    return "\n".join(f"<|tool_response_start|>{result_text(each, _LFM2)}<|tool_response_end|>" for each in results)
-
-
 def _lfm(
-    info: DialectInfo, quote: str, in_objects: str, write_results: Callable[[Sequence[ToolResult]], str]
+    info: DialectInfo,
+    quote: str,
+    in_objects: str,
+    results: ResultLayout,
+    write_results: Callable[[Sequence[ToolResult]], str] | None = None,
 ) -> DeclaredDialect:
     start, end = "<|tool_call_start|>", "<|tool_call_end|>"
     return DeclaredDialect(
@@ -291,6 +294,7 @@ def _lfm(
         by_tools=_lfm2_table,
         new_body=_new_list,
         write_calls=lambda calls, _tools: _write_list(calls, quote, _LFM2, start, end, in_objects),
+        results=results,
         write_results=write_results,
         live=_LFM2,
         frame=_frame(_LFM2, f"{start}[", f"]{end}"),
@@ -303,7 +307,6 @@ LFM2 = _lfm(
         "lfm2",
         '<|tool_call_start|>[f(a="x", n=2), g()]<|tool_call_end|>',
         "model card and chat template of LiquidAI/LFM2-8B-A1B",
-        "parallel",
         models=("lfm2.x",),
         arguments="Python literals",
         results="<|tool_response_start|>…<|tool_response_end|> in a tool turn",
@@ -312,14 +315,13 @@ LFM2 = _lfm(
     ),
     '"',
     "",
-    _write_lfm2_results,
+    ResultLayout("<|tool_response_start|>", "<|tool_response_end|>"),
 )
 LFM25 = _lfm(
     DialectInfo(
         "lfm25",
         "<|tool_call_start|>[f(a='x', n=2), g()]<|tool_call_end|>",
         "chat template of LiquidAI/LFM2.5-8B-A1B",
-        "parallel",
         models=("lfm2.5",),
         arguments="Python literals",
         results="plain text in a tool turn",
@@ -328,7 +330,8 @@ LFM25 = _lfm(
     ),
     "'",
     '"',
-    lambda results: "\n".join(escape_text(result_text(each, _LFM2), _BARE_CALL) for each in results),
+    ResultLayout(),
+    write_results=lambda results: "\n".join(escape_text(result_text(each, _LFM2), _BARE_CALL) for each in results),
 )
 
 # --- Olmo 3 -------------------------------------------------------------------------------------
@@ -337,17 +340,9 @@ _OLMO3 = marker_prefix(("function_calls", "think"))
 _LINE = Matches(re.compile(rf"\[?\s*{NAME}\s*\("), re.compile(rf"\[?\s*(?:{NAME}\s*)?"), "</function_calls>")
 
 
-def _olmo3_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return PythonCalls(False, first_index, caps, tools)
-
-
 def _write_olmo3_calls(calls: Calls, _tools: Tools) -> str:
     body = "\n".join(write_call(call, '"', _OLMO3) for call in calls)
     return f"<function_calls>{body}</function_calls>"
-
-
-def _write_olmo3_results(results: Sequence[ToolResult]) -> str:
-    return "\n".join(result_text(result, _OLMO3) for result in results)
 
 
 OLMO3 = DeclaredDialect(
@@ -355,7 +350,6 @@ OLMO3 = DeclaredDialect(
         "olmo3",
         '<function_calls>f(a="x", n=2)</function_calls>, one call a line',
         "chat template of allenai/Olmo-3-7B-Instruct",
-        "parallel",
         models=("olmo-3.x",),
         arguments="Python literals",
         results="plain text in a turn of the role environment",
@@ -369,9 +363,8 @@ OLMO3 = DeclaredDialect(
         ],
         specials=("<|im_end|>", "<|endoftext|>"),
     ),
-    new_body=_olmo3_body,
+    new_body=lambda _marker, first, caps, tools: PythonCalls(False, first, caps, tools),
     write_calls=_write_olmo3_calls,
-    write_results=_write_olmo3_results,
     live=_OLMO3,
     frame=_frame(_OLMO3, "<function_calls>", "</function_calls>", "\n"),
     rules=_RULES + "- One call a line, without brackets around them.",

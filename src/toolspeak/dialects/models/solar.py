@@ -6,19 +6,17 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from toolspeak.data.messages import MalformedCall, ToolResult
+from toolspeak.data.messages import ToolResult
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
-from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
+from toolspeak.dialects.declarations.named_layout import NamedLayout
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Chars, Repeat, Token, optional, series
-from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import dump_json, marked, result_text
-from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.prompts.rendering import marked, result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Follows, followed_by
-from toolspeak.dialects.text.scan import Caps
 
 _SECTION, _SECTION_END = "<|tool_calls|>", "<|calls|>"
 _CALL, _NAME, _ARGS, _CALL_END = (f"<|tool_call:{part}|>" for part in ("begin", "name", "args", "end"))
@@ -47,10 +45,6 @@ _SHAPE = NamedShape(_read_header, _EXAMPLE, _CALL, _ARGS, _CALL_END, (_SECTION_E
 _ONE = NamedShape(_read_header, _EXAMPLE, separator=_ARGS, others=(_CALL_END, _CALL, _SECTION_END, _END))
 
 
-def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return NamedCalls(_ONE if marker.text == _CALL else _SHAPE, first_index, caps, tools)
-
-
 def _call_behind(rest: str) -> bool | None:
     if _CALL_START.match(rest):
         return True
@@ -65,15 +59,16 @@ def _id(own: str) -> str:
     return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
-def _write_calls(calls: Calls, _tools: Tools) -> str:
-    parts = [
-        marked(call, _CALL, _CALL_END)
-        if isinstance(call, MalformedCall)
-        else f"{_CALL}{_id(call.provider_id or call.id)}{_NAME}{call.name}{_ARGS}"
-        f"{dump_json(dict(call.arguments), _LIVE)}{_CALL_END}"
-        for call in calls
-    ]
-    return f"{_SECTION}{''.join(parts)}{_SECTION_END}"
+_LAYOUT = NamedLayout(
+    live=_LIVE,
+    head=lambda name, own: series(_CALL, own, f"{_NAME}{name}{_ARGS}"),
+    tail=_CALL_END,
+    start=_SECTION,
+    end=_SECTION_END,
+    malformed=lambda call: marked(call, _CALL, _CALL_END),
+    call_id=lambda call: _id(call.provider_id or call.id),
+    any_id=_TEN,
+)
 
 
 def _write_results(results: Sequence[ToolResult]) -> str:
@@ -89,7 +84,6 @@ SOLAR_OPEN = DeclaredDialect(
         "solar-open",
         f"{_SECTION}{_CALL}id{_NAME}name{_ARGS}{{…}}{_CALL_END}, repeated, {_SECTION_END}",
         "chat template of upstage/Solar-Open-100B",
-        "parallel",
         models=("solar-open",),
         results="<|tool_response:begin|> in a tool turn",
         reasoning="<|think|>",
@@ -110,12 +104,14 @@ SOLAR_OPEN = DeclaredDialect(
         ],
         specials=_STOP,
     ),
-    new_body=_new_body,
-    write_calls=_write_calls,
+    new_body=lambda marker, first, caps, tools: NamedCalls(
+        _ONE if marker.text == _CALL else _SHAPE, first, caps, tools
+    ),
+    write_calls=_LAYOUT.write_calls,
     write_results=_write_results,
     live=_LIVE,
     frame=Frame(
-        call=named_call(_LIVE, lambda name: series(_CALL, _TEN, f"{_NAME}{name}{_ARGS}"), _CALL_END),
+        call=_LAYOUT.call_node,
         start=_SECTION,
         end=_SECTION_END,
         lead=optional(_TURN),  # which the prompt may have written already

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from toolspeak.data.messages import (
     JSON,
@@ -16,7 +16,10 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import EarlierThoughts, Listing
 from toolspeak.dialects.grammar.build import WithGrammar
+from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
+from toolspeak.dialects.parser.block_state import BlockFormat
+from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.prompt import Prompt, choice_text, joined
 from toolspeak.dialects.prompts.rendering import (
     AssistantTurns,
@@ -29,9 +32,11 @@ from toolspeak.dialects.prompts.rendering import (
     result_value,
 )
 from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
+from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import AtEnd, Starts
-from toolspeak.dialects.turn_rules import BatchRule
+from toolspeak.dialects.text.scan import Caps
+from toolspeak.dialects.turn_rules import BatchRule, Section
 
 EXECUTE, RESULTS, THINK = "execute", "results", "think"
 MARKERS = marker_prefix((EXECUTE, RESULTS, THINK))
@@ -95,6 +100,8 @@ class CogencyDialect(WithGrammar):
     """
 
     introduction = ""
+    table: MarkerTable
+    frame: Frame
     batch: BatchRule = BATCH
     tool_turns = False
 
@@ -116,8 +123,31 @@ class CogencyDialect(WithGrammar):
         call, specs = sample_call(tools)
         return self.render_calls([call], specs)
 
+    def new_body(self, marker: Marker, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec]) -> Body:
+        raise AssertionError("a dialect reads its own calls")
+
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
+        """The block of a turn's calls."""
+        whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
+        if whole is not None:
+            return f"<{EXECUTE}>{whole.raw}</{EXECUTE}>"
+        by_name = {spec.name: spec for spec in tools}
+        body = self.frame.joint.join(self.render_call(call, by_name) for call in calls)
+        start = self.frame.start if calls else self.frame.start.rstrip(" ")  # the indentation of the first call
+        return f"{start}{body}{self.frame.end}"
+
+    def render_call(self, call: ToolCall | MalformedCall, tools: Mapping[str, ToolSpec]) -> str:
         raise AssertionError("a dialect writes its own calls")
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+        by_name = {spec.name: spec for spec in tools}
+        format = BlockFormat(  # noqa: A001
+            self.table, BATCH, self.new_body, by_name, thoughts_hide=True, writes=self.example
+        )
+        return BlockParser(format, starts_in)
+
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        return self.frame, self.table.markers, self.batch
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> CogencyHistory:
         """`tool_role` has no effect: results are user messages in this protocol."""
@@ -136,8 +166,3 @@ class CogencyDialect(WithGrammar):
 
 def _row(result: ToolResult) -> dict[str, JSON]:
     return {"tool": result.name, "status": result.status, "content": result_value(result)}
-
-
-def unreadable(calls: Sequence[ToolCall | MalformedCall]) -> MalformedCall | None:
-    """The malformed call that is a whole block, None if there is none."""
-    return next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.grammar.json_frames import json_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.parser.block_state import BlockFormat
-from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.prompts.rendering import dump_json
 from toolspeak.dialects.protocols.cogency import (
-    BATCH,
     EARLIER,
     EXECUTE,
     MARKERS,
     CogencyDialect,
     marker_table,
-    unreadable,
 )
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.scan import Caps, Problem, decode_json
-from toolspeak.dialects.turn_rules import BatchRule, Section
 
-_TABLE = marker_table("[{<")
 _SHAPE = CallShape(arguments_key="args", array=True, arguments_required=True)
 
 _INTRODUCTION = """\
@@ -45,10 +39,6 @@ You can use tools. To call them, write one <execute> block that holds a JSON arr
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 
-def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Mapping[str, ToolSpec]) -> JsonCalls:
-    return JsonCalls(_SHAPE, first_index, caps)
-
-
 class CogencyJson(CogencyDialect):
     """Implements `Dialect`."""
 
@@ -57,42 +47,27 @@ class CogencyJson(CogencyDialect):
         "cogency-json",
         '<execute>[{"name": …, "args": {…}}, …]</execute>; results as a JSON array',
         "Cogency, docs/execution.md (v3.2+)",
-        "parallel",
         results="a JSON array in <results>, in a user turn",
         earlier=EARLIER,
     )
     introduction = _INTRODUCTION
+    table = marker_table("[{<")
+    frame = Frame(
+        call=json_call(MARKERS, name_key="name", arguments_key="args"),
+        start=f"<{EXECUTE}>\n[\n  ",
+        joint=",\n  ",
+        end=f"\n]\n</{EXECUTE}>",
+        triggers=lambda _: [f"<{EXECUTE}>"],
+    )
 
-    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        by_name = {spec.name: spec for spec in tools}
-        format = BlockFormat(_TABLE, BATCH, _new_body, by_name, thoughts_hide=True, writes=self.example)  # noqa: A001
-        return BlockParser(format, starts_in)
+    def new_body(self, marker: Marker, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec]) -> JsonCalls:
+        return JsonCalls(_SHAPE, first_index, caps)
 
-    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
-        return _FRAME, _TABLE.markers, self.batch
-
-    def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
-        whole = unreadable(calls)
-        if whole is not None:
-            return f"<{EXECUTE}>{whole.raw}</{EXECUTE}>"
-        body = ",\n".join(f"  {_element(call)}" for call in calls)
-        return f"<{EXECUTE}>\n[\n{body}\n]\n</{EXECUTE}>"
-
-
-_FRAME = Frame(
-    call=json_call(MARKERS, name_key="name", arguments_key="args"),
-    start=f"<{EXECUTE}>\n[\n  ",
-    joint=",\n  ",
-    end=f"\n]\n</{EXECUTE}>",
-    triggers=lambda _: [f"<{EXECUTE}>"],
-)
-
-
-def _element(call: ToolCall | MalformedCall) -> str:
-    if isinstance(call, ToolCall):
-        return dump_json({"name": call.name, "args": call.arguments}, MARKERS)
-    value: JSON = decode_json(call.raw)
-    return dump_json(call.raw if isinstance(value, Problem) else value, MARKERS)
+    def render_call(self, call: ToolCall | MalformedCall, tools: Mapping[str, ToolSpec]) -> str:
+        if isinstance(call, ToolCall):
+            return dump_json({"name": call.name, "args": call.arguments}, MARKERS)
+        value: JSON = decode_json(call.raw)
+        return dump_json(call.raw if isinstance(value, Problem) else value, MARKERS)
 
 
 COGENCY_JSON = CogencyJson()

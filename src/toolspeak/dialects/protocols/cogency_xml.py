@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.parser.block_state import BlockFormat
-from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.protocols.cogency import (
-    BATCH,
     EARLIER,
     EXECUTE,
     MARKERS,
@@ -20,16 +17,12 @@ from toolspeak.dialects.protocols.cogency import (
     THINK,
     CogencyDialect,
     marker_table,
-    unreadable,
 )
 from toolspeak.dialects.readers.xml_calls import XmlCalls
 from toolspeak.dialects.readers.xml_tags import NAMED_CALL, open_tag
 from toolspeak.dialects.readers.xml_values import argument_nodes, markers_of, write_argument
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.scan import Caps
-from toolspeak.dialects.turn_rules import BatchRule, Section
-
-_TABLE = marker_table("<[{")
 
 _INTRODUCTION = """\
 ## Tools
@@ -48,8 +41,14 @@ element for each argument:
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 
-def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec]) -> XmlCalls:
-    return XmlCalls(EXECUTE, tools, first_index, caps)
+_MARKERS = markers_of((EXECUTE, RESULTS, THINK))
+
+
+def _call_node(spec: ToolSpec, rules: Rules) -> Node:
+    """The layout of `CogencyXml.render_call` for grammars."""
+    start, own = open_tag(spec.name, NAMED_CALL)
+    avoid = (*_MARKERS, f"</{own}>")
+    return series(start, *argument_nodes(spec, rules, MARKERS, avoid), f"</{own}>")
 
 
 class CogencyXml(CogencyDialect):
@@ -60,53 +59,31 @@ class CogencyXml(CogencyDialect):
         "cogency-xml",
         "<execute><tool><argument>value</argument></tool>…</execute>; results as a JSON array",
         "Cogency, docs/xml-protocol.md",
-        "sequential",
+        native_schedule="sequential",
         arguments="text, typed by the tool's schema",
         results="a JSON array in <results>, in a user turn",
         earlier=EARLIER,
     )
     introduction = _INTRODUCTION
+    table = marker_table("<[{")
+    frame = Frame(
+        call=_call_node,
+        start=f"<{EXECUTE}>\n  ",
+        joint="\n  ",
+        end=f"\n</{EXECUTE}>",
+        triggers=lambda _: [f"<{EXECUTE}>"],
+    )
 
-    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        by_name = {spec.name: spec for spec in tools}
-        format = BlockFormat(_TABLE, BATCH, _new_body, by_name, thoughts_hide=True, writes=self.example)  # noqa: A001
-        return BlockParser(format, starts_in)
+    def new_body(self, marker: Marker, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec]) -> XmlCalls:
+        return XmlCalls(EXECUTE, tools, first_index, caps)
 
-    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
-        return _FRAME, _TABLE.markers, self.batch
-
-    def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
-        whole = unreadable(calls)
-        if whole is not None:
-            return f"<{EXECUTE}>{whole.raw}</{EXECUTE}>"
-        by_name = {spec.name: spec for spec in tools}
-        body = "\n".join(
-            f"  {_element(call, by_name.get(call.name)) if isinstance(call, ToolCall) else call.raw}" for call in calls
-        )
-        return f"<{EXECUTE}>\n{body}\n</{EXECUTE}>"
-
-
-def _element(call: ToolCall, spec: ToolSpec | None) -> str:
-    start, element = open_tag(call.name, NAMED_CALL)
-    arguments = "".join(write_argument(name, value, spec, MARKERS) for name, value in call.arguments.items())
-    return f"{start}{arguments}</{element}>"
-
-
-def _call_node(spec: ToolSpec, rules: Rules) -> Node:
-    """The layout of `_element` for grammars."""
-    start, own = open_tag(spec.name, NAMED_CALL)
-    avoid = (*_MARKERS, f"</{own}>")
-    return series(start, *argument_nodes(spec, rules, MARKERS, avoid), f"</{own}>")
-
-
-_MARKERS = markers_of((EXECUTE, RESULTS, THINK))
-_FRAME = Frame(
-    call=_call_node,
-    start=f"<{EXECUTE}>\n  ",
-    joint="\n  ",
-    end=f"\n</{EXECUTE}>",
-    triggers=lambda _: [f"<{EXECUTE}>"],
-)
+    def render_call(self, call: ToolCall | MalformedCall, tools: Mapping[str, ToolSpec]) -> str:
+        if isinstance(call, MalformedCall):
+            return call.raw
+        start, element = open_tag(call.name, NAMED_CALL)
+        spec = tools.get(call.name)
+        arguments = "".join(write_argument(name, value, spec, MARKERS) for name, value in call.arguments.items())
+        return f"{start}{arguments}</{element}>"
 
 
 COGENCY_XML = CogencyXml()

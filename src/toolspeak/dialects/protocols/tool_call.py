@@ -76,7 +76,7 @@ class ToolCallDialect(WithGrammar):
         "tool-call",
         '<tool_call>{"name": …, "arguments": {…}}</tool_call>, the last one counts; results as tool messages',
         "AstraCodex, tool_protocol.md (branch openai-format)",
-        "sequential",
+        native_schedule="sequential",
         results="a tool turn, or <tool_result> in a user turn",
     )
     batch: BatchRule = _BATCH

@@ -1,15 +1,14 @@
-"""Apriel: each tool as Python prints a dictionary, behind the system text; Apertus: types as in TypeScript."""
+"""Apriel: each tool as Python prints a dictionary, behind the system text; Apertus: the types of gpt-oss."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
-from toolspeak.dialects.text.typed_text import as_list, as_mapping
-from toolspeak.dialects.trained.template import Template, dump, in_a_new_line, tool_of
+from toolspeak.dialects.text.typed_text import as_list
+from toolspeak.dialects.trained.harmony_template import parameter
+from toolspeak.dialects.trained.template import Template, in_a_new_line, in_system, tool_of
 
 # --- Apriel -----------------------------------------------------------------------------------------
 
@@ -58,12 +57,12 @@ You are provided with function signatures within <available_tools></available_to
         ]</tool_calls>"""  # noqa: W291 - the template's own white space
 
 
-def _apriel16(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    listing = _apriel16_list(tools)
-    return Prompt((f"{system}\n{listing}" if system else listing,))
-
-
-APRIEL16 = Template(source="ServiceNow-AI/Apriel-1.6-15b-Thinker", place=_apriel16, turn=in_a_new_line, tool_turns=True)
+APRIEL16 = Template(
+    source="ServiceNow-AI/Apriel-1.6-15b-Thinker",
+    place=in_system(_apriel16_list, joint="\n"),
+    turn=in_a_new_line,
+    tool_turns=True,
+)
 APRIEL15 = Template(
     source="ServiceNow-AI/Apriel-1.5-15b-Thinker",
     models=("apriel-1.5",),
@@ -74,76 +73,16 @@ APRIEL15 = Template(
 
 # --- Apertus ----------------------------------------------------------------------------------------
 
-_INDENT = "\n                "  # which the template leaves in front of an inner type
-_PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
-
-
-def _apertus_type(schema: Mapping[str, Any]) -> str:
-    kind = schema.get("type")
-    null = " | null" if schema.get("nullable") else ""
-    if kind == "array":
-        items = as_mapping(schema.get("items"))
-        if not items:
-            return f"any[]{null}"
-        inner = _PLAIN.get(str(items.get("type"))) or _apertus_type(items)
-        long = str(items.get("type")) not in _PLAIN and (inner == "object | object" or len(inner) > 50)
-        return f"{'any' if long else inner}[]{null}"
-    if as_list(kind):
-        return " | ".join(map(str, as_list(kind)))
-    if as_list(schema.get("oneOf")):
-        return _apertus_choice(as_list(schema["oneOf"]))
-    if kind == "string":
-        return '"' + '" | "'.join(map(str, schema["enum"])) + '"' if schema.get("enum") else f"string{null}"
-    if kind in ("number", "integer", "boolean"):
-        return _PLAIN[str(kind)]
-    if kind != "object":
-        return "any"
-    properties, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
-    if not properties:
-        return "object"
-    keys = [
-        f"{name}{'' if name in required else '?'}: {_INDENT}{_apertus_type(as_mapping(each))}"
-        for name, each in properties.items()
-    ]
-    return "{\n" + ", ".join(keys) + "}"
-
-
-def _apertus_choice(branches: Sequence[JSON]) -> str:
-    mappings = [as_mapping(branch) for branch in branches]
-    if len(mappings) > 1 and any(branch.get("type") == "object" for branch in mappings):
-        return "any"
-    text = ""
-    for i, branch in enumerate(mappings):
-        text += _apertus_type(branch)
-        text += f"// {branch['description']}" if branch.get("description") else ""
-        text += f"{_INDENT[1:]}    // default: {dump(branch['default'])}" if "default" in branch else ""
-        text += " | \n" if i + 1 < len(mappings) else ""
-    return text
-
-
-def _apertus_argument(name: str, schema: Mapping[str, Any], required: bool) -> str:
-    comment = f"// {schema['description']}\n" if schema.get("description") else ""
-    default = ""
-    if "default" in schema:
-        if schema.get("enum"):
-            default = f", // default: {schema['default']}"
-        elif schema.get("oneOf"):
-            default = f"// default: {schema['default']}"
-        else:
-            default = f", // default: {dump(schema['default'])}"
-    return f"{comment}{name}{'' if required else '?'}: {_apertus_type(schema)}{default}"
-
 
 def _apertus_tool(spec: ToolSpec) -> str:
     required = as_list(spec.parameters.get("required"))
-    parameters = [_apertus_argument(name, as_mapping(each), name in required) for name, each in spec.properties.items()]
+    parameters = [parameter(name, each, name in required) for name, each in spec.properties.items()]
     arguments = "(_: {\n" + ",\n".join(parameters) + "\n}) => any;" if parameters else "() => any;"
     return f"// {spec.description}\ntype {spec.name} = {arguments}"
 
 
-def _apertus_place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    listing = "Tool Capabilities:\n" + "\n".join(map(_apertus_tool, tools))
-    return Prompt((f"{system}\n\n{listing}" if system else listing,))
+def _apertus_tools(tools: Sequence[ToolSpec]) -> str:
+    return "Tool Capabilities:\n" + "\n".join(map(_apertus_tool, tools))
 
 
-APERTUS = Template(source="swiss-ai/Apertus-8B-Instruct", place=_apertus_place)
+APERTUS = Template(source="swiss-ai/Apertus-8B-Instruct", place=in_system(_apertus_tools))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.prompt import Prompt, joined
 from toolspeak.dialects.text.typed_text import as_list, as_mapping
-from toolspeak.dialects.trained.template import Template, dump
+from toolspeak.dialects.trained.hermes_template import python_type
+from toolspeak.dialects.trained.template import Template, dump, filled, in_system
 
 
 def _tool(spec: ToolSpec) -> str:
@@ -66,37 +66,18 @@ Each tool is represented as a JSON object with fields like "name", "description"
 optionally, "responses" (per JSON Schema)."""
 
 
-def _r7b(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    listed = ",\n".join(map(_tool, tools))
-    return Prompt((joined(system, f"{_STEPS}\n\n{_AVAILABLE}\n\n```json\n[\n{listed}\n]\n```"),))
+def _tools(tools: Sequence[ToolSpec]) -> str:
+    return ",\n".join(map(_tool, tools))
 
 
-def _moe(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    listed = ",\n".join(map(_tool, tools))
-    return Prompt((joined(system, f"# Available Tools\n```json\n[\n{listed}\n]\n```"),))
-
-
-_PYTHON = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"}
-
-
-def _python_type(schema: Mapping[str, Any]) -> str:
-    kind = schema.get("type")
-    if isinstance(kind, str) and kind in _PYTHON:
-        return _PYTHON[kind]
-    if kind == "array":
-        return "List[Union[]]"  # the template looks for the items' type in the wrong place
-    if kind == "object":
-        # The template raises for an object without `additionalProperties`.
-        others = schema.get("additionalProperties")
-        return f"Dict[str, {'Any' if others is None else _python_type(as_mapping(others))}]"
-    if isinstance(kind, str):
-        return "Any"
-    return f"Union[{','.join(_python_type({'type': each}) for each in as_list(kind))}]"
+def _python_type(schema: JSON) -> str:
+    # The template raises for an object without `additionalProperties`.
+    return python_type(schema, "List", "Dict", "Dict[str, Any]")
 
 
 def _python(spec: ToolSpec) -> str:
     required = as_list(spec.parameters.get("required"))
-    types = {name: _python_type(as_mapping(each)) for name, each in spec.properties.items()}
+    types = {name: _python_type(each) for name, each in spec.properties.items()}
     types = {name: kind if name in required else f"Optional[{kind}]" for name, kind in types.items()}
     head = ", ".join(f"{name}: {kind}{'' if name in required else ' = None'}" for name, kind in types.items())
     descriptions = "\n        ".join(
@@ -117,14 +98,21 @@ Unless the user asks for a different style of answer, you should answer in full 
 spelling."""
 
 
-def _r_plus(system: str, tools: Sequence[ToolSpec]) -> Prompt:
+def _python_tools(tools: Sequence[ToolSpec]) -> str:
     listed = "\n\n".join(map(_python, tools))
-    listing = f"## Available Tools\nHere is a list of tools that you have available to you:\n\n{listed}"
-    return Prompt((f"{system or _TASK}\n\n{listing}",))
+    return f"## Available Tools\nHere is a list of tools that you have available to you:\n\n{listed}"
 
 
-COMMAND_R7B = Template(source="CohereLabs/c4ai-command-r7b-12-2024 (tool_use)", place=_r7b)
-COMMAND_MOE = Template(
-    source="Cohere2MoE, as llama.cpp has it", models=("command-a-moe", "cohere2moe", "north-mini"), place=_moe
+_JSON = "```json\n[\n{tools}\n]\n```"
+COMMAND_R7B = Template(
+    source="CohereLabs/c4ai-command-r7b-12-2024 (tool_use)",
+    place=in_system(filled(f"{_STEPS}\n\n{_AVAILABLE}\n\n{_JSON}", _tools)),
 )
-COMMAND_R_PLUS = Template(source="CohereLabs/c4ai-command-r-plus (tool_use)", place=_r_plus)
+COMMAND_MOE = Template(
+    source="Cohere2MoE, as llama.cpp has it",
+    models=("command-a-moe", "cohere2moe", "north-mini"),
+    place=in_system(filled(f"# Available Tools\n{_JSON}", _tools)),
+)
+COMMAND_R_PLUS = Template(
+    source="CohereLabs/c4ai-command-r-plus (tool_use)", place=in_system(_python_tools, default=_TASK)
+)

@@ -9,6 +9,7 @@ from toolspeak.dialects.trained.template import (
     Template,
     before_system,
     dump,
+    filled,
     function_lines,
     function_of,
     in_system,
@@ -101,18 +102,13 @@ Example function tool call syntax:
 """
 
 
-def _v32(tools: Sequence[ToolSpec]) -> str:
-    return _V32.replace("{tools}", function_lines(tools))
+def _indented(tools: Sequence[ToolSpec]) -> str:
+    return dump([function_of(spec) for spec in tools], indent=2)
 
 
-def _v4(tools: Sequence[ToolSpec]) -> str:
-    return _V4.replace("{tools}", function_lines(tools))
-
-
-def _r1(tools: Sequence[ToolSpec]) -> str:
-    return _R1.replace("{tools}", dump([function_of(spec) for spec in tools], indent=2))
-
-
-V32 = Template(source="deepseek-ai/DeepSeek-V3.2", place=in_system(_v32))
-V4 = Template(source="deepseek-ai/DeepSeek-V4, of V4-Flash too", place=in_system(_v4))
-R1 = Template(source="llama.cpp, models/templates/llama-cpp-deepseek-r1.jinja", place=before_system(_r1, joint=""))
+V32 = Template(source="deepseek-ai/DeepSeek-V3.2", place=in_system(filled(_V32, function_lines)))
+V4 = Template(source="deepseek-ai/DeepSeek-V4, of V4-Flash too", place=in_system(filled(_V4, function_lines)))
+R1 = Template(
+    source="llama.cpp, models/templates/llama-cpp-deepseek-r1.jinja",
+    place=before_system(filled(_R1, _indented), joint=""),
+)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.prompt import Prompt
 from toolspeak.dialects.text.typed_text import as_mapping
-from toolspeak.dialects.trained.template import Template, before_system, dump, in_system, tool_lines
+from toolspeak.dialects.trained.template import Place, Template, apart, before_system, dump, in_system, tool_lines
 
 _CALL = """\
 <tool_call>
@@ -103,13 +102,8 @@ def _json_tools(tools: Sequence[ToolSpec]) -> str:
     return _of_functions(f"<tools>\n{tool_lines(tools)}\n</tools>")
 
 
-def _stripped(place: Callable[[str, Sequence[ToolSpec]], Prompt]) -> Callable[[str, Sequence[ToolSpec]], Prompt]:
+def _stripped(place: Place) -> Place:
     return lambda system, tools: place(system.strip(), tools)
-
-
-def _apart(text: str, _calls: object, block: str) -> str:
-    """An empty line between the model's text and its calls."""
-    return f"{text.strip()}\n\n{block}" if text.strip() else block
 
 
 CODER = Template(
@@ -119,14 +113,14 @@ CODER = Template(
         _coder_tools,
         default="You are Qwen, a helpful AI assistant that can interact with a computer to solve tasks.",
     ),
-    turn=_apart,
+    turn=apart,
     tool_turns=True,
 )
 QWEN35 = Template(
     source="Qwen/Qwen3.5-4B",
     models=("qwen3.5", "qwen3.6", "qwen3.8"),
     place=_stripped(before_system(_json_tools)),
-    turn=_apart,
+    turn=apart,
     tool_turns=True,
 )
 NEMOTRON3 = Template(

@@ -7,9 +7,8 @@ from typing import Any
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.prompt import Prompt
 from toolspeak.dialects.text.typed_text import as_list, as_mapping
-from toolspeak.dialects.trained.template import Template, directly
+from toolspeak.dialects.trained.template import Template, directly, in_system
 
 _COMMENT_KEYS = ("format", "maxItems", "maximum", "minItems", "minimum", "pattern")
 
@@ -61,11 +60,13 @@ def _tool(spec: ToolSpec) -> str:
     return "\n".join([*_lines(spec.description), f"type {spec.name} = {arguments}\n"])
 
 
-def _place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    listing = "\n".join(["namespace functions {", *map(_tool, tools), "} // namespace functions"])
-    return Prompt((f"{system}\n\n{listing}" if system else listing,))
+def _tools(tools: Sequence[ToolSpec]) -> str:
+    return "\n".join(["namespace functions {", *map(_tool, tools), "} // namespace functions"])
 
 
 GIGACHAT3 = Template(
-    source="ai-sage/GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B", place=_place, turn=directly, tool_turns=True
+    source="ai-sage/GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B",
+    place=in_system(_tools),
+    turn=directly,
+    tool_turns=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.trained.template import Template, dump, function_of, in_system, tool_lines, tool_of
+from toolspeak.dialects.trained.template import Template, dump, filled, function_array, in_system, tool_lines, tool_of
 
 _GRANITE4 = """\
 You are a helpful assistant with access to the following tools. You may call one or more tools to assist with the user \
@@ -32,7 +32,7 @@ _GRANITE3 = (
 
 _NEMOTRON = """\
 You can use the following tools to assist the user if required:
-<AVAILABLE_TOOLS>[{tools}]</AVAILABLE_TOOLS>
+<AVAILABLE_TOOLS>{tools}</AVAILABLE_TOOLS>
 
 If you decide to call any tool(s), use the following format:
 <TOOLCALL>[{{"name": "tool_name1", "arguments": "tool_args1"}}, {{"name": "tool_name2", "arguments": "tool_args2"}}]\
@@ -45,19 +45,15 @@ Based on the tool responses, you can call additional tools if needed, correct to
 just respond to the user."""
 
 
-def _granite4(tools: Sequence[ToolSpec]) -> str:
-    return _GRANITE4.replace("{tools}", tool_lines(tools))
-
-
 def _granite3(tools: Sequence[ToolSpec]) -> str:
     return dump([tool_of(spec) for spec in tools], indent=4)
 
 
-def _nemotron(tools: Sequence[ToolSpec]) -> str:
-    return _NEMOTRON.replace("{tools}", ", ".join(dump(function_of(spec)) for spec in tools))
-
-
-GRANITE4 = Template(source="ibm-granite/granite-4.0-h-small, of 4.1 too", place=in_system(_granite4), tool_turns=True)
+GRANITE4 = Template(
+    source="ibm-granite/granite-4.0-h-small, of 4.1 too",
+    place=in_system(filled(_GRANITE4, tool_lines)),
+    tool_turns=True,
+)
 GRANITE3 = Template(
     source="ibm-granite/granite-3.3-2b-instruct",
     # The end of the system's turn and the beginning of the tools': the template writes the end of theirs.
@@ -67,4 +63,6 @@ GRANITE3 = Template(
         default=_GRANITE3,
     ),
 )
-NEMOTRON2 = Template(source="nvidia/NVIDIA-Nemotron-Nano-9B-v2", place=in_system(_nemotron), tool_turns=True)
+NEMOTRON2 = Template(
+    source="nvidia/NVIDIA-Nemotron-Nano-9B-v2", place=in_system(filled(_NEMOTRON, function_array)), tool_turns=True
+)

@@ -15,7 +15,8 @@ _BREAK = "\n" + 16 * " "
 """White space of the template's own lines, which it does not trim there. It counts for the longest item, too."""
 
 
-def _type(schema: JSON) -> str:
+def type_of(schema: JSON) -> str:
+    """A schema as a type of TypeScript, as far as the template knows its keywords."""
     mapping = as_mapping(schema)
     kind = mapping.get("type")
     if kind == "array":
@@ -40,7 +41,7 @@ def _array(mapping: Mapping[str, JSON]) -> str:
     kind = items.get("type")
     if isinstance(kind, str) and kind in _PLAIN:
         return f"{_PLAIN[kind]}[]"
-    inner = _type(items)
+    inner = type_of(items)
     return "any[]" if inner == "object | object" or len(inner) > _LONGEST_ITEM else f"{inner}[]"
 
 
@@ -51,7 +52,7 @@ def _one_of(variants: Sequence[JSON]) -> str:
     for variant in map(as_mapping, variants):
         described = f"// {variant['description']}" if variant.get("description") else ""
         default = f"{20 * ' '}// default: {dump(variant['default'])}" if "default" in variant else ""
-        parts.append(_type(variant) + described + default)
+        parts.append(type_of(variant) + described + default)
     return " | \n".join(parts)
 
 
@@ -60,11 +61,14 @@ def _object(mapping: Mapping[str, JSON]) -> str:
     if not properties:
         return "object"
     required = as_list(mapping.get("required"))
-    keys = (f"{name}{'' if name in required else '?'}: {_BREAK}{_type(schema)}" for name, schema in properties.items())
+    keys = (
+        f"{name}{'' if name in required else '?'}: {_BREAK}{type_of(schema)}" for name, schema in properties.items()
+    )
     return "{\n" + ", ".join(keys) + "}"
 
 
-def _parameter(name: str, schema: JSON, required: bool) -> str:
+def parameter(name: str, schema: JSON, required: bool) -> str:
+    """A parameter with its comments, without the comma behind it."""
     mapping = as_mapping(schema)
     described = f"// {mapping['description']}\n" if mapping.get("description") else ""
     default = ""
@@ -76,12 +80,12 @@ def _parameter(name: str, schema: JSON, required: bool) -> str:
             default = f"// default: {value}"
         else:
             default = f", // default: {dump(value)}"
-    return f"{described}{name}{'' if required else '?'}: {_type(mapping)}{default},\n"
+    return f"{described}{name}{'' if required else '?'}: {type_of(mapping)}{default}"
 
 
 def _function(spec: ToolSpec) -> str:
     required = as_list(spec.parameters.get("required"))
-    keys = "".join(_parameter(name, schema, name in required) for name, schema in spec.properties.items())
+    keys = "".join(f"{parameter(name, schema, name in required)},\n" for name, schema in spec.properties.items())
     arguments = f"(_: {{\n{keys}}})" if keys else "()"
     return f"// {spec.description}\ntype {spec.name} = {arguments} => any;\n\n"
 

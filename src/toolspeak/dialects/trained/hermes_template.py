@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.prompt import Prompt
 from toolspeak.dialects.text.typed_text import as_list, as_mapping
-from toolspeak.dialects.trained.template import Template, dump, in_system, tool_lines
+from toolspeak.dialects.trained.template import Template, dump, filled, first_message, in_system, tool_lines
 
-_FORMAT = """\
-For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
-<tool_call>
-{"name": <function-name>, "arguments": <args-json-object>}
-</tool_call>"""
-
-
-def qwen_tools(tools: Sequence[ToolSpec]) -> str:
-    return f"""\
+QWEN_PROMPT = """\
 # Tools
 
 You may call one or more functions to assist with the user query.
 
 You are provided with function signatures within <tools></tools> XML tags:
 <tools>
-{tool_lines(tools)}
+{tools}
 </tools>
 
-{_FORMAT}"""
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call>"""
 
 
 def _behind(text: str, _calls: object, block: str) -> str:
@@ -39,7 +33,7 @@ def _qwen(source: str, *models: str, default: str = "", lead: str = "") -> Templ
     return Template(
         source=source,
         models=models,
-        place=in_system(qwen_tools, default=default, lead=lead),
+        place=in_system(filled(QWEN_PROMPT, tool_lines), default=default, lead=lead),
         turn=_behind,
         tool_turns=True,
     )
@@ -58,28 +52,30 @@ MIMO_VL = _qwen("XiaomiMiMo/MiMo-VL", "mimo-vl", default="You are MiMo, an AI as
 _PYTHON = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"}
 
 
-def _python_type(schema: JSON) -> str:
-    mapping = as_mapping(schema)
-    kind = mapping.get("type")
+def python_type(schema: JSON, array: str = "list", mapping: str = "dict", other_object: str = "dict") -> str:
+    """A schema as a type of Python. `other_object` is the type of an object without `additionalProperties`."""
+    keywords = as_mapping(schema)
+    kind = keywords.get("type")
     if isinstance(kind, str) and kind in _PYTHON:
         return _PYTHON[kind]
     if kind == "array":
-        return "list[Union[]]"  # the template looks for the items' type in the wrong place
+        return f"{array}[Union[]]"  # the template looks for the items' type in the wrong place
+    if kind == "object" and "additionalProperties" not in keywords:
+        return other_object
     if kind == "object":
-        other = mapping.get("additionalProperties")
-        return "dict" if "additionalProperties" not in mapping else f"dict[str, {_python_type(other)}]"
+        return f"{mapping}[str, {python_type(keywords['additionalProperties'], array, mapping, other_object)}]"
     if isinstance(kind, str):
         return "Any"
-    kinds = [_python_type({"type": each}) for each in as_list(kind)]
+    kinds = [python_type({"type": each}, array, mapping, other_object) for each in as_list(kind)]
     return f"Union[{','.join(kinds)}]"
 
 
 def _hermes_tool(spec: ToolSpec) -> str:
     """A tool as the template writes it: JSON, but nothing is escaped in the description."""
     properties: Mapping[str, JSON] = spec.properties
-    signature = ", ".join(f"{name}: {_python_type(schema)}" for name, schema in properties.items())
+    signature = ", ".join(f"{name}: {python_type(schema)}" for name, schema in properties.items())
     parameter_lines = "".join(
-        f"        {name}({_python_type(schema)}): {str(as_mapping(schema).get('description') or '').strip()}"
+        f"        {name}({python_type(schema)}): {str(as_mapping(schema).get('description') or '').strip()}"
         for name, schema in properties.items()
     )
     arguments = f"    Args:\n{parameter_lines}" if properties else ""
@@ -102,15 +98,6 @@ def _hermes_tools(tools: Sequence[ToolSpec]) -> str:
         "For each function call return a json object with function name and arguments within <tool_call></tool_call> "
         'XML tags as follows:\n<tool_call>\n{"name": <function-name>, "arguments": <args-dict>}\n</tool_call>'
     )
-
-
-def first_message(write: Callable[[Sequence[ToolSpec]], str]) -> Callable[[str, Sequence[ToolSpec]], Prompt]:
-    """Writes the tools in a system message of their own, in front of the system text."""
-
-    def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-        return Prompt((write(tools), system) if system else (write(tools),))
-
-    return place
 
 
 HERMES2 = Template(

@@ -9,8 +9,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
 from toolspeak.dialects.text.typed_text import as_list, as_mapping
-from toolspeak.dialects.trained.hermes_template import first_message
-from toolspeak.dialects.trained.template import Template, tool_array, tool_of
+from toolspeak.dialects.trained.template import Template, first_message, tool_array, tool_of
 
 
 def _declared(default: str) -> Callable[[str, Sequence[ToolSpec]], Prompt]:

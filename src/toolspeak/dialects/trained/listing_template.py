@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompts.rendering import join_block
+from toolspeak.dialects.trained.hermes_template import QWEN_PROMPT
 from toolspeak.dialects.trained.template import (
     Template,
-    WriteTools,
     directly,
     dump,
+    filled,
     function_of,
     in_system,
+    tool_array,
     tool_lines,
     tool_of,
 )
@@ -47,14 +49,13 @@ BIELIK = Template(
 # --- Step, MiniCPM ------------------------------------------------------------------------------------
 
 
-def _step_tools(tools: Sequence[ToolSpec]) -> str:
-    return f"""\
+_STEP = """\
 # Tools
 
 You have access to the following functions in JSONSchema format:
 
 <tools>
-{tool_lines(tools)}
+{tools}
 </tools>
 
 If you choose to call a function ONLY reply in the following format with NO suffix:
@@ -83,13 +84,12 @@ Reminder:
 </IMPORTANT>"""
 
 
-def _minicpm_tools(tools: Sequence[ToolSpec]) -> str:
-    return f"""\
+_MINICPM = """\
 # Tools
 
 You are provided with function signatures within <tools></tools> XML tags:
 <tools>
-{tool_lines(tools)}
+{tools}
 </tools>
 
 Tool usage guidelines:
@@ -101,20 +101,16 @@ Tool usage guidelines:
 <param name="param-name"><![CDATA[...multi-line value...]]></param>"""
 
 
-STEP35 = Template(source="stepfun-ai/Step-3.5-Flash", place=in_system(_step_tools), turn=directly, tool_turns=True)
-MINICPM5 = Template(source="openbmb/MiniCPM5-1B", place=in_system(_minicpm_tools), tool_turns=True)
+STEP35 = Template(
+    source="stepfun-ai/Step-3.5-Flash", place=in_system(filled(_STEP, tool_lines)), turn=directly, tool_turns=True
+)
+MINICPM5 = Template(source="openbmb/MiniCPM5-1B", place=in_system(filled(_MINICPM, tool_lines)), tool_turns=True)
 
 # --- Reka -----------------------------------------------------------------------------------------------
 
 
-def _reka_tools(tools: Sequence[ToolSpec]) -> str:
-    listed = "\n".join(json.dumps(tool_of(spec)) for spec in tools)
-    return (
-        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function "
-        f"signatures within <tools></tools> XML tags:\n<tools>\n{listed}\n</tools>\n\nFor each function call, return a "
-        "json object with function name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"
-        '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
-    )
+def _ascii_lines(tools: Sequence[ToolSpec]) -> str:
+    return "\n".join(json.dumps(tool_of(spec)) for spec in tools)
 
 
 def _reka_turn(text: str, calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
@@ -124,27 +120,23 @@ def _reka_turn(text: str, calls: Sequence[ToolCall | MalformedCall], block: str)
 
 
 REKA = Template(
-    source="RekaAI/reka-edge", models=("reka",), place=in_system(_reka_tools), turn=_reka_turn, tool_turns=True
+    source="RekaAI/reka-edge",
+    models=("reka",),
+    place=in_system(filled(QWEN_PROMPT, _ascii_lines)),
+    turn=_reka_turn,
+    tool_turns=True,
 )
 
 # --- LFM2 -------------------------------------------------------------------------------------------------
 
-
-def _lfm_tools(start: str, end: str) -> WriteTools:
-    def write(tools: Sequence[ToolSpec]) -> str:
-        return f"List of tools: {start}[{', '.join(dump(tool_of(spec)) for spec in tools)}]{end}"
-
-    return write
-
-
 LFM2 = Template(
     source="LiquidAI/LFM2-8B-A1B",
-    place=in_system(_lfm_tools("<|tool_list_start|>", "<|tool_list_end|>"), joint="\n"),
+    place=in_system(filled("List of tools: <|tool_list_start|>{tools}<|tool_list_end|>", tool_array), joint="\n"),
     tool_turns=True,
 )
 LFM25 = Template(
     source="LiquidAI/LFM2.5-8B-A1B and LFM2.5-Instruct",
-    place=in_system(_lfm_tools("", ""), joint="\n"),
+    place=in_system(filled("List of tools: {tools}", tool_array), joint="\n"),
     turn=directly,
     tool_turns=True,
 )
@@ -152,20 +144,19 @@ LFM25 = Template(
 # --- MiniMax ------------------------------------------------------------------------------------------------
 
 _MINIMAX_DEFAULT = "You are a helpful assistant."
-_NS = "]<]minimax[>["
 
 
-def _minimax_list(tools: Sequence[ToolSpec]) -> str:
-    listed = "".join(f"<tool>{dump(function_of(spec))}</tool>\n" for spec in tools)
-    return (
-        "# Tools\nYou may call one or more tools to assist with the user query.\nHere are the tools available in "
-        f"JSONSchema format:\n\n<tools>\n{listed}</tools>\n\n"
-    )
+_MINIMAX = """\
+# Tools
+You may call one or more tools to assist with the user query.
+Here are the tools available in JSONSchema format:
 
+<tools>
+{tools}</tools>
 
-def _m2_tools(tools: Sequence[ToolSpec]) -> str:
-    return f"""\
-{_minimax_list(tools)}When making tool calls, use XML format to invoke tools and pass parameters:
+"""
+_M2 = """\
+When making tool calls, use XML format to invoke tools and pass parameters:
 
 <minimax:tool_call>
 <invoke name="tool-name-1">
@@ -175,18 +166,16 @@ def _m2_tools(tools: Sequence[ToolSpec]) -> str:
 </invoke>
 </minimax:tool_call>"""
 
-
-def _m1_tools(tools: Sequence[ToolSpec]) -> str:
-    return f"""\
+_M1 = """\
 You are provided with these tools:
 <tools>
-{tool_lines(tools)}
+{tools}
 </tools>
 
 If you need to call tools, please respond with <tool_calls></tool_calls> XML tags, and provide tool-name and \
 json-object of arguments, following the format below:
 <tool_calls>
-{{"name": <tool-name>, "arguments": <args-json-object>}}
+{"name": <tool-name>, "arguments": <args-json-object>}
 ...
 </tool_calls>"""
 
@@ -195,32 +184,39 @@ def _m1_results(_results: Sequence[ToolResult], texts: Sequence[str]) -> str:
     return "".join(f"tool result: {text}\n\n" for text in texts)
 
 
-def _m3_tools(tools: Sequence[ToolSpec]) -> str:
-    example = (
-        '<invoke name="tool-name-1">|<param-1>value-1|</param-1>|<param-2>|<item>|<key-a>val-a|</key-a>|<key-b>val-b'
-        '|</key-b>|</item>|</param-2>|</invoke>\n|<invoke name="tool-name-2">|<param-1>value-1|</param-1>|</invoke>\n'
-    ).replace("|", _NS)
-    return (
-        f"{_minimax_list(tools)}To call tools, wrap all invocations in a single {_NS}<tool_call>{_NS}</tool_call> "
-        "block. Parameter values containing nested objects or arrays are recursively expanded into XML elements. "
-        f"Example:\n\n{_NS}<tool_call>\n{_NS}{example}{_NS}</tool_call>"
-    )
+_M3 = """\
+To call tools, wrap all invocations in a single |<tool_call>|</tool_call> block. Parameter values containing nested \
+objects or arrays are recursively expanded into XML elements. Example:
+
+|<tool_call>
+|<invoke name="tool-name-1">|<param-1>value-1|</param-1>|<param-2>|<item>|<key-a>val-a|</key-a>|<key-b>val-b|</key-b>\
+|</item>|</param-2>|</invoke>
+|<invoke name="tool-name-2">|<param-1>value-1|</param-1>|</invoke>
+|</tool_call>""".replace("|", "]<]minimax[>[")
+
+
+def _minimax_lines(tools: Sequence[ToolSpec]) -> str:
+    return "".join(f"<tool>{dump(function_of(spec))}</tool>\n" for spec in tools)
 
 
 MINIMAX_M1 = Template(
     source="MiniMaxAI/MiniMax-M1-80k",
     # A system turn of their own, which one message can say as long as the server reads the tokens in its text.
     place=in_system(
-        _m1_tools,
+        filled(_M1, tool_lines),
         joint="<end_of_sentence>\n<beginning_of_sentence>system tool_setting=tools\n",
         default="You are a helpful assistant created by Minimax based on MiniMax-M1 model.",
     ),
     results=_m1_results,
     tool_turns=True,
 )
-MINIMAX_M2 = Template(source="MiniMaxAI/MiniMax-M2", place=in_system(_m2_tools, default=_MINIMAX_DEFAULT))
+MINIMAX_M2 = Template(
+    source="MiniMaxAI/MiniMax-M2", place=in_system(filled(_MINIMAX + _M2, _minimax_lines), default=_MINIMAX_DEFAULT)
+)
 MINIMAX_M3 = Template(
-    source="MiniMaxAI/MiniMax-M3", place=in_system(_m3_tools, default=_MINIMAX_DEFAULT), turn=directly
+    source="MiniMaxAI/MiniMax-M3",
+    place=in_system(filled(_MINIMAX + _M3, _minimax_lines), default=_MINIMAX_DEFAULT),
+    turn=directly,
 )
 
 # --- Solar ----------------------------------------------------------------------------------------------------

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.prompt import Prompt
-from toolspeak.dialects.trained.template import Template, dump
+from toolspeak.dialects.trained.template import Template, dump, in_system
 
 
-def _place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
+def _tools(tools: Sequence[ToolSpec]) -> str:
     spaces = dict.fromkeys(spec.name.split(".")[0] for spec in tools)
     metadata = "".join(f'{{"name": {dump(space)}, "description": ""}}\n' for space in spaces)
     schemas = "".join(
         f'\n{{"name": {dump(spec.name)}, "description": {dump(spec.description)}, "parameters": {dump(spec.parameters)}}}'
         for spec in tools
     )
-    text = f"""\
+    return f"""\
 In this environment you have access to a set of tools you can use to answer the user's question.
 
 You can invoke a function by writing a "<atem:function_calls>" block like the following:
@@ -49,7 +48,6 @@ that can span
 </atem:parameter>
 </atem:invoke>
 </atem:function_calls>"""
-    return Prompt((f"{system}\n\n{text}" if system else text,))
 
 
-MUSE = Template(source="muse-glimmer, as llama.cpp has it", place=_place)
+MUSE = Template(source="muse-glimmer, as llama.cpp has it", place=in_system(_tools))

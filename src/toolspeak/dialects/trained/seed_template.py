@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.text.typed_text import as_list, as_mapping
-from toolspeak.dialects.trained.template import Template, in_system
+from toolspeak.dialects.trained.template import Template, apart, in_system
 
 _TYPES = {"string": "str", "number": "int", "integer": "int", "boolean": "bool", "array": "list"}
 
@@ -46,12 +46,8 @@ def _tools(tools: Sequence[ToolSpec]) -> str:
     return "".join(map(_tool, tools)) + f"\n{_FORMAT}"
 
 
-def _turn(text: str, _calls: object, block: str) -> str:
-    return f"{text.strip()}\n\n{block}" if text.strip() else block
-
-
 SEED_OSS = Template(
-    turn=_turn,
+    turn=apart,
     tool_turns=True,
     source="ByteDance-Seed/Seed-OSS-36B-Instruct",
     place=in_system(

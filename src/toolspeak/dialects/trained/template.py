@@ -44,6 +44,11 @@ def directly(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) 
     return text + block
 
 
+def apart(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
+    """Writes an empty line between the text, without the white space around it, and the calls."""
+    return f"{text.strip()}\n\n{block}" if text.strip() else block
+
+
 def in_a_new_line(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
     """Writes the calls on a new line, even without text."""
     return f"{text}\n{block}"
@@ -72,6 +77,20 @@ def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") 
     return place
 
 
+def first_message(write: WriteTools) -> Place:
+    """Writes the tools in a system message of their own, in front of the system text."""
+
+    def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
+        return Prompt((write(tools), system) if system else (write(tools),))
+
+    return place
+
+
+def filled(text: str, write: WriteTools) -> WriteTools:
+    """Writes `text` with the tools in place of its `{tools}`."""
+    return lambda tools: text.replace("{tools}", write(tools))
+
+
 def function_of(spec: ToolSpec) -> dict[str, Any]:
     """A tool's function as servers pass it to chat templates: `name`, `description`, `parameters`, in this order."""
     description = {"description": spec.description} if spec.description else {}
@@ -96,6 +115,11 @@ def tool_lines(tools: Sequence[ToolSpec]) -> str:
 def function_lines(tools: Sequence[ToolSpec]) -> str:
     """One line of JSON for each tool's function."""
     return "\n".join(dump(function_of(spec)) for spec in tools)
+
+
+def function_array(tools: Sequence[ToolSpec]) -> str:
+    """All tools' functions as one JSON array."""
+    return dump([function_of(spec) for spec in tools])
 
 
 def tool_array(tools: Sequence[ToolSpec]) -> str:
