@@ -109,12 +109,12 @@ class AutoParser(BlockParser):
         turn = isinstance(match.reader, Reader) and match.reader.turn
         return None if turn else super()._suspicion(match, here)
 
-    def _keep_place(self) -> Any:
-        return super()._keep_place(), self._union.current
+    def _save_state(self) -> Any:
+        return super()._save_state(), self._union.current
 
-    def _take_back_to(self, place: Any) -> None:
+    def _restore_state(self, place: Any) -> None:
         place, self._union.current = place
-        super()._take_back_to(place)
+        super()._restore_state(place)
 
     def _adopt(self, reader: ThinkingParser) -> None:
         super()._adopt(reader)

@@ -161,10 +161,10 @@ class StrictParser(BlockParser):
     def _runs_quoted(self, quote: Quote) -> bool:
         return self._is_call(quote.deltas)
 
-    def _doubt(self, quote: Quote) -> None:
+    def _record_doubt(self, quote: Quote) -> None:
         """A call that cannot be read was meant as one only where the turn begins with it."""
         if not quote.broken or quote.lead == "none":
-            super()._doubt(quote)
+            super()._record_doubt(quote)
 
     def _report_end(self, out: list[Delta]) -> None:
         """Reports examples that did not run only if they call known tools, and only with `broken`."""

@@ -105,25 +105,25 @@ class MuseParser(BlockParser):
         while (at := text.find("<", position)) >= 0:
             ended = _END.match(text, at)
             if ended:
-                self._think(text, start, at, out)
-                self._leave(out)
+                self._add_reasoning(text, start, at, out)
+                self._end_reasoning(out)
                 self._markup(text, at, ended.end(), out)
                 self._state = self._header
                 return ended.end()
             if text.startswith(_START, at):  # the next message, though this one has no end
-                self._think(text, start, at, out)
-                self._leave(out)
+                self._add_reasoning(text, start, at, out)
+                self._end_reasoning(out)
                 self._state = self._header
                 return at
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE])
             if isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls":
-                start = self._think(text, start, at, out)
+                start = self._add_reasoning(text, start, at, out)
                 self._begin_draft(verdict, self._position + at)
             elif verdict in ("undecided", "opened") or begins(text, at, *ENDS, _START):
-                self._think(text, start, at, out)
+                self._add_reasoning(text, start, at, out)
                 return self._hold(text, at)
             position = at + 1
-        return self._think(text, start, len(text), out)
+        return self._add_reasoning(text, start, len(text), out)
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
         if text.startswith(_EOM, position):  # the message's end ends its block

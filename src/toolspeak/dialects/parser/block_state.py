@@ -110,7 +110,7 @@ class Echo:
     def read(self, text: str, position: int) -> tuple[Literal["none", "undecided", "more", "over"], int]:
         """Which part of a repetition text[position:] is, and where that part ends."""
         if self._progress:
-            return self._go_on(text, position, position)
+            return self._continue(text, position, position)
         window = text[position : position + MAX_CANDIDATE]
         rest = window.lstrip()
         if not rest:
@@ -121,9 +121,9 @@ class Echo:
             return "none", position
         if length < len(self._whole) and len(window) < MAX_CANDIDATE:
             return "undecided", position
-        return self._go_on(text, position, position + len(window) - len(rest))
+        return self._continue(text, position, position + len(window) - len(rest))
 
-    def _go_on(self, text: str, position: int, start: int) -> tuple[Literal["more", "over"], int]:
+    def _continue(self, text: str, position: int, start: int) -> tuple[Literal["more", "over"], int]:
         remaining = len(self._whole) - self._progress
         piece = text[start : start + remaining]
         if not self._whole.startswith(piece, self._progress):
@@ -140,7 +140,7 @@ class BlockState(TurnParser):
     _thought_chars: int = 0
     _uncut: int = 0  # how many characters came since `_read_pieces` was cut
     _depth: int = 0  # how many reasoning markers are open
-    _restated: bool = False  # the model may yet write the marker that the prompt ended with
+    _may_repeat_start: bool = False  # the model may yet write the marker that the prompt ended with
     _had_text: bool = False  # whether the turn has any text, up to the last reasoning
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
@@ -162,7 +162,7 @@ class BlockState(TurnParser):
         self._text_state = self._state = self._text  # one bound method, with which each chunk's state is compared
         if starts_in == "reasoning":
             self._state = self._label if self._thought.label else self._reasoning
-            self._depth, self._restated = 1, True
+            self._depth, self._may_repeat_start = 1, True
         # The text or reasoning since the last block, which gives the place of a marker.
         self._read_pieces: list[str] = []  # the part that `_markdown` has read
         self._unread: list[str] = []  # the rest: the place in most of it is never needed
@@ -240,14 +240,14 @@ class BlockState(TurnParser):
                 self._read_up()
             if kind is TextDelta:
                 if self._silent and not piece.isspace():
-                    self._speak()
+                    self._start_text()
                 out.append(self._text_kind(piece))
             else:
                 self._thought_chars += len(piece)
                 out.append(kind(piece))
         return stop
 
-    def _speak(self) -> re.Pattern[str]:
+    def _start_text(self) -> re.Pattern[str]:
         """Records that the turn has text since reasoning ended. Returns the pattern of candidates in text."""
         self._silent = False
         self._table = self._format.table.behind(text=True)

@@ -56,7 +56,7 @@ class BlockParser(TextParser):
         self._may_end = ""
         if marker.kind == "reasoning":
             self._begin_section()
-            self._depth, self._thought, self._restated = 1, marker, self._restated or not marker.nested
+            self._depth, self._thought, self._may_repeat_start = 1, marker, self._may_repeat_start or not marker.nested
             self._state = self._label if marker.label else self._reasoning
             self._thought_ends = (self._marks.ends[marker],)
             return body_at
@@ -104,7 +104,7 @@ class BlockParser(TextParser):
         elif body.done:
             self._state = self._closing
         else:
-            return self._go_on(body, text, stop)
+            return self._await_more(body, text, stop)
         return stop
 
     def _skip_frame(self, block: OpenBlock, text: str, position: int) -> int:

@@ -43,7 +43,7 @@ class ExampleParser(StrayParser):
     def _begin_quote(self, kind: Kind, match: MarkerMatch, here: Markdown, text: str, at: int) -> int:
         lead = lead_of(here, self._position + at - self._thought_chars)
         fence = match.fence or (here.fence if kind == "code" else "")
-        quote = Quote(kind, self._position + at, self._keep_place(), self._text_state, lead, fence, not fence)
+        quote = Quote(kind, self._position + at, self._save_state(), self._text_state, lead, fence, not fence)
         quote.next_message, quote.quoted = here.fence_continues, here.place == "quoted"
         self._quote = quote
         return self._read_quoted(quote, match, text, at)
@@ -55,11 +55,11 @@ class ExampleParser(StrayParser):
         quote.state, quote.over, self._state = self._state, False, self._quoted
         return stop
 
-    def _keep_place(self) -> Any:
-        """A copy of the state that a block changes, for `_take_back_to`."""
+    def _save_state(self) -> Any:
+        """A copy of the state that a block changes, for `_restore_state`."""
         return self._calls, self._batch.copy(), self._text_kind, self._read_up().copy(), self._compact_pieces().copy()
 
-    def _take_back_to(self, place: Any) -> None:
+    def _restore_state(self, place: Any) -> None:
         self._calls, self._batch, self._text_kind, self._markdown, self._read_pieces = place
         self._unread.clear()
 
@@ -81,8 +81,8 @@ class ExampleParser(StrayParser):
             goes = quote.kind == "sentence" and not failed and self._comma_behind(quote, self._block, text, stop)
             if quote.kind in ("span", "cited") or goes:
                 self._block = None
-                self._remember(quote, text[stop:])
-                self._show(quote, out)
+                self._record_mention(quote, text[stop:])
+                self._send_as_text(quote, out)
         return stop
 
     def _comma_behind(self, quote: Quote, block: OpenBlock, text: str, stop: int) -> bool:
@@ -100,7 +100,7 @@ class ExampleParser(StrayParser):
             if goes is None:
                 return self._hold(text, position)
             if goes:
-                self._remember(quote, text[position:])
+                self._record_mention(quote, text[position:])
             return self._resolve(quote, not goes, position, out)
         space = _SPACE.match(text, position)
         stop = space.end() if space else position
@@ -132,20 +132,20 @@ class ExampleParser(StrayParser):
         """Ends the quote, as calls (`runs`) or as an example. The following text starts at `position`."""
         if not runs:
             if quote.kind in ("fence", "indented") and quote.lead == "none":
-                self._doubt(quote)
-            self._show(quote, out)
+                self._record_doubt(quote)
+            self._send_as_text(quote, out)
         elif self._runs_quoted(quote):
             self._quote, self._state = None, self._text_state
             out += quote.deltas
         else:
-            self._show(quote, out)
+            self._send_as_text(quote, out)
         return position
 
     def _runs_quoted(self, _quote: Quote) -> bool:
         """Whether quoted calls that are not an example may run."""
         return True
 
-    def _remember(self, quote: Quote, rest: str) -> None:
+    def _record_mention(self, quote: Quote, rest: str) -> None:
         """Records a call whose sentence continues with `rest`. The model may have meant it if the turn has calls."""
         alone = quote.kind == "sentence" and not quote.quoted and (quote.gap + rest)[:1] not in QUOTATION
         if (
@@ -156,14 +156,14 @@ class ExampleParser(StrayParser):
         ):
             self._mentioned_calls = (*self._mentioned_calls, (quote.name, quote.offset))
 
-    def _doubt(self, quote: Quote) -> None:
+    def _record_doubt(self, quote: Quote) -> None:
         """Records an example that the model may have meant. It is reported if the turn has no calls."""
         if quote.has_call_of(self._block_format.tools) or quote.broken:
             self._doubtful_example = quote
 
-    def _show(self, quote: Quote, out: list[Delta]) -> None:
+    def _send_as_text(self, quote: Quote, out: list[Delta]) -> None:
         """Sends the quote as text: it is an example."""
-        self._take_back_to(quote.before)
+        self._restore_state(quote.before)
         self._quote, self._state = None, self._text_state
         whole = quote.text
         for start, stop in pairwise([0, *quote.drops, len(whole)]):
@@ -200,5 +200,5 @@ class ExampleParser(StrayParser):
             or (quote.kind == "code" and not quote.closed)
             or quote.broken
         ):
-            self._doubt(quote)
-        self._show(quote, out)
+            self._record_doubt(quote)
+        self._send_as_text(quote, out)

@@ -257,7 +257,7 @@ class HarmonyParser(TurnParser):
         elif body.done:
             self._state = self._call_end
         else:
-            return self._go_on(body, text, stop)
+            return self._await_more(body, text, stop)
         return stop
 
     def _call_end(self, text: str, position: int, out: list[Delta]) -> int:

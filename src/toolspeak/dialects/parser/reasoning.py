@@ -58,31 +58,33 @@ class ThinkingParser(BlockState):
         while True:
             match = candidate.search(text, position)
             at = match.start() if match else len(text)
-            self._restated = self._restated and not text[search_end:at].strip()
+            self._may_repeat_start = self._may_repeat_start and not text[search_end:at].strip()
             if match is None:
-                return self._think(text, start, len(text), out)
+                return self._add_reasoning(text, start, len(text), out)
             search_end, closed = at, max(end.match(text, at) for end in ends)
             verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE])
-            spoken: bool | None = False
+            mentioned: bool | None = False
             if closed > 0 or verdict != "text":
                 here, read_end = self._read_on(here, text, read_end, at), at
                 if closed > 0:
-                    spoken = self._is_end_mentioned(text, closed, here)
+                    mentioned = self._is_end_mentioned(text, closed, here)
                 elif here.in_inline_code:
                     verdict = "text"
-                elif isinstance(verdict, MarkerMatch) and verdict.marker is self._thought and not self._restated:
-                    spoken = self._is_start_mentioned(text, at + verdict.length, here)
+                elif (
+                    isinstance(verdict, MarkerMatch) and verdict.marker is self._thought and not self._may_repeat_start
+                ):
+                    mentioned = self._is_start_mentioned(text, at + verdict.length, here)
             opened = verdict.marker if isinstance(verdict, MarkerMatch) else None
-            if spoken is None:
-                self._think(text, start, at, out)
+            if mentioned is None:
+                self._add_reasoning(text, start, at, out)
                 return self._hold(text, at)
-            if spoken:
+            if mentioned:
                 position = at + 1
             elif closed > 0:
                 self._depth -= 1
                 if self._depth == 0:
-                    self._think(text, start, at, out)
-                    self._leave(out)
+                    self._add_reasoning(text, start, at, out)
+                    self._end_reasoning(out)
                     self._markup(text, at, closed, out)
                     self._begin_section()
                     self._state, self._mentioned_starts = self._text_state, 0
@@ -92,27 +94,27 @@ class ThinkingParser(BlockState):
                     return closed
                 position = closed
             elif isinstance(verdict, MarkerMatch) and opened is self._thought:
-                if self._restated:
-                    self._restated = False
-                    self._think(text, start, at, out)
+                if self._may_repeat_start:
+                    self._may_repeat_start = False
+                    self._add_reasoning(text, start, at, out)
                     self._markup(text, at, at + verdict.length, out)
                     self._state = self._label if self._thought.label else self._reasoning
                     return at + verdict.length
                 self._depth += self._thought.nested
                 position = at + verdict.length
             elif isinstance(verdict, MarkerMatch) and (verdict.marker.ends_reasoning or verdict.marker.kind == "noise"):
-                start = self._think(text, start, at, out)
+                start = self._add_reasoning(text, start, at, out)
                 if verdict.marker.ends_reasoning:
-                    self._leave(out)
+                    self._end_reasoning(out)
                 if self._draft is None:
                     return self._open(verdict, at)
                 position = at + 1  # the marker may stand in an argument
             elif isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls":
-                start = self._think(text, start, at, out)
+                start = self._add_reasoning(text, start, at, out)
                 self._begin_draft(verdict, self._position + at)
                 position = at + 1
             elif any(end.viable(text, at) for end in ends) or verdict in ("undecided", "opened"):
-                self._think(text, start, at, out)
+                self._add_reasoning(text, start, at, out)
                 return self._hold(text, at)
             else:
                 position = at + 1
@@ -164,7 +166,7 @@ class ThinkingParser(BlockState):
         self._markup(text, position, stop, out)
         return stop
 
-    def _think(self, text: str, start: int, stop: int, out: list[Delta]) -> int:
+    def _add_reasoning(self, text: str, start: int, stop: int, out: list[Delta]) -> int:
         """Sends text[start:stop] as reasoning, or adds it to the open draft."""
         if self._draft is None:
             return self._emit(self._reasoning_kind, text, start, stop, out)
@@ -172,7 +174,7 @@ class ThinkingParser(BlockState):
             self._unread.append(text[start:stop])
             if len(self._unread) > MOST_UNREAD:
                 self._read_up()
-            self._go_on_drafting(self._draft, text[start:stop], out)
+            self._feed_draft(self._draft, text[start:stop], out)
         return stop
 
     def _format_of(self, match: MarkerMatch) -> BlockFormat:
@@ -188,22 +190,22 @@ class ThinkingParser(BlockState):
         reader._batch, reader._calls, reader._position, reader._raws = self._batch.copy(), self._calls, at, []
         self._draft = Draft(reader, self._format_of(match), at, match)
 
-    def _go_on_drafting(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
+    def _feed_draft(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
         if draft.feed(text):
             return
         if draft.marked is None:
-            self._hide(draft, draft.text, out)
+            self._discard_draft(draft, draft.text, out)
             return
         # A marker inside the draft may begin a draft of its own.
         stop, match = draft.marked
         whole = draft.text
-        self._hide(draft, whole[:stop], out)
+        self._discard_draft(draft, whole[:stop], out)
         self._begin_draft(match, draft.start + stop)
         again = self._draft
         if again is not None and not again.feed(whole[stop:]):
-            self._hide(again, again.text, out)
+            self._discard_draft(again, again.text, out)
 
-    def _hide(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
+    def _discard_draft(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
         """Sends a draft's text as reasoning: it does not run."""
         self._draft, self._hidden_draft = None, draft
         self._forget_pieces()
@@ -213,10 +215,10 @@ class ThinkingParser(BlockState):
         else:
             out.append(ReasoningDelta(text))
 
-    def _leave(self, out: list[Delta]) -> None:
+    def _end_reasoning(self, out: list[Delta]) -> None:
         """Ends reasoning. A draft in it does not run."""
         if self._draft is not None:
-            self._hide(self._draft, self._draft.text, out)
+            self._discard_draft(self._draft, self._draft.text, out)
         if self._reasoning_kind is ReasoningDelta:
             self._forget_pieces()
 
@@ -224,7 +226,7 @@ class ThinkingParser(BlockState):
         """Ends the open draft at the end of the turn."""
         if self._draft is not None and self._pending:
             rest, self._pending = self._pending, ""
-            self._go_on_drafting(self._draft, rest, out)
+            self._feed_draft(self._draft, rest, out)
         draft = self._draft
         if draft is not None:
             self._draft = None
@@ -234,7 +236,7 @@ class ThinkingParser(BlockState):
                 self._forget_pieces()
                 self._adopt(draft.reader)
             else:
-                self._hide(draft, draft.text, out)
+                self._discard_draft(draft, draft.text, out)
                 if draft.has_call:
                     self._report_draft(draft, out, truncated=not normal)
 

@@ -42,7 +42,7 @@ class TextParser(ExampleParser):
             self._first_candidate = match
             return None
         if self._silent and not chunk.isspace():
-            self._speak()
+            self._start_text()
         size, unread = len(chunk), self._unread
         self._position += size
         unread.append(chunk)
@@ -60,7 +60,7 @@ class TextParser(ExampleParser):
         while match is not None:
             at = match.start()
             if at > start and self._silent and text[start:at].strip():
-                candidate = self._speak()
+                candidate = self._start_text()
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE])
             if type(verdict) is MarkerMatch and at == start and self._begins_with(verdict, text, at):
                 return self._open(verdict, at)
@@ -83,7 +83,7 @@ class TextParser(ExampleParser):
             if runs and at == start and self._ends_in_run(text[at]):
                 match = candidate.search(text, run_end(text, at))  # the beginning of the run was text
                 continue
-            if verdict in ("undecided", "opened") and at == start and not runs and self._is_unsaid():
+            if verdict in ("undecided", "opened") and at == start and not runs and self._at_section_start():
                 return self._hold(text, at)  # without text in front the place cannot matter
             if isinstance(verdict, MarkerMatch) or (
                 not runs and (verdict != "text" or self._table.marker_at(text, at))
@@ -102,7 +102,7 @@ class TextParser(ExampleParser):
                 if stop >= 0:
                     self._emit(TextDelta, text, start, at, out)
                     return self._drop_end(text, at, stop, out)
-            candidate = self._speak() if self._silent else candidate
+            candidate = self._start_text() if self._silent else candidate
             match = candidate.search(text, run_end(text, at) if runs else at + 1)
         return self._emit(TextDelta, text, start, len(text), out)
 
@@ -119,7 +119,7 @@ class TextParser(ExampleParser):
             and (stop == at or not marker.text.startswith(text[stop : stop + len(marker.text)]))
         )
 
-    def _is_unsaid(self) -> bool:
+    def _at_section_start(self) -> bool:
         """Whether there is no text since the turn began, or since the last block or reasoning."""
         return not (self._unread or self._ending) and (self._markdown is None or self._markdown.is_new)
 

@@ -194,7 +194,7 @@ class TurnParser(ABC):
         self._pending = text[position:]
         return len(text)
 
-    def _go_on(self, body: Body, text: str, stop: int) -> int:
+    def _await_more(self, body: Body, text: str, stop: int) -> int:
         """Waits for more text behind text[stop:], or lets the body's fast path take the next chunks."""
         if stop < len(text):
             return self._hold(text, stop)

@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.text.scan import Problem, shorten
-from toolspeak.dialects.text.typed_text import properties_of, says_types
+from toolspeak.dialects.text.typed_text import properties_of, schema_problem
 
 LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
 # Most keys and names have no escapes and are whole in one chunk.
@@ -113,7 +113,7 @@ class JsonCall:
                 where = f'put the arguments into "{shape.arguments_key}": {shape.example}'
                 return Problem("no_arguments", f'"{shorten(beside)}" {what}; {where}')
         if arguments is not None:
-            return says_types(arguments, spec) if "type" in arguments else None
+            return schema_problem(arguments, spec) if "type" in arguments else None
         if shape.arguments_required:
             return Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
         if self.null and spec and spec.parameters.get("required"):

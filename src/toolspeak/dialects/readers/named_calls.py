@@ -30,7 +30,7 @@ from toolspeak.dialects.text.scan import (
     string_special,
     whole_object,
 )
-from toolspeak.dialects.text.typed_text import says_types
+from toolspeak.dialects.text.typed_text import schema_problem
 
 _NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON object: {…}")
 
@@ -390,7 +390,7 @@ class NamedCalls(Steps):
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
         call = self._call
         if "type" in (call.arguments or ()):
-            call.problem = call.problem or says_types(call.arguments or {}, self._tools.get(call.name or ""))
+            call.problem = call.problem or schema_problem(call.arguments or {}, self._tools.get(call.name or ""))
         if call.problem is None and call.name is not None and call.arguments is not None:
             delta: CallCompleted | CallMalformed = CallCompleted(
                 self._index, call.name, call.arguments, call.id, call.notes

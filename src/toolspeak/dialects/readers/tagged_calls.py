@@ -107,10 +107,10 @@ class TaggedCalls(CallSteps):
     def _no_end(self, value: OpenValue) -> Problem:
         """The problem of a value with an unknown end."""
         if value.rejected:
-            return self._in_vain(value)
+            return self._rejected_end(value)
         return Problem("unclosed", f"the value of {shorten(value.name)!r} has no end; write {value.tags.end} behind it")
 
-    def _in_vain(self, value: OpenValue) -> Problem:
+    def _rejected_end(self, value: OpenValue) -> Problem:
         reason = f"the value of {shorten(value.name)!r} did not end at its {value.tags.end}, because text follows it"
         return Problem("invalid_value", reason)
 

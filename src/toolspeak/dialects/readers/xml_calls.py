@@ -58,9 +58,9 @@ class XmlCalls(TaggedCalls):
 
     def hint(self) -> str:
         """Why an open value did not end at its end tag."""
-        return self._in_vain(self._value).reason if self._value is not None and self._value.rejected else ""
+        return self._rejected_end(self._value).reason if self._value is not None and self._value.rejected else ""
 
-    def _in_vain(self, value: OpenValue) -> Problem:
+    def _rejected_end(self, value: OpenValue) -> Problem:
         call, end = self._open_call(), value.tags.end
         names = ", ".join(argument_schemas(call.spec)) if call.spec else ""
         reason = (

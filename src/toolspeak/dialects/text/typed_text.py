@@ -53,7 +53,7 @@ def properties_of(spec: ToolSpec | None) -> Mapping[str, Any]:
     return as_mapping(spec.parameters.get("properties")) if spec else {}
 
 
-def says_types(arguments: Mapping[str, JSON], spec: ToolSpec | None) -> Problem | None:
+def schema_problem(arguments: Mapping[str, JSON], spec: ToolSpec | None) -> Problem | None:
     """The problem of arguments that are the JSON Schema of an object, as in a listing of tools; else None."""
     if arguments.get("type") != "object" or not isinstance(arguments.get("properties", {}), Mapping):
         return None
