@@ -17,6 +17,7 @@ ONE_PROGRAM = [
     "guides/approve-over-http.md",
     "guides/custom-provider.md",
     "guides/executor-alone.md",
+    "guides/instructions.md",
     "guides/interceptors.md",
     "guides/making-tools.md",
     "guides/migrate.md",

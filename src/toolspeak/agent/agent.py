@@ -14,7 +14,7 @@ from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tool
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
-from toolspeak.agent.options import Approval, DepsT, DialectSettings, Execution, RunOptions
+from toolspeak.agent.options import Approval, DepsT, DialectSettings, Execution, Instructions, RunOptions
 from toolspeak.agent.recorder import Watched
 from toolspeak.agent.result import Resumption, RunResult, SubRunStart, result_of, resumed_run, stored_run
 from toolspeak.agent.run import Run
@@ -73,7 +73,8 @@ class Agent(Generic[DepsT, OutputT]):
     - `model`: a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver.
     - `tools`: functions, Tools, or a Toolset.
     - `dialect`: how the model writes calls: a name, a Dialect, or `DialectSettings`.
-    - `instructions`: the agent's part of the system prompt.
+    - `instructions`: the agent's part of the system prompt, or a function of the RunContext that returns it before
+      each turn.
     - `description`: what the agent is for, as the models of other agents read it (`handoffs`, `as_tool`).
     - `handoffs`: agents that the model may hand the conversation to, by the tools `transfer_to_NAME`. The run goes on
       with the other agent's model, instructions and tools. A string names one that another agent of these leads to.
@@ -104,7 +105,7 @@ class Agent(Generic[DepsT, OutputT]):
         tools: Toolset | Iterable[Tool | Callable[..., Any]] = (),
         *,
         dialect: str | Dialect | DialectSettings = "auto",
-        instructions: str = "",
+        instructions: Instructions[DepsT] = "",
         description: str = "",
         handoffs: Sequence[Agent[DepsT, OutputT] | Agent[None, OutputT] | str] | None = None,
         output: type[OutputT] | Output[OutputT] | None = None,
@@ -155,8 +156,7 @@ class Agent(Generic[DepsT, OutputT]):
         transfers = [handoff_tool(each, known[each].description if each in known else "") for each in names]
         answer_type = choose_output(output, self.driver, tools=len(own) + len(transfers) > 0)
         self.toolset = with_output(Toolset([*own, *transfers]) if transfers else own, answer_type)
-        if answer_type is not None:
-            instructions = "\n\n".join(part for part in (instructions, answer_type.instructions) if part)
+        parts = [instructions if isinstance(instructions, str) else "", answer_type.instructions if answer_type else ""]
         by_levels = by_level(interceptors)
         rules: StandingRules | None = approval.rules if executor is None else getattr(executor, "rules", None)
         self.rules = StandingRules() if rules is None else rules
@@ -188,7 +188,8 @@ class Agent(Generic[DepsT, OutputT]):
             secrets=self.secrets,
             approver=approver,
             kin_approver=kin_approver,
-            instructions=self.secrets.hide_text(instructions),
+            instructions=self.secrets.hide_text("\n\n".join(filter(None, parts))),
+            instructions_of=None if isinstance(instructions, str) else instructions,
             agent=name,
             handoffs={made.name: agent for made, agent in zip(transfers, names, strict=True)},
             choice=self._choice,
@@ -277,8 +278,7 @@ class Agent(Generic[DepsT, OutputT]):
         return self.start(task, **options).states()
 
     def stream(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> AsyncGenerator[Watched]:
-        """Yields deltas as they come, and records once they are durable. The last one is `RunFinished` or
-        `RunPaused`."""
+        """Yields deltas as they come, and records once they are durable, `RunFinished` or `RunPaused` last."""
         return self.start(task, **options).stream()
 
     def stream_text(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Generic, Literal, TypedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Generic, Literal, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
@@ -26,10 +26,13 @@ from toolspeak.execute import (
     Secrets,
     StandingRules,
 )
-from toolspeak.tools import Toolset
+from toolspeak.tools import RunContext, Toolset
 
 DepsT = TypeVar("DepsT", default=None)
 """What the agent's tools receive as `RunContext.deps`."""
+
+Instructions: TypeAlias = str | Callable[[RunContext[DepsT]], str] | Callable[[RunContext[DepsT]], Awaitable[str]]
+"""The agent's part of the system prompt, or a function of the run that returns it before each turn."""
 
 
 @quick()

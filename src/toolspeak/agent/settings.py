@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -32,7 +32,7 @@ from toolspeak.execute import (
     StandingRules,
 )
 from toolspeak.journal.base import Journal
-from toolspeak.tools import Toolset
+from toolspeak.tools import RunContext, Toolset
 
 USUAL_EXECUTION = Execution()
 """The settings of an agent that has none of its own; they need no checks."""
@@ -55,6 +55,8 @@ class RunSettings:
     kin_approver: Approver | BatchApprover | None = None
     """Answers the questions of runs that this run's tools start."""
     instructions: str = ""
+    instructions_of: Callable[[RunContext[Any]], str | Awaitable[str]] | None = None
+    """Returns the agent's own instructions before each turn; `instructions` stand behind them."""
     agent: str = "agent"
     deps: Any = None
     principal: str | None = None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, nullcontext
+from copy import deepcopy
 from dataclasses import replace
+from inspect import isawaitable
 from typing import cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
@@ -24,11 +26,12 @@ from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice
 from toolspeak.data.prices import cost
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
-from toolspeak.errors import ProviderError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, BatchContext, EarlyStart
 from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
+_NO_CALL = ToolCall("", "", {})
 _LEFT_OUT = "(It could not be summarised, and is left out. Ask, or look again, for what you need of it.)"
 """Stands in place of a summary if the model did not write one."""
 
@@ -64,6 +67,7 @@ class Turns:
         self._interceptors = interceptors
         self._recorder = recorder
         self._batch_context = batch_context
+        self._instructions = settings.instructions
         self._prompt = self._prompt_digest = ""
         self._counted_messages = self._counted_characters = 0  # of the history, for estimates of tokens
         self._conversation: Conversation | None = None
@@ -89,8 +93,10 @@ class Turns:
             self._context = DriverContext(self._checkpoint.add_raw, recorder.tell, run_tools)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
         before = recorder.state
+        if settings.instructions_of is not None:
+            await self._compute_instructions(before)
         request = TurnRequest(
-            before.history, self._specs, settings.instructions, choice, output, settings.asks, state=before
+            before.history, self._specs, self._instructions, choice, output, settings.asks, state=before
         )
         ready, own_messages = None, False
         intercepted = "model" in self._interceptors.levels
@@ -284,9 +290,9 @@ class Turns:
             summary = _LEFT_OUT
             if window is not None and window.summarise:
                 messages = [*to_summarise(state.history, plan, window), Message.user(_SUMMARY_TASK)]
-                request = TurnRequest(
-                    messages, self._specs, settings.instructions, ToolChoice("none"), asks=settings.asks
-                )
+                if settings.instructions_of is not None:
+                    await self._compute_instructions(state)
+                request = TurnRequest(messages, self._specs, self._instructions, ToolChoice("none"), asks=settings.asks)
                 summary, usage = await _summary_of(settings.driver, request, seconds_left(state, settings.clock))
                 summary = settings.secrets.hide_text(summary)
                 price = cost(usage, settings.driver.name, settings.prices)
@@ -296,6 +302,19 @@ class Turns:
         )
         await self._end_conversation()  # its messages are no longer those of the run
         self._counted_messages = self._counted_characters = 0
+
+    async def _compute_instructions(self, state: RunState) -> None:
+        settings = self._settings
+        context = self._batch_context(state).run_context(_NO_CALL)
+        # A copy: what a tool keeps is recorded with its result, and this function has none.
+        text = settings.instructions_of and settings.instructions_of(replace(context, memory=deepcopy(context.memory)))
+        text = await text if isawaitable(text) else text
+        if not isinstance(text, str):
+            raise ConfigurationError(f"instructions: the function must return a string, not a {type(text).__name__}")
+        text = "\n\n".join(filter(None, (settings.secrets.hide_text(text), settings.instructions)))
+        if text != self._instructions:
+            await self._end_conversation()  # it begins with the instructions of before
+            self._instructions = text
 
     async def _end_conversation(self) -> None:
         conversation, self._conversation = self._conversation, None

@@ -166,8 +166,8 @@ def check_settings(
         )
     if window is not None:
         _is(window, int | Window, "window", "a number of tokens or a Window")
-    if type(instructions) is not str:
-        _is(instructions, str, "instructions", "a string")
+    if type(instructions) is not str and not callable(instructions):
+        _is(instructions, str, "instructions", "a string, or a function of the RunContext")
     if type(name) is not str:
         _is(name, str, "name", "a string")
     if type(description) is not str:

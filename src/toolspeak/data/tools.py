@@ -53,6 +53,7 @@ class Effects:
     - `version`: a token of the state of what is read, such as a file's time and size. An earlier result of the same
       call holds as long as the token stays and the run changes nothing there. "" is for what only the run changes,
       `UNVERSIONED` for what may change unnoticed.
+    - `approval`: a person approves each call, whatever it touches.
 
     Raises ConfigurationError for a key that is not a string, and for a flag that is not a bool.
     """
@@ -65,6 +66,7 @@ class Effects:
     declared: bool = True
     repeatable: bool = False
     version: str = ""
+    approval: bool = False
 
     def __init__(
         self,
@@ -77,11 +79,13 @@ class Effects:
         declared: bool = True,
         repeatable: bool = False,
         version: str = "",
+        approval: bool = False,
     ) -> None: ...
 
     def __post_init__(self) -> None:
         # A string is a true value: "false" for a flag could let a call run without a question.
-        for flag in (self.external, self.idempotent, self.destructive, self.declared, self.repeatable):
+        flags = (self.external, self.idempotent, self.destructive, self.declared, self.repeatable, self.approval)
+        for flag in flags:
             if flag is not True and flag is not False:
                 raise ConfigurationError(f"Effects: flags such as external must be True or False, not {flag!r}")
         named: tuple[tuple[str, Iterable[str]], ...] = (("reads", self.reads), ("writes", self.writes))
@@ -103,8 +107,8 @@ class Effects:
 
     @property
     def needs_approval(self) -> bool:
-        """Whether the call waits for approval by default: it writes, leaves the machine, or does not say."""
-        return not self.declared or bool(self.writes) or self.external
+        """Whether the call waits for approval by default: it writes, leaves the machine, does not say, or must."""
+        return not self.declared or bool(self.writes) or self.external or self.approval
 
 
 READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)

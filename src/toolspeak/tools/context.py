@@ -55,7 +55,7 @@ class RunContext(Generic[DepsT]):
     The parameter is no part of the tool's schema, and cannot collide with the model's arguments.
 
     - `deps`: the caller's own dependencies.
-    - `call`: the call.
+    - `call`: the call. Without a name for the agent's instructions, which no call asks for.
     - `idempotency_key`: stays the same when the same call runs again after a crash.
     - `state`: the run as it was when the call began; for a read that started early, before its turn.
     - `memory`: a mutable mapping that the calls of one run share. Its changes are recorded with the call's result and

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from toolspeak.data.tools import ToolSpec
+from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool, check_name
@@ -60,13 +60,30 @@ class Toolset:
             self._digest = tools_digest(self.specs)
         return self._digest
 
-    def filter(self, predicate: Callable[[Tool], bool]) -> Toolset:
+    def filtered(self, predicate: Callable[[Tool], bool]) -> Toolset:
         """The tools for which the predicate holds."""
         return Toolset(made for made in self if predicate(made))
 
     def prefixed(self, prefix: str) -> Toolset:
         """The same tools with the prefix before each name. Raises ToolDefinitionError if a name becomes invalid."""
-        return Toolset(replace(made, spec=replace(made.spec, name=prefix + made.name)) for made in self)
+        return Toolset(_changed(made, lambda spec: replace(spec, name=prefix + spec.name)) for made in self)
+
+    def approval_required(self, predicate: Callable[[Tool], bool] = lambda _: True) -> Toolset:
+        """The same tools, where a person approves each call of those for which the predicate holds, whatever the call
+        touches. Rules and policies decide first, as about any call."""
+
+        def asking(effects: Effects) -> Effects:
+            return replace(effects, approval=True)
+
+        def changed(made: Tool) -> Tool:
+            effects_of, asks = made.effects_of, _changed(made, lambda spec: replace(spec, effects=asking(spec.effects)))
+
+            def effects(arguments: Mapping[str, Any]) -> Effects:
+                return asking(effects_of(arguments))
+
+            return replace(asks, effects_of=effects)
+
+        return Toolset(changed(made) if predicate(made) else made for made in self)
 
     def __add__(self, other: Toolset) -> Toolset:
         """The tools of both. Raises ToolDefinitionError if they share a name."""
@@ -86,6 +103,12 @@ class Toolset:
 
     def __repr__(self) -> str:
         return f"Toolset({', '.join(self._tools)})"
+
+
+def _changed(made: Tool, change: Callable[[ToolSpec], ToolSpec]) -> Tool:
+    """The tool with another definition, which follows the one of a server that changes it."""
+    live = made.live
+    return replace(made, spec=change(made.spec), live=None if live is None else lambda: change(live()))
 
 
 def _is_no_list(tools: object) -> bool:

@@ -64,6 +64,22 @@ in_another_function(typed)
 explicit = Agent[Database, Town]("openai:qwen3", [people], output=Town, journal=SqliteJournal("runs.db"))
 in_another_function(explicit)
 
+
+def greeting(ctx: RunContext[Database]) -> str:
+    return f"You are on step {ctx.state.step if ctx.state else 0}."
+
+
+async def slow_greeting(ctx: RunContext[Database]) -> str:
+    return greeting(ctx)
+
+
+def number(ctx: RunContext[Database]) -> int:
+    return 3
+
+
+greets = Agent("openai:qwen3", deps_type=Database, instructions=greeting)
+greets_slowly = Agent("openai:qwen3", deps_type=Database, instructions=slow_greeting)
+greets_in_line = Agent("openai:qwen3", instructions=lambda ctx: f"Your run is {ctx.state}.")
 helper = Agent("openai:qwen3", name="helper", description="Helps.")
 front = Agent("openai:qwen3", [helper.as_tool(timeout=60)], handoffs=[helper, "front"])
 front_of_towns = Agent("openai:qwen3", output=Town, deps_type=Database, handoffs=[typed])
@@ -75,6 +91,8 @@ async def wrong() -> None:
     Agent("openai:qwen3", output=Town, handoffs=[helper])  # wrong
     Agent("openai:qwen3", handoffs=helper)  # wrong
     helper.as_tool(effect=None)  # wrong
+    Agent("openai:qwen3", instructions=number)  # wrong
+    Agent("openai:qwen3", deps_type=Town, instructions=greeting)  # wrong
     await typed.run("Which town?", deps=3)  # wrong
     await plain.run("Which town?", deps=Database())  # wrong
     await typed.run("Which town?", dependencies=Database())  # wrong

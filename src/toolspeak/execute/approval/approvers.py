@@ -220,8 +220,8 @@ def _checked(answer: object, request: ApprovalRequest) -> Answer:
 
 
 def approval_reason(effects: Effects) -> str:
-    """Why a call with these effects needs approval: it writes, leaves the machine, or does not say; "" if it needs
-    none."""
+    """Why a call with these effects needs approval: it writes, leaves the machine, does not say, or must; "" if it
+    needs none."""
     if not effects.needs_approval:
         return ""
     if not effects.declared:
@@ -231,7 +231,7 @@ def approval_reason(effects: Effects) -> str:
         reasons.append(f"writes {', '.join(sorted(effects.writes))}")
     if effects.external:
         reasons.append("leaves this machine")
-    return " and ".join(reasons)
+    return " and ".join(reasons) or "always needs approval"
 
 
 def definition_digest(tool: ToolSpec) -> str:
@@ -255,7 +255,8 @@ def literal(name: str) -> str:
 
 def _listed(effects: Effects) -> list[Any]:
     flags = (effects.external, effects.idempotent, effects.destructive, effects.declared, effects.repeatable)
-    return [sorted(effects.reads), sorted(effects.writes), *flags]
+    approval = ["approval"] if effects.approval else []  # not a flag more: decisions of earlier versions still hold
+    return [sorted(effects.reads), sorted(effects.writes), *flags, *approval]
 
 
 def _digest(value: Any) -> str:
