@@ -32,6 +32,7 @@ PACKAGES = (
     "tools",
     "tools.builtin",
     "execute",
+    "interceptors",
     "dialects",
     "providers",
     "journal",

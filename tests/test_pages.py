@@ -21,6 +21,7 @@ ONE_PROGRAM = [
     "guides/interceptors.md",
     "guides/making-tools.md",
     "guides/migrate.md",
+    "guides/ready-interceptors.md",
     "guides/several-agents.md",
     "guides/stream-answers.md",
     "guides/stream-to-a-web-page.md",

@@ -15,7 +15,15 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import Memory, RunRecords, StepEnded
-from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, ToolProgress
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    CallStarted,
+    Delta,
+    ReasoningDelta,
+    TextDelta,
+    ToolProgress,
+    TurnRestarted,
+)
 from toolspeak.data.events import (
     Event,
     HandedOff,
@@ -41,7 +49,7 @@ from toolspeak.execute.calls.observe import (
 )
 from toolspeak.journal.base import Lease
 
-Watched: TypeAlias = Delta | Record
+Watched: TypeAlias = Delta | TurnRestarted | Record
 """What `Run.stream` yields: the pieces of a turn as they come, and every record once it is durable."""
 
 RunEvent: TypeAlias = (
@@ -58,10 +66,7 @@ SIZE = 4096
 
 
 class Recorder:
-    """Records one run's events, one after the other, from any of its tasks.
-
-    `before` are the messages of the runs that this one follows.
-    """
+    """Records one run's events in order, from any of its tasks. `before`: the messages of the runs that it follows."""
 
     def __init__(
         self,

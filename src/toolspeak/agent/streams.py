@@ -9,7 +9,7 @@ from typing import Any
 from toolspeak.agent.run import Run
 from toolspeak.agent.state.output import FINAL_TOOL
 from toolspeak.agent.state.partial_output import ABSENT
-from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TextWasReasoning
+from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TextWasReasoning, TurnRestarted
 from toolspeak.data.events import ModelAsked, Record, RunFinished
 from toolspeak.errors import ConfigurationError, RunError
 
@@ -23,8 +23,9 @@ async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[
     text of the turn so far, so the last one is the answer. An answer that no turn wrote as text (that of a tool or an
     interceptor) comes at the end.
 
-    Text that proves to be reasoning is taken back if `accumulated`: the next item begins anew. A run that has no answer
-    ends the loop, and `run.state` says why. Raises ProviderError when the model API fails.
+    Text that proves to be reasoning, or belongs to a turn that is asked for again, is taken back if `accumulated`: the
+    next item begins anew. A run that has no answer ends the loop, and `run.state` says why. Raises ProviderError when
+    the model API fails.
     """
     turn, earlier = "", False
     async with aclosing(run.stream()) as items:
@@ -33,8 +34,8 @@ async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[
                 piece = _BETWEEN_TURNS + item.text if earlier and not turn and not accumulated else item.text
                 turn += item.text
                 yield turn if accumulated else piece
-            elif type(item) is TextWasReasoning:
-                turn = ""
+            elif type(item) is TextWasReasoning or type(item) is TurnRestarted:
+                turn, earlier = "", earlier or bool(turn)
                 if accumulated:
                     yield ""
             elif isinstance(item, Record) and type(item.event) is ModelAsked:
@@ -74,7 +75,9 @@ async def stream_output(run: Run) -> AsyncGenerator[Any]:
             elif type(item) is CallStarted and is_call and item.name == FINAL_TOOL:
                 index = item.index
                 answer.reset()
-            elif type(item) is TextWasReasoning or (isinstance(item, Record) and type(item.event) is ModelAsked):
+            elif type(item) in (TextWasReasoning, TurnRestarted) or (
+                isinstance(item, Record) and type(item.event) is ModelAsked
+            ):
                 index = -1
                 answer.reset()
             value = answer.add(piece) if piece else ABSENT

@@ -20,7 +20,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish
 from toolspeak.agent.state.history import Plan, characters, hide_call, to_summarise, tokens_of, without_secrets
 from toolspeak.agent.state.state import RunState
-from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
+from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage
 from toolspeak.data.prices import cost
@@ -78,6 +78,7 @@ class Turns:
         self._offered = 0  # calls of the turn that may have started early
         self._starting: asyncio.Handle | None = None
         self._last_asked: ModelAsked | None = None
+        self._reads = 0  # of the turn that is asked for: interceptors may proceed more than once
         self.error: ProviderError | None = None
         """The failure of the model's API that ended the run."""
 
@@ -113,6 +114,7 @@ class Turns:
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
         digest = settings.toolset.digest if request.tools is self._specs else tools_digest(request.tools)
+        self._reads = 0
         self._last_asked = ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
         await recorder.record(self._last_asked)
         state = recorder.state
@@ -203,6 +205,9 @@ class Turns:
         if self._early is not None or self._starting is not None:
             await self.drop_early()
         self._offered = 0
+        self._reads += 1
+        if self._reads > 1 and watcher is not None:
+            watcher.put(TurnRestarted())
         checkpoint.begin()
         starts_early = settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))

@@ -56,6 +56,12 @@ class TextWasReasoning:
 
 
 @value()
+class TurnRestarted:
+    """The turn is asked for once more, by an interceptor: what came of it so far does not count. Only whoever watches a
+    run gets it."""
+
+
+@value()
 class PartEnded:
     """Ends a part of text or reasoning, which goes back to its provider with `opaque`.
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from toolspeak.data.events import InterceptorFailed, MetadataSet, UserMessageQueued
 from toolspeak.data.messages import JSON, Message, ToolCall, ToolResult, failure, no_extra
+from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute.batch_context import BatchContext
@@ -78,7 +79,12 @@ class HookNotes:
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """The run as a hook sees it. `memory` is the memory of the run's tools."""
+    """The run as a hook sees it.
+
+    - `memory`: the memory of the run's tools.
+    - `tool`, `effects`: the definition of the call's tool and the call's effects, in the `around` and `after` of a call
+      that can run; else None.
+    """
 
     run_id: str
     step: int
@@ -88,6 +94,8 @@ class HookContext:
     _notes: HookNotes = field(repr=False)
     _by: str = ""
     _call_id: str | None = None
+    tool: ToolSpec | None = None
+    effects: Effects | None = None
 
     @property
     def metadata(self) -> Mapping[str, JSON]:
@@ -282,14 +290,28 @@ class Interceptor(Protocol):
 
 
 def chain_of(
-    call: ToolCall, interceptors: Sequence[Interceptor], context: BatchContext, notes: HookNotes
+    call: ToolCall,
+    interceptors: Sequence[Interceptor],
+    context: BatchContext,
+    notes: HookNotes,
+    tool: ToolSpec | None = None,
+    effects: Effects | None = None,
 ) -> InterceptorChain[ToolCall, ToolResult]:
     """Returns the interceptors around a call. What they record is in `notes`."""
 
     def seen_by(name: str) -> HookContext:
         notes.last = name
         return HookContext(
-            context.run_id, context.step, context.deps, context.memory, context.state, notes, name, call.id
+            context.run_id,
+            context.step,
+            context.deps,
+            context.memory,
+            context.state,
+            notes,
+            name,
+            call.id,
+            tool,
+            effects,
         )
 
     def check(verdict: object) -> ToolCall:

@@ -108,7 +108,8 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
         if settings.interceptors:
             call.move("entering")
             call.notes = HookNotes(batch.notes.current)
-            chain = chain_of(prepared.call, settings.interceptors, batch.context, call.notes)
+            tool, effects = prepared.tool.now, hide_effects(prepared.effects, settings.secrets)
+            chain = chain_of(prepared.call, settings.interceptors, batch.context, call.notes, tool, effects)
             result = await chain.around(prepared.call, partial(_call_function, batch, call, prepared))
         else:
             result = await _call_function(batch, call, prepared)
@@ -158,7 +159,7 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
     if batch.context.pause.is_requested:
         raise NotStarted
     call.move("starting")
-    call.returned = None
+    call.returned = call.error = None
     try:
         fact = ToolStarted(
             prepared.call.id,
@@ -171,7 +172,9 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
         )
         await batch.emit(fact)
     except BaseException as error:
-        batch.fail(error)
+        # An interceptor may give its call a time limit: the call has not begun, and the batch goes on.
+        if not isinstance(error, asyncio.CancelledError) or batch.is_being_cancelled:
+            batch.fail(error)
         raise
     call.move("running")
     call.started = call.started or time()
@@ -221,11 +224,12 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
             if early.memory is not None:
                 early.memory.merge()
     except asyncio.CancelledError as error:
-        _orphan(batch, call, prepared, invocation)
+        still_running = _orphan(batch, call, prepared, invocation)
         if batch.is_being_cancelled:
             raise
         _forget_cancellations()
-        return _interrupted(batch, call, written, error), None
+        result = _interrupted(batch, call, written, error)
+        return (replace(result, extra={"still_running": True}) if still_running else result), None
     sub_runs = invocation.sub_runs
     if sub_runs is not None and sub_runs.resting and not timed_out and not isinstance(outcome.error, AgentStop):
         problem, stop = await _of_sub_runs(batch, call, prepared, sub_runs)

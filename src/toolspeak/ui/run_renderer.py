@@ -20,6 +20,7 @@ from toolspeak.data.deltas import (
     TextDelta,
     TextWasReasoning,
     ToolProgress,
+    TurnRestarted,
     other_dialects,
 )
 from toolspeak.data.events import (
@@ -89,6 +90,8 @@ class Renderer:
                 self._stream("aside", text, "dim")
             case ReasoningDelta(text):
                 self._think(text)
+            case TurnRestarted():
+                self._line("· the turn is asked for again: the text above does not count", "dim")
             case TextWasReasoning():
                 self._line("· the text above was reasoning", "dim")
             case CallStarted() | CallCompleted() | CallMalformed() | CallIgnored():

@@ -6,6 +6,7 @@ from typing import assert_type
 from toolspeak import Agent, Approval, ApprovalRequest, Decision, Executor, Limits, Record, Rule, ToolCall, ToolResult
 from toolspeak.data.deltas import TextDelta
 from toolspeak.data.events import RunFinished
+from toolspeak.interceptors import Cache, HumanFeedback, ModelRateLimit, ModelRetry, RateLimit, Retry, Timeout
 
 
 async def ask(request: ApprovalRequest) -> bool:
@@ -50,6 +51,25 @@ def look_up(item: str) -> str:
     return item
 
 
+async def ask_person(call: ToolCall, result: ToolResult | None) -> str | None:
+    return None if result is None else call.name
+
+
+guarded = Agent(
+    "openai:qwen3",
+    interceptors=[
+        Retry(2, tools=["look_up"]),
+        ModelRetry(when=lambda error: error.code == "overloaded"),
+        Cache(seconds=60),
+        RateLimit(2, seconds=1.5, each=True),
+        ModelRateLimit(10),
+        Timeout({"look_up": 3}),
+        HumanFeedback(ask_person, when="instead"),
+    ],
+)
+Executor([look_up], interceptors=(Retry(), Timeout(5)))
+
+
 async def own_loop(calls: list[ToolCall]) -> str:
     batch = await Executor([look_up], approve="all").run(calls)
     assert_type(batch.results, tuple[ToolResult, ...])
@@ -58,3 +78,7 @@ async def own_loop(calls: list[ToolCall]) -> str:
 
 Executor([look_up], approve=refuse)  # wrong
 Executor(look_up)  # wrong
+Executor([look_up], interceptors=(ModelRetry(),))  # wrong
+Retry(when=lambda result: result.seconds)  # wrong
+HumanFeedback(ask_person, when="later")  # wrong
+HumanFeedback(look_up)  # wrong

@@ -1,0 +1,404 @@
+"""Ready interceptors: retries, a cache, a rate limit, a time limit, and what a person says. Pass them to an agent.
+
+    Agent(model, tools, interceptors=[Retry(), Cache(seconds=600), RateLimit(10, tools=["search"]), ModelRetry()])
+
+Their priorities give an order that makes sense, the outermost first: `HumanFeedback`, `Cache`, `Retry`, `RateLimit`,
+`Timeout`. So a cached answer takes no token, and each attempt of a retry has a time limit and takes a token of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Literal, TypeAlias
+from weakref import WeakKeyDictionary
+
+from toolspeak.agent import ModelInterceptor, TurnRequest
+from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure, no_extra
+from toolspeak.data.tools import UNVERSIONED, Effects
+from toolspeak.dialects import ParsedTurn
+from toolspeak.errors import ConfigurationError, ProviderError
+from toolspeak.execute import Answer, HookContext, Interceptor, Proceed
+from toolspeak.execute.approval.approvers import definition_digest
+from toolspeak.execute.concurrency.schedule import Conflicts
+from toolspeak.providers.provider_failures import SYSTEM_CLOCK, Clock
+
+AskPerson: TypeAlias = Callable[[ToolCall, ToolResult | None], Awaitable[str | None]]
+"""Asks a person about a call, and its result if there is one. Returns what the person says, None for nothing."""
+
+_CRASH = re.compile(r"[A-Za-z_][\w.]*(: |$)")
+
+
+def is_temporary(result: ToolResult) -> bool:
+    """Whether a call failed in a way that may pass: its time limit, or an exception that is no `ToolError` (the message
+    of such a failure begins with the exception's type). Not for a call that still runs in its thread."""
+    if result.status != "failure" or "still_running" in result.extra:
+        return False
+    return result.code == "timeout" or (result.code == "exception" and _CRASH.match(result.text) is not None)
+
+
+def _delay(attempt: int, clock: Clock, base: float, longest: float) -> float:
+    # Full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
+    return clock.random() * min(longest, base * 2.0 ** min(attempt - 1, 30))
+
+
+def _positive(name: str, value: float) -> None:
+    if isinstance(value, bool) or not value > 0:
+        raise ConfigurationError(f"{name} must be a number above 0, not {value!r}")
+
+
+class Retry(Interceptor):
+    """Runs a call again that failed, if its effects say that it may run twice: it is `idempotent`, or it only reads and
+    stays on this machine.
+
+    The n-th retry waits a random time up to `base_seconds` * 2 ** (n - 1), and up to `max_seconds`.
+
+    - `attempts`: how often a call runs at most.
+    - `when`: whether a result is worth a retry.
+    - `tools`: the names of the tools; all without them.
+    - `clock`: the time and random numbers, for tests.
+
+    Raises ConfigurationError for numbers that are not above 0.
+    """
+
+    priority = 20
+
+    def __init__(
+        self,
+        attempts: int = 3,
+        *,
+        base_seconds: float = 0.5,
+        max_seconds: float = 8.0,
+        when: Callable[[ToolResult], bool] = is_temporary,
+        tools: Collection[str] = (),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        for name, value in (("attempts", attempts), ("base_seconds", base_seconds), ("max_seconds", max_seconds)):
+            _positive(name, value)
+        self._attempts = attempts
+        self._base, self._longest = base_seconds, max_seconds
+        self._when = when
+        self._tools = frozenset(tools)
+        self._clock = clock
+
+    async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:
+        """Proceeds until the call succeeds or no attempt is left."""
+        result, effects = await proceed(call), context.effects
+        if effects is None or (self._tools and call.name not in self._tools):
+            return result
+        if not (effects.idempotent or (effects.declared and effects.read_only and not effects.external)):
+            return result
+        for attempt in range(1, self._attempts):
+            if not self._when(result):
+                break
+            await self._clock.sleep(_delay(attempt, self._clock, self._base, self._longest))
+            result = await proceed(call)
+        return result
+
+
+class ModelRetry(ModelInterceptor):
+    """Asks the model again after a failure of its API that may pass, also in the middle of a turn. What came of the
+    turn until then does not count (`TurnRestarted` in a stream).
+
+    A provider sends a request again that failed before its first piece; this is for what comes after that.
+
+    - `attempts`: how often a turn is asked for at most.
+    - `when`: whether a failure is worth a retry.
+    - `base_seconds`, `max_seconds`, `clock`: as of `Retry`. The wait that a server requests is added; a failure that
+      requests more than `max_seconds` is raised at once.
+
+    Raises ConfigurationError for numbers that are not above 0.
+    """
+
+    def __init__(
+        self,
+        attempts: int = 3,
+        *,
+        base_seconds: float = 0.5,
+        max_seconds: float = 30.0,
+        when: Callable[[ProviderError], bool] = lambda error: error.retryable,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        for name, value in (("attempts", attempts), ("base_seconds", base_seconds), ("max_seconds", max_seconds)):
+            _positive(name, value)
+        self._attempts = attempts
+        self._base, self._longest = base_seconds, max_seconds
+        self._when = when
+        self._clock = clock
+
+    async def around(
+        self, request: TurnRequest, proceed: Callable[[TurnRequest], Awaitable[ParsedTurn]], context: HookContext
+    ) -> ParsedTurn:
+        """Proceeds until the turn comes or no attempt is left."""
+        attempt = 1
+        while True:
+            try:
+                return await proceed(request)
+            except ProviderError as error:
+                requested = error.retry_after or 0.0
+                if attempt >= self._attempts or requested > self._longest or not self._when(error):
+                    raise
+                await self._clock.sleep(requested + _delay(attempt, self._clock, self._base, self._longest))
+                attempt += 1
+
+
+class Cache(Interceptor):
+    """Answers a call from an earlier result of the same call: of the same tool, definition, arguments and
+    `Effects.version`. It holds for all runs of its agents, beside what a run remembers itself.
+
+    Only calls that declare to write nothing are answered, and not those that are `repeatable` or read what may change
+    unnoticed (`UNVERSIONED`). A result is forgotten when a call of any agent with this cache writes what was read. What
+    other programs change is seen by `version` and `seconds` alone. Agents that share a cache share its results:
+    give agents with other `deps` or secrets a cache each.
+
+    - `seconds`: how long a result holds; None is without an end.
+    - `max_results`: how many results are kept; those used least recently go first.
+    - `external`: whether calls that leave the machine are answered, if they are `idempotent`.
+    - `tools`: the names of the tools; all without them. Writes of any tool count.
+    - `clock`: the time, for tests.
+
+    Raises ConfigurationError for numbers that are not above 0.
+    """
+
+    priority = 30
+
+    def __init__(
+        self,
+        *,
+        seconds: float | None = None,
+        max_results: int = 1024,
+        external: bool = False,
+        tools: Collection[str] = (),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        _positive("max_results", max_results)
+        if seconds is not None:
+            _positive("seconds", seconds)
+        self._seconds = seconds
+        self._max_results = max_results
+        self._external = external
+        self._tools = frozenset(tools)
+        self._clock = clock
+        self._results: dict[str, tuple[float, Effects, ToolResult]] = {}
+        self._changes = 0  # writes that began or ended: a read beside one may have seen what was there before
+
+    async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:
+        """Returns the earlier result, or proceeds and keeps the result."""
+        effects, tool = context.effects, context.tool
+        if effects is None or tool is None:
+            return await proceed(call)
+        if not self._answers(call, effects):
+            self._forget(effects)
+            try:
+                return await proceed(call)
+            finally:
+                self._forget(effects)
+        key = json.dumps([call.name, definition_digest(tool), effects.version, call.arguments], sort_keys=True)
+        now, earlier = self._clock.now(), self._results.pop(key, None)
+        if (
+            earlier is not None
+            and earlier[1] == effects
+            and (self._seconds is None or now < earlier[0] + self._seconds)
+        ):
+            self._results[key] = earlier
+            return earlier[2]
+        changes = self._changes
+        result = await proceed(call)
+        if result.status == "success" and changes == self._changes:
+            self._results[key] = (now, effects, result)
+            while len(self._results) > self._max_results:
+                del self._results[next(iter(self._results))]
+        return result
+
+    def _answers(self, call: ToolCall, effects: Effects) -> bool:
+        return (
+            effects.declared
+            and effects.read_only
+            and not effects.repeatable
+            and effects.version != UNVERSIONED
+            and (not effects.external or (self._external and effects.idempotent))
+            and (not self._tools or call.name in self._tools)
+        )
+
+    def _forget(self, effects: Effects) -> None:
+        """Forgets what a call with these effects may change."""
+        sends = (effects.external or not effects.declared) and not effects.idempotent
+        if not sends and effects.read_only:
+            return
+        self._changes += 1
+        write = Conflicts()
+        write.add(0, effects)
+        for key, (_, read, _) in tuple(self._results.items()):
+            if write.any_with(read) or (sends and read.external):
+                del self._results[key]
+
+
+class _Bucket:
+    """A token bucket. A caller takes a token at once, and waits until it would have been there."""
+
+    def __init__(self, calls: int, seconds: float, clock: Clock) -> None:
+        self._calls, self._rate, self._clock = calls, calls / seconds, clock
+        self._tokens, self._at = float(calls), clock.now()
+
+    async def take(self) -> None:
+        now = self._clock.now()
+        self._tokens = min(self._calls, self._tokens + max(0.0, now - self._at) * self._rate) - 1
+        self._at = now
+        if self._tokens < 0:
+            try:
+                await self._clock.sleep(-self._tokens / self._rate)
+            except asyncio.CancelledError:
+                self._tokens += 1
+                raise
+
+
+class RateLimit(Interceptor):
+    """Lets so many calls start in so many seconds (a token bucket); the others wait for their turn. It holds for all
+    runs of its agents. The wait counts towards the run's time limit, not the tool's.
+
+    - `calls`, `seconds`: as many calls as `calls` at once, then `calls` in each `seconds`.
+    - `each`: whether each tool has a bucket of its own.
+    - `tools`: the names of the tools; all without them.
+    - `clock`: the time, for tests.
+
+    Raises ConfigurationError for numbers that are not above 0.
+    """
+
+    priority = 10
+
+    def __init__(
+        self,
+        calls: int,
+        *,
+        seconds: float = 1.0,
+        each: bool = False,
+        tools: Collection[str] = (),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        _positive("calls", calls)
+        _positive("seconds", seconds)
+        self._calls, self._seconds, self._clock = calls, seconds, clock
+        self._each = each
+        self._tools = frozenset(tools)
+        self._buckets: dict[str, _Bucket] = {}
+
+    async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:
+        """Waits for the call's turn, then proceeds."""
+        if not self._tools or call.name in self._tools:
+            key = call.name if self._each else ""
+            if key not in self._buckets:
+                self._buckets[key] = _Bucket(self._calls, self._seconds, self._clock)
+            await self._buckets[key].take()
+        return await proceed(call)
+
+
+class ModelRateLimit(ModelInterceptor):
+    """Lets so many requests to the model start in so many seconds, over all runs of its agents. Parameters as of
+    `RateLimit`."""
+
+    def __init__(self, requests: int, *, seconds: float = 60.0, clock: Clock = SYSTEM_CLOCK) -> None:
+        _positive("requests", requests)
+        _positive("seconds", seconds)
+        self._bucket = _Bucket(requests, seconds, clock)
+
+    async def around(
+        self, request: TurnRequest, proceed: Callable[[TurnRequest], Awaitable[ParsedTurn]], context: HookContext
+    ) -> ParsedTurn:
+        """Waits for the request's turn, then proceeds."""
+        await self._bucket.take()
+        return await proceed(request)
+
+
+class Timeout(Interceptor):
+    """Ends a call after so many seconds, for tools that are not yours to give a `timeout`. What interceptors inside of
+    it wait for counts, too. The model reads that the call did not finish; a synchronous tool may go on in its thread.
+
+    - `seconds`: of every call; or by tool name, and then other tools have no limit.
+
+    Raises ConfigurationError for seconds that are not above 0.
+    """
+
+    priority = 0
+
+    def __init__(self, seconds: float | Mapping[str, float]) -> None:
+        for each in seconds.values() if isinstance(seconds, Mapping) else (seconds,):
+            _positive("seconds", each)
+        self._seconds = seconds
+
+    async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:
+        """Proceeds, for as long as the call may take."""
+        seconds = self._seconds.get(call.name) if isinstance(self._seconds, Mapping) else self._seconds
+        result: ToolResult | None = None
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                result = await proceed(call)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        if result is not None and (result.status == "success" or not limit.expired()):
+            return result
+        extra = no_extra() if result is None else result.extra
+        how = "; it may still be running" if extra else ""
+        late = failure(call, "timeout", f"{call.name} did not finish within {seconds:g} seconds{how}")
+        return replace(late, extra=extra)
+
+
+class HumanFeedback(Interceptor):
+    """Asks a person about calls: for an answer in place of the result, or for what they say about it.
+
+    - `ask`: gets the call, and the result if there is one. One question is asked at a time.
+    - `when`: "instead" asks before the call, ahead of approval: what the person says is the result, and the tool does
+      not run; with None it runs as ever. Where the run pauses for an approval, it asks again when the run goes on.
+      "after" asks about the result: what the person says stands behind it, for the model.
+    - `tools`: the names of the tools; all without them.
+
+    The person's time counts towards the run's time limit. Raises ConfigurationError for another `when`.
+    """
+
+    priority = 40
+
+    def __init__(
+        self, ask: AskPerson, *, when: Literal["instead", "after"] = "after", tools: Collection[str] = ()
+    ) -> None:
+        if when not in ("instead", "after"):
+            raise ConfigurationError(f"when={when!r}: expected 'instead' or 'after'")
+        self._ask = ask
+        self._when = when
+        self._tools = frozenset(tools)
+        # A lock belongs to one event loop, an agent to none.
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    async def before(self, call: ToolCall, context: HookContext) -> ToolCall | Answer:
+        """Returns the person's answer, or the call."""
+        answer = await self._question(call, None) if self._when == "instead" else None
+        return call if answer is None else Answer(answer)
+
+    async def after(self, call: ToolCall, result: ToolResult, context: HookContext) -> ToolResult:
+        """Returns the result with what the person says about it."""
+        answer = await self._question(call, result) if self._when == "after" else None
+        if answer is None:
+            return result
+        return replace(result, content=(*result.content, TextPart(f"\n[A person says about this: {answer}]")))
+
+    async def _question(self, call: ToolCall, result: ToolResult | None) -> str | None:
+        if self._tools and call.name not in self._tools:
+            return None
+        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            return await self._ask(call, result)
+
+
+__all__ = [
+    "AskPerson",
+    "Cache",
+    "HumanFeedback",
+    "ModelRateLimit",
+    "ModelRetry",
+    "RateLimit",
+    "Retry",
+    "Timeout",
+    "is_temporary",
+]
