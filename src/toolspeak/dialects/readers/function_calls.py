@@ -30,6 +30,8 @@ class FunctionCalls(Steps):
     The arguments of a complete call are decoded from these fragments, so that the two cannot differ.
     """
 
+    _name_run: re.Pattern[str]  # matches the characters of a tool's name
+
     def __init__(self, first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
         self._name = ""
@@ -137,6 +139,16 @@ class FunctionCalls(Steps):
 
     def _unexpected(self, expected: str, text: str, position: int, code: str = "invalid_call") -> int:
         return self._fail(code, f"expected {expected}, found {text[position]!r}", position)
+
+    def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._take_word(self._name_run, text, position, "the name of a tool")
+        if stop < len(text):
+            self._state = self._call_open
+        return stop
+
+    @abstractmethod
+    def _call_open(self, text: str, position: int, out: list[Delta]) -> int:
+        """The state behind the tool's name."""
 
     def _too_deep(self, position: int) -> int:
         return self._fail("too_deep", f"the arguments are nested deeper than {self.caps.depth} levels", position)

@@ -31,7 +31,7 @@ from toolspeak.dialects.text.typed_text import as_mapping, json_type, resolve, s
 _FLOW: Flow = (re.compile(r"[^<]++").fullmatch, string_text)  # both delimiters begin so
 _HEAD = re.compile(r"(?:call)?:")
 _HEAD_START = re.compile(r"c(?:a(?:ll?)?)?")
-_NAME_RUN = re.compile(r"[^\s{}<>\"\[\],]*")
+
 _KEY_RUN = re.compile(r"[^\s{}<>\"\[\],:]*")
 _BARE_RUN = re.compile(r"[^,{}\[\]<\"]*")
 # A key, even one without a colon, ends the string in front, so that no call runs with the key inside the string.
@@ -63,6 +63,8 @@ def _whole(quote: str) -> WholeCall:
 
 class GemmaCalls(FunctionCalls):
     """Implements `Body` for one call. `quote` is the delimiter of strings, `block` the markers around a call."""
+
+    _name_run = re.compile(r"[^\s{}<>\"\[\],]*")
 
     def __init__(
         self, quote: str, block: tuple[str, str], tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
@@ -103,12 +105,6 @@ class GemmaCalls(FunctionCalls):
         if position < len(text):
             self._state = self._call_name
         return position
-
-    def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._take_word(_NAME_RUN, text, position, "the name of a tool")
-        if stop < len(text):
-            self._state = self._call_open
-        return stop
 
     def _call_open(self, text: str, position: int, out: list[Delta]) -> int:
         position = skip_space(text, position)

@@ -186,13 +186,6 @@ class NamedCalls(Steps):
             self._fail("not_a_call", f"expected {shape.example}, found {text[stop]!r}", stop)
         return stop
 
-    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
-        """Text between calls, which is not part of the answer."""
-        stop = self._set_aside(text, position, out)
-        if stop < len(text):
-            self._state = self._between
-        return stop
-
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
         """Collects the header as it comes, so that the turn's end may make it a call without arguments (`bare`)."""
         call = self._call

@@ -17,8 +17,6 @@ NAME = r"[^\W\d][\w.:/-]*"
 KEY = r"[^\W\d][\w-]*"
 VALUE_START = r"['\"\w+.\-\[{(]"
 
-_WORD_RUN = re.compile(r"[\w.:/-]*")
-
 
 def _whole(end: str) -> WholeCall:
     """The patterns of a call whose values are strings in plain quotes, integers and words."""
@@ -35,6 +33,8 @@ _IN_LIST, _ON_LINES = _whole(rf"\)(?={GAP}[,\]])"), _whole(r"\)")
 
 class PythonCalls(PythonArguments):
     """Implements `Body`. `brackets`: the calls stand in a list; else there is one a line. Both forms are accepted."""
+
+    _name_run = re.compile(r"[\w.:/-]*")
 
     def __init__(
         self, brackets: bool, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec] | None = None
@@ -94,12 +94,6 @@ class PythonCalls(PythonArguments):
             return json_string(content)
         # With escapes the text is a valid JSON string or fails to decode. Only `\/` has another meaning in JSON.
         return None if "\\/" in content or (quote == "'" and '"' in content) else f'"{content}"'
-
-    def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._take_word(_WORD_RUN, text, position, "the name of a tool")
-        if stop < len(text):
-            self._state = self._call_open
-        return stop
 
     def _call_open(self, text: str, position: int, out: list[Delta]) -> int:
         position = skip_space(text, position)

@@ -48,6 +48,7 @@ class Steps(Body):
     """
 
     _state: State
+    _between: State  # the state between calls, in a body that may hold text there
     _wait: bool = False
     _base: int = 0  # the body's offset of the current chunk's character 0
 
@@ -73,12 +74,14 @@ class Steps(Body):
         self.problem = None
         return True
 
-    def _set_aside(self, text: str, position: int, out: list[Delta]) -> int:
-        """Takes text that is not part of the answer, up to a possible marker. Returns the marker's position."""
+    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
+        """Text between calls, up to a possible marker. It is not part of the answer."""
         at = text.find("<", position)
         stop = at if at >= 0 else len(text)
         if stop > position:
             out.append(TextAside(text[position:stop]))
+        if stop < len(text):
+            self._state = self._between
         return stop
 
     def _since(self, offset: int, text: str, stop: int) -> str:
@@ -142,13 +145,6 @@ class CallSteps(Steps):
 
     @abstractmethod
     def _between(self, text: str, position: int, out: list[Delta]) -> int: ...
-
-    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
-        """Text between calls, which is not part of the answer."""
-        stop = self._set_aside(text, position, out)
-        if stop < len(text):
-            self._state = self._between
-        return stop
 
     def end(self, out: list[Delta]) -> None:
         self.done = self._state in (self._between, self._prose) and bool(self.calls)
