@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from toolspeak import Approval, Decision, Effects, Execution, MemoryJournal, tool
+from toolspeak import Agent, Approval, Decision, Effects, Execution, MemoryJournal, RunContext, tool
 from toolspeak.adapters.turn_batches import ApprovalMissing, TurnBatches
 from toolspeak.agent import RunInterceptor, fold
 from toolspeak.data.events import ModelAnswered, RunFinished, ToolFinished, ToolStarted
 from toolspeak.data.messages import ToolCall
-from toolspeak.errors import AgentStop, ConfigurationError
+from toolspeak.errors import AgentStop, ConfigurationError, RunError
 from toolspeak.execute import BatchContext
+from toolspeak.testing import ScriptedProvider
 
 WRITE = ToolCall("1", "write", {"path": "a"})
 READ_A = ToolCall("2", "read", {"path": "a"})
@@ -102,6 +103,45 @@ def test_without_an_answer_a_call_waits_and_so_do_those_that_must_run_behind_it(
     assert files.log == ["read b"]
 
 
+@pytest.mark.parametrize(("schedule", "held_back"), [("sequential", ["1", "3", "2"]), ("parallel", ["1"])])
+def test_the_schedule_says_what_waits_with_a_call(schedule, held_back):
+    calls = [WRITE, READ_B, READ_A]
+    batches = TurnBatches("theirs", Files().tools, execution=Execution(schedule=schedule))
+    outcomes = asyncio.run(turn(batches, calls))
+    pairs = zip(calls, outcomes, strict=True)
+    assert [call.id for call, outcome in pairs if isinstance(outcome, ApprovalMissing)] == held_back
+
+
+def test_a_run_that_a_tool_starts_and_that_waits_is_an_error_that_says_so():
+    files = Files()
+    inner = ScriptedProvider(['<execute>[{"name": "write", "args": {"path": "a"}}]</execute>', "done"])
+
+    @tool(read_only=True)
+    async def delegate(ctx: RunContext[None]) -> str:
+        """Has another agent do it."""
+        return (await Agent(inner, files.tools, journal=MemoryJournal()).run("write", parent_run_id="run")).answer
+
+    outcomes = asyncio.run(turn(TurnBatches("theirs", [delegate]), [ToolCall("1", "delegate", {})]))
+    assert [type(each) for each in outcomes] == [RunError]
+    assert "approve=" in str(outcomes[0])
+
+
+def test_a_late_call_does_not_pass_one_that_waits():
+    files = Files()
+    batches = TurnBatches("theirs", files.tools)
+
+    async def both():
+        (write,) = await turn(batches, [WRITE], ["1"])
+        (late,) = await turn(batches, [READ_A], ["1", "2"])
+        approved = {each: Decision(True, by="theirs") for each in ("1", "2")}
+        return write, late, await turn(batches, [WRITE, READ_A], decisions=approved)
+
+    write, late, results = asyncio.run(both())
+    assert (type(write), late.waits_for) == (ApprovalMissing, ("1",))
+    assert texts(results) == ["a", "a"]
+    assert files.log == ["write a", "wrote a", "read a"]
+
+
 def test_an_answer_of_the_framework_lets_the_call_run():
     files = Files()
     decisions = {"1": Decision(True, by="theirs")}
@@ -112,9 +152,9 @@ def test_an_answer_of_the_framework_lets_the_call_run():
 
 def test_a_refusal_of_the_framework_is_a_result():
     files = Files()
-    decisions = {"1": Decision(False, "not today", by="theirs")}
-    outcomes = asyncio.run(turn(TurnBatches("theirs", files.tools), [WRITE], decisions=decisions))
-    assert [each.code for each in outcomes] == ["rejected"]
+    decisions = {each: Decision(False, "not today", by="theirs") for each in ("1", "2")}
+    outcomes = asyncio.run(turn(TurnBatches("theirs", files.tools), [WRITE, READ_A], decisions=decisions))
+    assert [each.code for each in outcomes] == ["rejected", "rejected"]
     assert "not today" in outcomes[0].text
     assert files.log == []
 

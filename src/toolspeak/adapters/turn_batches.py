@@ -21,9 +21,10 @@ from toolspeak.agent.validation import check_execution, secrets_of, toolset_of
 from toolspeak.data.approvals import Decision
 from toolspeak.data.events import ApprovalDecided, Event, ToolFinished
 from toolspeak.data.messages import ToolCall, ToolResult, failure
+from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunError
-from toolspeak.execute import Approve, BatchContext, Executor, Interceptor, Secrets, resolve_approver
+from toolspeak.execute import Approve, BatchContext, Executor, Interceptor, ScheduleName, Secrets, resolve_approver
 from toolspeak.execute.approval.approvers import ApprovalRequest, decision_fact, decision_of
 from toolspeak.execute.concurrency.limits import OrphanedCalls
 from toolspeak.execute.concurrency.schedule import Conflicts
@@ -31,9 +32,15 @@ from toolspeak.execute.sub_runs import BatchHeld
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Tool, Toolset
 
+EXPECTED_SECONDS = 0.25
+"""The longest wait for a call that is to come in this turn, after the last one that came. It may never come: its
+framework may refuse it, or may have its result from before. Long enough for the threads of a busy machine."""
+
 GATHER_SECONDS = 0.05
-"""The longest wait for the other calls of a turn, after the last one that came. A call may never come: its framework
-may refuse it, or may have its result from before."""
+"""The same where a framework does not say which calls are to come."""
+
+_MOST_UNDECIDED = 256
+"""How many turns with undecided calls are remembered: nobody says when such a turn will never go on."""
 
 
 class AdapterOptions(TypedDict, total=False):
@@ -110,6 +117,7 @@ class TurnBatches:
             raise ConfigurationError(f"{names}: only interceptors of calls apply, because {framework} has the loop")
         self.framework = framework
         self.toolset = toolset_of(tools)
+        self.schedule: ScheduleName = execution.schedule
         self.approver = resolve_approver(approval.approver)
         self.journal = options.get("journal")
         self.executor = Executor(
@@ -160,8 +168,11 @@ class TurnBatches:
         try:
             return await current.run(call, decision)
         finally:
-            if current.is_idle:
+            if current.is_idle and not current.undecided:
                 self._turns.pop(key, None)
+            elif len(self._turns) > _MOST_UNDECIDED:
+                oldest = next((each for each, turn in self._turns.items() if turn.is_idle), None)
+                self._turns.pop(oldest, None)
 
 
 @quick(frozen=False, eq=False)
@@ -181,12 +192,14 @@ class _GatheredTurn:
         self._batches = batches
         self._context = context
         self._order = {call_id: index for index, call_id in enumerate(expected or ())}
-        self._missing = set(self._order)
+        self._missing = set[str]()
         self._is_known = expected is not None
         self._arrived: list[_Arrival] = []
         self._timer: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
         self._callers = 0
+        self.undecided: dict[str, Effects] = {}
+        """The effects of the calls that wait for a person. A call that comes late must not pass them."""
 
     @property
     def is_idle(self) -> bool:
@@ -198,6 +211,8 @@ class _GatheredTurn:
         loop = asyncio.get_running_loop()
         if any(each.call.id == call.id for each in self._arrived):
             self._start()  # the id names two calls, and a batch takes one of them
+        if not self._arrived:
+            self._missing = set(self._order)
         arrival = _Arrival(call, decision, loop.create_future())
         self._arrived.append(arrival)
         self._missing.discard(call.id)
@@ -205,7 +220,7 @@ class _GatheredTurn:
         if self._timer is not None:
             self._timer.cancel()
         if self._missing or not self._is_known:
-            self._timer = loop.call_later(GATHER_SECONDS, self._start)
+            self._timer = loop.call_later(EXPECTED_SECONDS if self._is_known else GATHER_SECONDS, self._start)
         else:
             self._start()
         try:
@@ -220,7 +235,6 @@ class _GatheredTurn:
     def _start(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._missing.clear()
         arrivals, self._arrived, last = self._arrived, [], len(self._order)
         arrivals.sort(key=lambda each: self._order.get(each.call.id, last))
         task = asyncio.get_running_loop().create_task(self._run_in_turn(arrivals))
@@ -251,10 +265,14 @@ class _GatheredTurn:
     async def _run_batch(self, arrivals: list[_Arrival]) -> None:
         batches, context = self._batches, self._context
         waiting = {each.call.id: each for each in arrivals}
-        answers = {each.call.id: each.decision for each in arrivals if each.decision is not None}
-        decisions: dict[str, Decision] = {}
+        by_caller = {each.call.id: each.decision for each in arrivals if each.decision is not None}
+        # An approval is bound to its question, once that is known. A refusal holds for the call, whatever is asked.
+        answers = {call_id: decision for call_id, decision in by_caller.items() if decision.approved}
+        decisions = {call_id: decision for call_id, decision in by_caller.items() if not decision.approved}
         finished: dict[str, ToolResult] = {}
         calls = [each.call for each in arrivals]
+        for call in calls:
+            self.undecided.pop(call.id, None)
         async with TurnRecord(batches.journal, batches.framework, context, batches.toolset, calls) as record:
 
             async def emit(event: Event) -> None:
@@ -264,6 +282,15 @@ class _GatheredTurn:
                 elif isinstance(event, ToolFinished):
                     finished[event.call_id] = event.result
 
+            async def hold_back(pending: Sequence[ApprovalRequest]) -> None:
+                behind = [call for call in calls if call.id not in answers]
+                for call, effects, why in self._undecided(behind, pending):
+                    calls.remove(call)
+                    self.undecided[call.id] = effects
+                    await record.add(ToolFinished(failure(call, "skipped", f"not run yet: {why.reason}")))
+                    _settle(waiting[call.id], why)
+
+            await hold_back(())
             # A batch with a question that nobody answers does not run. Without these calls it does.
             while calls:
                 try:
@@ -285,17 +312,49 @@ class _GatheredTurn:
                     for result in batch.results:
                         _settle(waiting[result.call_id], result)
                     return
-                answered = [request for request in batch.pending if request.call.id in answers]
+                answered = [
+                    request
+                    for request in batch.pending
+                    if request.call.id in answers and request.call.id not in decisions
+                ]
                 for request in answered:
-                    answer = replace(answers.pop(request.call.id), digest=request.digest)
+                    answer = replace(answers[request.call.id], digest=request.digest)
                     await emit(decision_fact(request.call.id, answer, request.digest, batches.executor.secrets))
                 if not answered:
-                    held_back = _undecided(calls, batch.pending, batches.toolset)
-                    for call in [call for call in calls if call.id in held_back]:
-                        calls.remove(call)
-                        why = held_back[call.id]
-                        await record.add(ToolFinished(failure(call, "skipped", f"not run yet: {why.reason}")))
-                        _settle(waiting[call.id], why)
+                    for request in batch.pending:  # an answer that no longer fits its question is none
+                        answers.pop(request.call.id, None)
+                    await hold_back(batch.pending)
+
+    def _undecided(
+        self, calls: Sequence[ToolCall], pending: Sequence[ApprovalRequest]
+    ) -> list[tuple[ToolCall, Effects, ApprovalMissing]]:
+        """The calls that cannot run yet, with their effects: those with a question, and those that the schedule has
+        behind them, or behind undecided calls of an earlier batch."""
+        requests = {request.call.id: request for request in pending}
+        schedule, tools = self._batches.schedule, self._batches.toolset
+        earlier, ids = Conflicts(), list[str]()
+        held_back: list[tuple[ToolCall, Effects, ApprovalMissing]] = []
+        for call_id, effects in self.undecided.items():
+            earlier.add(len(ids), effects)
+            ids.append(call_id)
+        for call in calls:
+            request, tool = requests.get(call.id), tools.get(call.name)
+            if request is not None:
+                effects, why = request.effects, ApprovalMissing(request)
+            else:
+                read = () if tool is None else tool.read_arguments(call.arguments)
+                if tool is None or isinstance(read, tuple):
+                    continue  # it fails, whatever runs before it
+                effects = tool.effects_of(read)
+                every = range(len(ids)) if schedule == "sequential" else ()
+                behind = every if schedule != "serializable" else earlier.with_(effects)
+                if not behind:
+                    continue
+                why = ApprovalMissing(None, tuple(ids[index] for index in sorted(behind)))
+            held_back.append((call, effects, why))
+            earlier.add(len(ids), effects)
+            ids.append(call.id)
+        return held_back
 
 
 def _settle(arrival: _Arrival, outcome: ToolResult | ApprovalMissing) -> None:
@@ -305,28 +364,3 @@ def _settle(arrival: _Arrival, outcome: ToolResult | ApprovalMissing) -> None:
         arrival.outcome.set_result(outcome)
     else:
         arrival.outcome.set_exception(outcome)
-
-
-def _undecided(
-    calls: Sequence[ToolCall], pending: Sequence[ApprovalRequest], tools: Toolset
-) -> dict[str, ApprovalMissing]:
-    """The calls that cannot run yet: those with a question, and those behind them that conflict with their effects."""
-    requests = {request.call.id: request for request in pending}
-    earlier, ids, held_back = Conflicts(), list[str](), dict[str, ApprovalMissing]()
-    for call in calls:
-        request, tool = requests.get(call.id), tools.get(call.name)
-        if request is not None:
-            effects = request.effects
-            held_back[call.id] = ApprovalMissing(request)
-        else:
-            read = () if tool is None else tool.read_arguments(call.arguments)
-            if tool is None or isinstance(read, tuple):
-                continue  # it fails, whatever runs before it
-            effects = tool.effects_of(read)
-            behind = earlier.with_(effects)
-            if not behind:
-                continue
-            held_back[call.id] = ApprovalMissing(None, tuple(ids[index] for index in sorted(behind)))
-        earlier.add(len(ids), effects)
-        ids.append(call.id)
-    return held_back
