@@ -116,7 +116,7 @@ class Reply:
                 for number, event in enumerate(data.feed(chunk), 1):
                     if not number % _AT_ONCE:
                         await asyncio.sleep(0)
-                    if event == last or (event[:1] == last[0] and event.rstrip() == last):
+                    if event[:1] == last[0] and event.rstrip() == last:
                         self.completed = True
                         break
                     if event:
@@ -243,6 +243,7 @@ def _is_json(data: str | bytes) -> bool:
 
 # --- server-sent events, from chunks of bytes (sans-IO) --------------------------------------------------------------
 
+_LF, _CR = b"\n\r"  # numbers: bytes search for one in a sixth of the time that they take for a text of one
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r){2}")
 
 
@@ -263,6 +264,10 @@ class EventData:
     def feed(self, chunk: bytes) -> list[str]:
         """The data of the events that end in `chunk`; `rest` returns an unfinished event at the end of the stream.
         Raises ProviderError for an event of more than `longest` bytes."""
+        if self._began and chunk.startswith(b"data: ") and chunk.endswith(b"\n\n") and not self._data:
+            line = chunk[6:-2]
+            if _LF not in line and _CR not in line and not self._open_line and not self._after_cr:
+                return [line.decode("utf-8", "replace")]  # the ordinary chunk is one event of one line
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")  # the other half of a line break
@@ -321,7 +326,7 @@ class RawEvents:
         """The events that end in `chunk`. Raises ProviderError for an event of more than `longest` bytes."""
         if not self._open_line and self._began and chunk.startswith(b"data: ") and chunk.endswith(b"\n\n"):
             line = chunk[6:-2]
-            if b"\n" not in line and b"\r" not in line:  # the ordinary chunk is one event of one line
+            if _LF not in line and _CR not in line:  # the ordinary chunk is one event of one line
                 return [(chunk, line)]
         searched = self._end + chunk  # a blank line may span chunks
         self._end = searched[-3:]
@@ -357,7 +362,7 @@ class RawEvents:
             raw = raw.removeprefix(BOM_UTF8)
         if raw.startswith(b"data: "):  # the ordinary event is one line
             line = raw[6:].rstrip(b"\r\n")
-            if b"\n" not in line and b"\r" not in line:
+            if _LF not in line and _CR not in line:
                 return line
         data_lines: list[bytes] = []
         for line in raw.splitlines():

@@ -9,6 +9,7 @@ from contextlib import suppress
 from email.utils import formatdate
 from typing import Any, TypeAlias, cast
 
+import msgspec
 from pydantic_core import from_json
 
 from toolspeak.data.messages import JSON
@@ -38,6 +39,8 @@ _BETWEEN = (b",", b"[", b"{")
 
 _JSON_DEPTH = 200
 """pydantic_core's own bound for what it reads."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 class ClientGone(Exception):
@@ -345,13 +348,21 @@ async def watched(
 # --- frames as events --------------------------------------------------------------------------------------------
 
 
-def event(frame: Frame) -> bytes:
+def event(frame: Frame, encode: Callable[[JSON], bytes] = json_bytes) -> bytes:
     """A frame as a server-sent event."""
     name, data = frame
-    body = data.encode() if isinstance(data, str) else json_bytes(data)
+    body = data.encode() if isinstance(data, str) else encode(data)
     if name is None:
         return b"data: %b\n\n" % body
     return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
+
+
+def text_event(frame: Frame) -> bytes:
+    """As `event`, in half the time, for a frame with a piece of text. (msgspec writes infinity as null.)"""
+    try:
+        return event(frame, _encode)
+    except UnicodeEncodeError:  # a lone surrogate
+        return event(frame)
 
 
 def noted(frames: list[Frame], notes: Sequence[Note]) -> list[Frame]:

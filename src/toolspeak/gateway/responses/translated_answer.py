@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.deltas import Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed
 from toolspeak.gateway.client_request import Answering, stream_answer
-from toolspeak.gateway.http.asgi import EventStream, Headers, event, noted, send_whole, watched, with_notes
+from toolspeak.gateway.http.asgi import EventStream, Headers, event, noted, send_whole, text_event, watched, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
@@ -149,7 +149,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
         if len(deltas) == 1 and deltas[0].__class__ is not TurnEnded:
             frames = feed(deltas[0])
             if len(frames) == 1:
-                await write(event(frames[0]))
+                await write((text_event if deltas[0].__class__ is TextDelta else event)(frames[0]))
                 return
         else:
             frames = [frame for delta in deltas for frame in feed(delta)]

@@ -99,6 +99,9 @@ class ChunkEncoder:
 
     def feed(self, delta: Delta) -> list[Frame]:
         """See `Encoder`."""
+        if isinstance(delta, TextDelta) and self._started:  # most deltas of a turn
+            choice: JSON = {"index": 0, "delta": {"content": delta.text}, "finish_reason": None}
+            return [(None, {**self._head, "choices": [choice]})]
         match delta:
             case ArgumentsDelta(index, text) if index in self._places:
                 self._with_arguments.add(index)
