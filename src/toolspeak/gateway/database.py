@@ -1,4 +1,4 @@
-"""A database of the gateway's: tables of one purpose, in a SQLite file or in a schema of a PostgreSQL database."""
+"""A database of the gateway: the tables of one purpose, in a SQLite file or in a schema of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from toolspeak.journal.sqlite_connection import SqliteConnection, at_once, is_bu
 
 ResultT = TypeVar("ResultT")
 Work: TypeAlias = Callable[[Connection], Coroutine[Any, Any, ResultT]]
-"""What is done in one transaction."""
+"""The statements of one transaction."""
 
 _TRIES = 3
 _WAIT = 0.005
-"""Seconds between two tries of what SQLite refuses at once."""
+"""Seconds between two tries of a statement that SQLite refuses without waiting."""
 
 _IDLE_MILLISECONDS = 5000
-"""A process that stops in the middle of an exclusive transaction for so long loses it."""
+"""PostgreSQL ends an exclusive transaction whose process is silent for so long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables of one purpose. `what` begins each error ("the store of usage"), `setting` names the place.
+    """The tables of one purpose.
 
-    `schema` is theirs in PostgreSQL, `application` the number in the header of a SQLite file
-    (https://www.sqlite.org/fileformat2.html#application_id). `steps` are statements: step n - 1 makes version n out of
-    version n - 1, with `{integer}` and `{real}` for types. `exclusive`: one transaction at a time in PostgreSQL too, as
-    in SQLite.
+    `what`: the beginning of each error ("the store of usage"). `setting`: the setting that names the database.
+    `schema`: their schema in PostgreSQL. `application`: the number in the header of a SQLite file
+    (https://www.sqlite.org/fileformat2.html#application_id). `steps`: statements, with `{integer}` and `{real}` for
+    types; step n - 1 migrates version n - 1 to version n. `exclusive`: PostgreSQL runs one transaction at a time, as
+    SQLite does.
     """
 
     what: str
@@ -50,22 +51,22 @@ class Tables:
     exclusive: bool = False
 
     def statements_from(self, version: int, integer: str, real: str) -> Sequence[str]:
-        """What brings tables of this version to the newest."""
+        """The statements that migrate tables from a version to the newest."""
         return [statement.format(integer=integer, real=real) for step in self.steps[version:] for statement in step]
 
     def newer(self, place: str, version: int) -> str:
-        """What to say of tables that a later toolspeak made."""
+        """The error for tables of a later toolspeak."""
         return f"{place} was written by a later toolspeak (version {version}): upgrade toolspeak, or name another one"
 
 
 class Database(ABC):
-    """Several processes may use one. It is opened, and its tables are made, when it is first used."""
+    """Opens at its first use, and creates its tables then. Several processes may share one."""
 
     seconds: float
 
     async def do(self, work: Work[ResultT]) -> ResultT:
-        """What the work gives, done in one transaction. Raises JournalError where the database cannot be read or
-        written, or takes more than `seconds`."""
+        """Runs the work in one transaction, and returns its result. Raises JournalError if the database fails or takes
+        more than `seconds`."""
         try:
             async with asyncio.timeout(self.seconds):
                 return await self._do(work)
@@ -73,12 +74,12 @@ class Database(ABC):
             raise JournalError(f"{self}: the database took more than {self.seconds:g} seconds") from None
 
     async def open(self) -> None:
-        """Makes the tables, if they are not there, however long that takes. Raises JournalError."""
+        """Creates missing tables, without a time limit. Raises JournalError."""
         await self._do(_nothing)
 
     @abstractmethod
     async def check(self) -> None:
-        """Makes and changes nothing. Raises JournalError where the database could not be opened."""
+        """Raises JournalError if the database could not be opened. Creates and changes nothing."""
 
     @abstractmethod
     async def _do(self, work: Work[ResultT]) -> ResultT: ...
@@ -88,15 +89,17 @@ class Database(ABC):
 
 
 def open_database(where: str, seconds: float, tables: Tables) -> Database:
-    """The database that a path (SQLite), a `sqlite://` URL or a `postgresql://` URL names. Nothing is opened yet.
-    Raises ConfigurationError."""
+    """The database at a path (SQLite), a `sqlite://` URL or a `postgresql://` URL. Does not open it yet. Raises
+    ConfigurationError."""
     scheme, separator, rest = where.partition("://")
     if not separator:
         return _Sqlite(Path(where), seconds, tables)
     if scheme == "sqlite" and rest:
         return _Sqlite(Path(rest), seconds, tables)
     if scheme not in ("postgresql", "postgres"):
-        raise ConfigurationError(f"{tables.setting}: {scheme}:// is none; write a file's path or a postgresql:// URL")
+        raise ConfigurationError(
+            f"{tables.setting}: {scheme}:// is not supported; write a file's path or a postgresql:// URL"
+        )
     try:
         postgres: Any = importlib.import_module("toolspeak.journal.postgres")  # asyncpg is an extra
     except ImportError as error:
@@ -105,7 +108,7 @@ def open_database(where: str, seconds: float, tables: Tables) -> Database:
 
 
 class _Sqlite(Database):
-    """One thread does everything: a lock of another process is waited for there."""
+    """Uses a thread of its own, which waits for the locks of other processes."""
 
     def __init__(self, path: Path, seconds: float, tables: Tables) -> None:
         self.seconds = seconds
@@ -178,7 +181,7 @@ class _Sqlite(Database):
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         tables = self._tables
-        # Half of the time: a transaction that was given up must not be done afterwards.
+        # Half of the time: a transaction must not commit after `do` has given up on it.
         db.execute(f"PRAGMA busy_timeout = {int(self.seconds * 500)}")
         self._check_version(db)
         self._write_ahead(db)
@@ -194,9 +197,9 @@ class _Sqlite(Database):
         db.execute("COMMIT")
 
     def _check_version(self, db: sqlite3.Connection) -> int:
-        """The version of the tables, 0 where there are none. Raises JournalError for those of another program, and for
-        later ones."""
-        # In this order: another process may make the tables meanwhile, and gives the file its number with them.
+        """The version of the tables; 0 without tables. Raises JournalError for tables of another program, or of a later
+        toolspeak."""
+        # In this order: another process may create the tables meanwhile, and sets the application id with them.
         (count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         (application,) = db.execute("PRAGMA application_id").fetchone()
         if count and application != self._tables.application:
@@ -207,7 +210,7 @@ class _Sqlite(Database):
         return version
 
     def _write_ahead(self, db: sqlite3.Connection) -> None:
-        # SQLite does not wait here while another process makes the same file: two that wait would do so for ever.
+        # SQLite ignores busy_timeout here, because two processes could wait for each other for ever.
         until = time.monotonic() + self.seconds / 2
         while True:
             try:
@@ -229,7 +232,8 @@ class _Sqlite(Database):
 
 
 class _Postgres(Database):
-    """`module` is `toolspeak.journal.postgres`. A transaction that was undone because of another one is done again."""
+    """Repeats a transaction that PostgreSQL rolled back because of another one. `module`:
+    `toolspeak.journal.postgres`."""
 
     def __init__(self, dsn: str, seconds: float, tables: Tables, module: Any) -> None:
         self.seconds = seconds

@@ -39,17 +39,19 @@ _TOO_LARGE = (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Ends a connection whose headers go on beyond `Bounds.header_bytes`: they are kept before anybody sees them.
+    """Closes a connection whose headers exceed `Bounds.header_bytes`: they fill the memory before the application sees
+    them.
 
-    Sends each piece of an answer at once: asyncio sees to that for sockets made with their protocol's number alone, and
-    without it a piece may wait 40 ms for the client's system to acknowledge the one before (RFC 896, RFC 1122 4.2.3.2).
+    Sends each piece of an answer at once (TCP_NODELAY). Otherwise a piece may wait 40 ms until the client's system
+    acknowledges the piece before it (RFC 896, RFC 1122 4.2.3.2). asyncio sets the option only for sockets that name
+    their protocol.
     """
 
     _in_head = True
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        with suppress(OSError):  # the client is gone already
+        with suppress(OSError):  # the client has already left
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
 
@@ -72,18 +74,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 _STOP_SECONDS = 1.0
-"""How long the requests that are ended may take to say so to their clients."""
+"""Seconds for cancelled requests to send their clients an error."""
 
 
 @dataclass(frozen=True)
 class Application:
-    """Makes the application in the process that runs it; uvicorn hands it to its workers."""
+    """A factory of the application. uvicorn passes it to its workers, and each calls it."""
 
     settings: Settings
     owns_process: bool = True
-    """The process runs nothing else: its log goes to standard error, and its garbage collector is tuned."""
+    """The process runs nothing else. Its log then goes to standard error, and its garbage collector is tuned."""
     loaded: LoadedSettings | None = None
-    """Where the settings come from, if the gateway reads them again when that changes."""
+    """The sources of the settings, if the gateway reloads them when they change."""
 
     def __call__(self) -> Any:
         if self.owns_process:
@@ -93,16 +95,18 @@ class Application:
 
 
 def _tune_collector() -> None:
-    """Looks for cycles among new objects after 20,000 of them, where Python's default is 700, and never among those of
-    the modules. With 1,500 streams open, the default took 30 % of the CPU and found next to nothing: almost all that a
-    chunk makes is freed at once."""
+    """Collects garbage after 20,000 new objects, in place of 700, and ignores the objects of modules.
+
+    With 1,500 streams, the default threshold took 30 % of the CPU and found next to nothing: the objects of a chunk
+    have no cycles.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
 
 
 class _WithLifespan:
-    """The gateway with what happens around it: SIGTERM drains it, and its end closes its connections."""
+    """The gateway with its lifespan: opens its stores, drains it on SIGTERM, and closes its connections at the end."""
 
     def __init__(self, gateway: Gateway, loaded: LoadedSettings | None) -> None:
         self._gateway = gateway
@@ -131,9 +135,9 @@ class _WithLifespan:
 
 @asynccontextmanager
 async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
-    """SIGTERM first lets what is under way come to its end, and then stops the server as it would have at once.
+    """On SIGTERM, waits for the requests under way, at most `drain_seconds`, and then stops the server.
 
-    Meanwhile the port stays open: `/readyz` answers 503, and so does whatever is asked anew.
+    The port stays open meanwhile: `/readyz` and new requests get a 503.
     """
     loop = asyncio.get_running_loop()
     stop = signal.getsignal(signal.SIGTERM)
@@ -155,7 +159,7 @@ async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
 
     try:
         signal.signal(signal.SIGTERM, begin)
-    except ValueError:  # not in the main thread: whoever runs us there stops us
+    except ValueError:  # outside the main thread, the caller stops the server
         yield
         return
     try:
@@ -167,7 +171,7 @@ async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
 
 
 def server_config(application: Application) -> uvicorn.Config:
-    """How the application is served; the socket is made apart."""
+    """uvicorn's settings for the application. `serve` makes the socket."""
     return uvicorn.Config(
         application,
         factory=True,
@@ -186,7 +190,7 @@ def server_config(application: Application) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Calls `ready` once the application has opened its stores and answers."""
+    """Calls `ready` once the application has opened its stores and accepts requests."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -199,11 +203,11 @@ class _Server(uvicorn.Server):
 
 
 class _Workers(Multiprocess):
-    """Starts a worker anew that ends, and counts it no more as busy. On SIGHUP the workers read their settings again,
-    where uvicorn would replace them. One that is started later begins with the settings that the others have by then.
+    """Replaces workers that have ended, and removes their gauges. On SIGHUP the workers reload their settings;
+    uvicorn's supervisor would replace the workers. A new worker starts with the newest settings.
 
-    Workers that cannot start end the gateway only if none has served before: uvicorn's would stop those at work because
-    the database is away while one of them is replaced.
+    A worker that cannot start ends the gateway only if no worker has ever served. uvicorn's supervisor would stop all
+    workers if the database is down while it replaces one.
     """
 
     def __init__(
@@ -225,16 +229,16 @@ class _Workers(Multiprocess):
                     self.has_served = True
                     self._ready()
                 continue
-            process.kill()  # one that does not answer may live
+            process.kill()  # it may still run without an answer
             process.join()
             if process.exitcode == STARTUP_FAILURE and not self.has_served:
-                self.should_exit.set()  # the others would fail like it
+                self.should_exit.set()  # the others would fail, too
                 return
             if process.pid is not None:
                 worker_gone(process.pid)
-                problem = "what was under way in it has broken off; another worker is started"
+                problem = "its requests have broken off; another worker starts"
                 if process.exitcode == STARTUP_FAILURE:
-                    problem = "it could not start (see above); another try follows"
+                    problem = "it could not start (see above); another worker starts"
                 log("worker_ended", {"pid": process.pid, "problem": problem}, level=logging.ERROR)
             self.processes[number] = Process(self.config, self.sockets)
             self.processes[number].start()
@@ -242,7 +246,7 @@ class _Workers(Multiprocess):
     def handle_hup(self) -> None:
         self._reload()
         for process in self.processes:
-            if process.is_ready() and process.pid is not None:  # one that is not yet would be ended by it
+            if process.is_ready() and process.pid is not None:  # SIGHUP ends a process that is not ready yet
                 os.kill(process.pid, signal.SIGHUP)
 
     def _reload(self) -> None:
@@ -254,12 +258,12 @@ class _Workers(Multiprocess):
 
 
 def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None) -> None:
-    """Serves until SIGTERM or SIGINT. `ready` gets the address once a worker has opened its stores and answers. Raises
-    ConfigurationError if the settings cannot be, or the port is taken."""
+    """Serves until SIGTERM or SIGINT. Calls `ready` with the address once a worker accepts requests. Raises
+    ConfigurationError for invalid settings and for a port that is in use."""
     loaded = load(sources)
     settings = loaded.settings
     config = server_config(Application(settings, loaded=loaded))
-    check_settings(settings, os.environ)  # what is wrong with the settings is told here, and not by each worker
+    check_settings(settings, os.environ)  # once, in place of in each worker
     sock = listen(settings)
     host, port = sock.getsockname()[:2]
     answers = partial(ready, f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -203,7 +203,7 @@ def test_a_store_that_cannot_be_is_wrong_before_the_gateway_starts(tmp_path: Pat
     for table in ("usage", "responses"):
         config.write_text(f'{model}[{table}]\nstore = "mysql://x"\n')
         code, _, err = asyncio.run(checked(config))
-        assert (code, f"{table}.store: mysql:// is none" in err) == (2, True), err
+        assert (code, f"{table}.store: mysql:// is not supported" in err) == (2, True), err
 
 
 async def nowhere(exchange: Exchange) -> None:

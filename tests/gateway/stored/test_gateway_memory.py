@@ -387,7 +387,7 @@ def test_a_table_that_cannot_be(tmp_path: Path, text: str, problem: str):
 
 
 def test_a_store_of_another_kind(tmp_path: Path):
-    with pytest.raises(ConfigurationError, match=r"responses.store: mysql:// is none"):
+    with pytest.raises(ConfigurationError, match=r"responses.store: mysql:// is not supported"):
         check_settings(Settings((Upstream(provider="ollama"),), responses=ResponseSettings("mysql://x")), {})
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as db, db:

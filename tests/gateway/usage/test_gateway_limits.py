@@ -321,7 +321,7 @@ def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
 def test_a_store_that_cannot_be_changes_nothing_when_settings_are_read_again():
     upstream = Upstream(url="http://127.0.0.1:9/v1", names=("m",))
     made = Application(Settings((upstream,)), environ={})
-    with pytest.raises(ConfigurationError, match=r"usage\.store: mysql:// is none"):
+    with pytest.raises(ConfigurationError, match=r"usage\.store: mysql:// is not supported"):
         made.reload(Settings((replace(upstream, names=("other",)),), usage=UsageSettings("mysql://x")))
     assert made.current.router.names == ("m",)
 

@@ -244,17 +244,13 @@ def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]
 
 # --- options: from the words of one API to those of another (the API references, as in wire/) ---------------------
 
+_SHARED = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")
+
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "openai-chat": {
         "max_tokens": "max_tokens",
         "max_completion_tokens": "max_tokens",
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "stop": "stop",
-        "seed": "seed",
-        "presence_penalty": "presence_penalty",
-        "frequency_penalty": "frequency_penalty",
+        **{name: name for name in _SHARED},
     },
     "openai-responses": {"max_output_tokens": "max_tokens", "temperature": "temperature", "top_p": "top_p"},
     "anthropic": {
@@ -274,16 +270,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
         "presencePenalty": "presence_penalty",
         "frequencyPenalty": "frequency_penalty",
     },
-    "ollama": {
-        "num_predict": "max_tokens",
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "stop": "stop",
-        "seed": "seed",
-        "presence_penalty": "presence_penalty",
-        "frequency_penalty": "frequency_penalty",
-    },
+    "ollama": {"num_predict": "max_tokens", **{name: name for name in _SHARED}},
 }
 """Each API's fields, with the word that they have in common."""
 

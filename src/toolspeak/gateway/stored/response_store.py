@@ -1,4 +1,4 @@
-"""Responses as a database keeps them, in a table of their own."""
+"""A database table of responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolspeak.gateway.database import Database, Tables, open_database
 from toolspeak.journal.leases import Connection
 
 LEASE_SECONDS = 30.0
-"""How long a worker that says nothing is believed to be at work on its background responses."""
+"""Seconds of silence after which the background responses of a worker count as lost."""
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _TABLES = Tables(
@@ -41,7 +41,8 @@ _CHAIN = """WITH RECURSIVE chain (id, previous, size, depth) AS (
 
 @quick()
 class StoredResponse:
-    """`items` are the request's own input, `body` is the response, both as JSON. `worker` is at work on it."""
+    """A stored response. `items`: the request's own input. `body`: the response. Both are JSON. `worker`: the worker
+    that makes it, while it is unfinished."""
 
     id: str
     owner: str
@@ -53,13 +54,13 @@ class StoredResponse:
 
     @property
     def size(self) -> int:
-        """Bytes; JSON is ASCII here."""
+        """Its size in bytes: the JSON is ASCII."""
         return len(self.items) + len(self.body)
 
 
 @quick()
 class Retention:
-    """How much is kept of one key's: `seconds` behind the last use, `responses`, and `size` (bytes) of all."""
+    """The limits of one key: `seconds` since the last use, number of `responses`, and their `size` in bytes."""
 
     seconds: float
     responses: int
@@ -67,8 +68,7 @@ class Retention:
 
 
 class ResponseStore:
-    """The responses of all keys. Every method raises JournalError when the database cannot be read or written, or takes
-    too long."""
+    """The responses of all keys. Every method raises JournalError if the database fails or takes too long."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -77,30 +77,30 @@ class ResponseStore:
         self.aclose = database.aclose
 
     async def add(self, response: StoredResponse, retention: Retention) -> None:
-        """Keeps a response, and those that it goes on from as long; removes what is too old or too much."""
+        """Stores a response and renews the responses before it. Removes responses beyond the limits."""
         await self._database.do(partial(_add, response=response, retention=retention))
 
     async def get(self, owner: str, response_id: str) -> StoredResponse | None:
-        """None for one that is not there, has expired, or is another's. One whose worker is gone has the status
-        `lost`."""
+        """Returns the response, or None if it does not exist, has expired, or belongs to another owner. The status is
+        `lost` if its worker has ended."""
         if not _ID.fullmatch(response_id):
             return None
         return await self._database.do(partial(_get, owner=owner, response_id=response_id))
 
     async def chain(self, owner: str, response_id: str, most: int) -> Sequence[StoredResponse]:
-        """The response and those that it goes on from, the oldest first; empty if it is not there. Raises
+        """The response and all responses before it, the oldest first; empty if it does not exist. Raises
         ConfigurationError for more than `most` bytes."""
         if not _ID.fullmatch(response_id):
             return ()
         return await self._database.do(partial(_chain, owner=owner, response_id=response_id, most=most))
 
     async def start(self, response_id: str) -> bool:
-        """Whether a queued response may begin; it is in progress then."""
+        """Marks a queued response as in progress. Returns whether it was queued."""
         sql = "UPDATE responses SET status = 'in_progress' WHERE id = $1 AND status = 'queued'"
         return await self._database.do(lambda db: db.change(sql, response_id)) == 1
 
     async def finish(self, response_id: str, status: str, body: str) -> bool:
-        """Ends an unfinished response. False if it is over already, or gone."""
+        """Ends an unfinished response. Returns False if it has already ended or does not exist."""
         sql = (
             "UPDATE responses SET status = $2, body = $3, size = length(items) + length($3), worker = NULL"
             f" WHERE id = $1 AND status IN {_UNFINISHED}"
@@ -114,17 +114,18 @@ class ResponseStore:
         return await self._database.do(lambda db: db.change(sql, response_id, owner)) == 1
 
     async def beat(self, worker: str) -> frozenset[str]:
-        """Says that the worker lives, and removes what is too old; its responses that are still to be finished."""
+        """Renews the leases of a worker, and removes expired responses. Returns the ids of the worker's unfinished
+        responses."""
         return await self._database.do(partial(_beat, worker=worker))
 
 
 def open_store(where: str, seconds: float) -> ResponseStore:
-    """The store that a path (SQLite), a `sqlite://` URL or a `postgresql://` URL names; an answer of it takes `seconds`
-    at most. Nothing is opened yet. Raises ConfigurationError."""
+    """The store at a path (SQLite), a `sqlite://` URL or a `postgresql://` URL. A transaction takes at most `seconds`.
+    Does not open it yet. Raises ConfigurationError."""
     return ResponseStore(open_database(where, seconds, _TABLES))
 
 
-# --- what is done in a transaction -------------------------------------------------------------------------------
+# --- the transactions -------------------------------------------------------------------------------
 
 
 async def _add(db: Connection, response: StoredResponse, retention: Retention) -> None:
@@ -167,7 +168,7 @@ async def _chain(db: Connection, owner: str, response_id: str, most: int) -> Seq
     ((size,),) = await db.rows(_CHAIN + " SELECT sum(size) FROM chain", response_id, owner)
     if size is not None and size > most:
         raise ConfigurationError(
-            f"previous_response_id: the conversation that it goes on from has more than {most} bytes; begin a new one"
+            f"previous_response_id: the conversation before it has more than {most} bytes; begin a new one"
         )
     rows = await db.rows(
         _CHAIN + " SELECT r.id, r.owner, r.status, r.previous, r.items, r.body FROM responses r JOIN chain"

@@ -1,4 +1,4 @@
-"""One request's account: whether its key may ask, and what it used."""
+"""The account of a request: whether its key is at a limit, and the usage of the request."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat
 
 NOBODY = "(none)"
-"""The name of no key, and of no model: a request that none was found for."""
+"""The name for a request without a key, or without a known model."""
 
 MOST_RESERVED = 131_072
-"""Tokens that a request reserves at most: a picture has far more bytes than tokens."""
+"""The most tokens that a request reserves: an image has far more bytes than tokens."""
 
 _MOST_COUNTED = 10**12
-"""Tokens of one request. What an upstream claims beyond them is no number for a database."""
+"""The most tokens that count for one request. An upstream may send a number that no database takes."""
 
 _LOG_SECONDS = 10.0
-"""How often a store that fails is a line of the log, at most."""
+"""The least time between two lines of the log about a failing store."""
 
 _LONGEST_RETRY = 60.0
-"""Seconds that OpenAI's and Anthropic's clients wait at most before they ask again."""
+"""The longest wait, in seconds, before a retry of OpenAI's and Anthropic's clients."""
 
 
 class Accounts:
-    """The accounts of one process. What was used is counted in the metrics, and in the store if there is one. Raises
-    ConfigurationError for a store that cannot be."""
+    """The accounts of one process. Counts usage in the metrics, and in the store if there is one. Raises
+    ConfigurationError for an invalid store."""
 
     def __init__(self, usage: UsageSettings | None, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -50,7 +50,7 @@ class Accounts:
         self.begin(usage)
 
     def begin(self, usage: UsageSettings | None) -> None:
-        """Counts in a store from now on, if it does not yet. Raises ConfigurationError."""
+        """Starts to count in a store, if there is none yet. Raises ConfigurationError."""
         if self._ledger is None and usage is not None:
             self._ledger = Ledger(usage, self._failed)
 
@@ -60,12 +60,12 @@ class Accounts:
             await self._ledger.open()
 
     async def aclose(self) -> None:
-        """What was counted is in the store then. What the store does not take is in the log."""
+        """Writes all counts to the store; logs those that the store refuses."""
         if self._ledger is not None:
             await self._ledger.aclose()
 
     def account(self, key: Key | None, wire: WireFormat) -> Account:
-        """The account of one request, which comes in this API."""
+        """The account of one request in this API."""
         return Account(key, wire, self._ledger, self._metrics)
 
     def _failed(self, error: Exception, lost: Mapping[str, object] | None) -> None:
@@ -77,10 +77,10 @@ class Accounts:
 
 
 class Account:
-    """What one request is allowed and has used. It is settled when its context ends.
+    """The limits and the usage of one request. Settles when its context ends.
 
-    `headers` tell the client of its limits. `model` is the one that is asked, once it is known to be there. `report`
-    says what came of the request. `used` gives its tokens in place of the report; it gets whether the answer `failed`.
+    `headers`: the client's limits. `model`: the requested model, once it is known to exist. `report`: the result of the
+    request. `used`: returns the tokens in place of the report; its argument is whether the answer failed.
     """
 
     def __init__(self, key: Key | None, wire: WireFormat, ledger: Ledger | None, metrics: Metrics) -> None:
@@ -97,7 +97,7 @@ class Account:
         self._open = False
 
     async def __aenter__(self) -> Self:
-        """Raises Failure if the key is known to be at a limit: neither the body nor the store is read then."""
+        """Raises Failure if the key is known to be at a limit, without reading the body or the store."""
         if not self._open and self._ledger is not None and self._key is not None and self._key.limited:
             known = self._ledger.refusal(self._key)
             if known is not None:
@@ -105,18 +105,17 @@ class Account:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Settles. A client that left is no failure."""
+        """Settles. A client that leaves is not a failure."""
         self.failed = self.failed or (kind is not None and not issubclass(kind, ClientGone | asyncio.CancelledError))
         self.settle(failed=self.failed)
 
     def handed_on(self) -> Account:
-        """An account that goes on in place of this one, which counts nothing from now on."""
+        """An account that replaces this one; this one counts nothing from now on."""
         other, self._open = copy(self), False
         return other
 
     async def begin(self, size: int) -> None:
-        """Counts a request of so many bytes as one of the key's. Raises Failure if a limit refuses it, or if the store
-        fails."""
+        """Counts a request of `size` bytes for the key. Raises Failure if a limit refuses it, or if the store fails."""
         key = self._key
         if key is None or not key.limited:
             self._open = True
@@ -144,7 +143,7 @@ class Account:
         raise Failure(429, _refusal(key, verdict), f"{verdict.limit}_exceeded", verdict.seconds)
 
     def settle(self, *, failed: bool = False) -> None:
-        """Counts what the request used, once. `failed`: its answer is an error."""
+        """Counts the usage of the request, once. `failed`: its answer is an error."""
         if not self._open:
             return
         self._open = False
@@ -157,7 +156,7 @@ class Account:
                 self._ledger.end(self._ask)
 
     def _count(self, key: str, counts: Counts) -> None:
-        """Adds what the request used to the metrics of its key."""
+        """Adds the usage to the metrics of the key."""
         metrics = self._metrics
         for counter, count in (
             (metrics.key_requests, counts.requests),
@@ -172,8 +171,8 @@ class Account:
                 metrics.key_tokens.labels(key, kind).inc(count)
 
     async def settled(self, *, failed: bool = False) -> None:
-        """As `settle`; where the key has limits it returns when other workers know: a client that reads the end of an
-        answer may ask again at once."""
+        """As `settle`. If the key has limits, waits until other workers see the usage: a client may send its next
+        request as soon as it reads the end of an answer."""
         self.settle(failed=failed)
         if self._ledger is not None and self._ask is not None:
             await self._ledger.settled()
@@ -192,7 +191,8 @@ class Account:
 
 
 def _printable(model: str) -> str:
-    """A name that databases and terminals take: where an upstream serves a glob, clients write it."""
+    """The name without characters that databases and terminals refuse: if an upstream serves a glob, clients choose
+    it."""
     return "".join(char if char.isprintable() else "\ufffd" for char in model)
 
 
@@ -219,7 +219,7 @@ def _refusal(key: Key, verdict: Verdict) -> str:
 
 
 def limit_headers(key: Key, verdict: Verdict, wire: WireFormat) -> Headers:
-    """What OpenAI and Anthropic tell of limits, each in its own words: how much, what is left, and when all is free."""
+    """The limits as OpenAI's or Anthropic's headers: the limit, the rest, and the time until all of it is free."""
     standing = verdict.standing
     limits: list[tuple[str, int, int, float]] = []
     if key.requests_per_minute is not None:
@@ -242,7 +242,7 @@ def limit_headers(key: Key, verdict: Verdict, wire: WireFormat) -> Headers:
 
 
 def _duration(seconds: float) -> str:
-    """As OpenAI writes one: `1h2m3s`, `12s`, `20ms`."""
+    """Seconds as OpenAI writes them: `1h2m3s`, `12s`, `20ms`."""
     if seconds < 1:
         return f"{max(0, round(seconds * 1000))}ms"
     minutes, rest = divmod(round(seconds), 60)
