@@ -54,17 +54,19 @@ def _row(name: str, listed: Mapping[str, JSON]) -> dict[str, JSON]:
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """What the upstreams answer: `lost` are the names of the models that none of theirs answers, `problems` what is
-    wrong with an upstream, one line each. `is_ready`: some model can be answered."""
+    """Which models can be answered."""
 
     is_ready: bool
+    """At least one model can."""
     unreachable: Sequence[str]
+    """The names of the models without an upstream that answers."""
     problems: Sequence[str]
+    """A line for each upstream that does not answer."""
 
 
 async def reachability(router: Router) -> Reachability:
-    """Asks every upstream for its models. An upstream that refuses the gateway's key, or has no API at its address,
-    counts as one that does not answer."""
+    """Asks every upstream for its models. An upstream that refuses the gateway's key, or without an API at its address,
+    counts as not answering."""
     with router.probes() as probes:
         upstreams = [upstream for upstream, _ in probes]
         answers = await asyncio.gather(*(probe(provider, thorough=True) for _, provider in probes))

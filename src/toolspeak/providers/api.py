@@ -113,7 +113,7 @@ class ApiProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """See `Provider.stream`. Reads an answer that is not streamed, too. Sends the request again if it fails before
-        its first delta (`retry.py`)."""
+        its first delta (`Attempts`)."""
         relaying, original = RELAYING.get(), request
         request = changed(request, options={**self._options, **request.options})
         attempts = self._attempts()

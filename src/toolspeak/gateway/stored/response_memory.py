@@ -1,4 +1,4 @@
-"""Responses with memory: what clients name by its id, and what is made in the background. Off unless configured."""
+"""Stored responses, which clients name by id, and responses in the background. Off unless configured."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.wire.json_validation import describe, optional_flag, require_object, require_text
 
 PATH = "/v1/responses/"
-"""What stands in front of the id of a response that is kept."""
+"""The path of a stored response, up to its id."""
 
 _CONTINUED = ("completed", "incomplete")
 _OVER = (*_CONTINUED, "failed", "cancelled")
 _BEAT_SECONDS = 2.0
 _SAVE_SECONDS = (0.5, 2.0, 5.0, 10.0)
-"""How long the end of a background response waits for its database, time after time."""
+"""Seconds before each retry to store the end of a background response."""
 
 _MOST_LISTED = 100
 _PREFIXES = {"function_call_output": "fco", "function_call": "fc", "reasoning": "rs", "message": "msg"}
@@ -38,7 +38,7 @@ _NOT_KEPT = Note(
 
 @quick()
 class Keeping:
-    """What is to be kept of a request: under which id, for whom, and its own input. `store`: whether at all."""
+    """How to store the response to a request. `items`: the request's own input. `store`: whether to store it."""
 
     response_id: str
     owner: str
@@ -49,30 +49,30 @@ class Keeping:
 
     @property
     def echoed(self) -> Mapping[str, JSON]:
-        """What the response says of it."""
+        """The fields of the response about its storage."""
         return {"store": self.store, "previous_response_id": self.previous, "background": self.background}
 
 
 class ResponseMemory:
-    """The responses that clients may name. An answer is never lost because the database fails: it leaves with the
-    warning `response_not_stored`."""
+    """The responses that clients may name. If the database fails, an answer still leaves, with the warning
+    `response_not_stored`."""
 
     def __init__(self, settings: ResponseSettings) -> None:
         self.settings = settings
         self.runs: dict[str, asyncio.Task[None]] = {}
-        """What runs in the background in this process, by the id of its response."""
+        """The background tasks of this process, by the id of the response."""
         self._store: ResponseStore = open_store(settings.store, settings.seconds)
         self._retention = Retention(settings.retention_days * 86400, settings.responses, settings.key_bytes)
         self._worker = secrets.token_hex(8)
         self._beating: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Makes the tables. Raises JournalError."""
+        """Creates the tables. Raises JournalError."""
         await self._store.open()
         self._beating = asyncio.get_running_loop().create_task(self._beat())
 
     async def aclose(self) -> None:
-        """What still runs in the background has failed."""
+        """Cancels the background responses, which then count as failed."""
         runs = [*self.runs.values()]
         for run in runs:
             run.cancel()
@@ -84,8 +84,8 @@ class ResponseMemory:
     # --- requests ----------------------------------------------------------------------------------------------
 
     async def composed(self, fields: JSON, owner: str, most: int) -> tuple[JSON, Keeping]:
-        """The request with the whole conversation as its input, `most` bytes of it, and what is to be kept. Raises
-        Failure, FormatError."""
+        """The request with the whole conversation as its input, and how to store its response. Raises FormatError, and
+        Failure, also for a conversation of more than `most` bytes."""
         body = dict(require_object(fields, "the request"))
         previous = body.pop("previous_response_id", None)
         background = optional_flag(body.pop("background", None), "background") is True
@@ -111,7 +111,7 @@ class ResponseMemory:
             raise FormatError("stream: the answer of a background request is polled here: leave 'stream' out")
 
     async def _conversation(self, previous: str, owner: str, most: int) -> list[JSON]:
-        """All that was said until the end of a response, as input items."""
+        """The conversation up to and including a response, as input items."""
         try:
             chain = await self._store.chain(owner, previous, most)
         except JournalError as error:
@@ -131,7 +131,7 @@ class ResponseMemory:
         return [item for each in chain for item in (*_items(each), *_output(each))]
 
     async def keep(self, keeping: Keeping, response: Mapping[str, JSON]) -> Sequence[Note]:
-        """Stores an answer that came to its end; the notes for one that could not be stored."""
+        """Stores a complete answer. Returns notes if that fails."""
         if not keeping.store:
             return ()
         status, body = str(response["status"]), json.dumps(response)
@@ -154,7 +154,7 @@ class ResponseMemory:
     # --- what clients ask of a response ------------------------------------------------------------------------
 
     async def retrieved(self, owner: str, response_id: str) -> dict[str, JSON]:
-        """Raises Failure for one that is not there."""
+        """Raises Failure if it does not exist."""
         return self._body(await self._stored(owner, response_id))
 
     async def deleted(self, owner: str, response_id: str) -> JSON:
@@ -183,13 +183,13 @@ class ResponseMemory:
         return body
 
     async def input_items(self, owner: str, response_id: str, query: Mapping[str, str]) -> JSON:
-        """A page of what the response was made of, as OpenAI lists it: the newest first unless `order` is `asc`."""
+        """A page of the response's input items, as OpenAI lists them: the newest first unless `order` is `asc`."""
         stored = await self._stored(owner, response_id)
         items = await self._conversation(stored.previous, owner, self.settings.key_bytes) if stored.previous else []
         items += _items(stored)
         order, limit, after = query.get("order", "desc"), query.get("limit", "20"), query.get("after", "")
         if order not in ("asc", "desc"):
-            raise Failure(400, f"order: {order[:20]!r} is none; write asc or desc", "invalid_request")
+            raise Failure(400, f"order: {order[:20]!r} is not an order; write asc or desc", "invalid_request")
         if not limit.isdecimal() or not 1 <= int(limit[:9]) <= _MOST_LISTED:
             raise Failure(400, f"limit: write a number from 1 to {_MOST_LISTED}", "invalid_request")
         rows = [cast("dict[str, Any]", item) for item in items]
@@ -226,7 +226,7 @@ class ResponseMemory:
     # --- the background ----------------------------------------------------------------------------------------
 
     async def begin(self, keeping: Keeping, response: Mapping[str, JSON]) -> JSON:
-        """Stores a response that is to be made. Raises Failure."""
+        """Stores a queued response. Raises Failure."""
         body = {**response, "status": "queued"}
         items = json.dumps([*keeping.items])
         stored = StoredResponse(
@@ -242,7 +242,7 @@ class ResponseMemory:
         return body
 
     async def started(self, response_id: str) -> None:
-        """Says that a response is being made. Raises CancelledError for one that was cancelled meanwhile."""
+        """Marks a response as in progress. Raises CancelledError if it was cancelled meanwhile."""
         try:
             is_claimed = await self._store.start(response_id)
         except JournalError as error:
@@ -275,7 +275,7 @@ class ResponseMemory:
             run.cancel()
 
     async def _beat(self) -> None:
-        """Keeps this worker's responses its own, and stops what was cancelled in another."""
+        """Renews the leases of this worker's responses, and stops those that were cancelled in another worker."""
         while True:
             await asyncio.sleep(_BEAT_SECONDS)
             running = [*self.runs]
@@ -290,7 +290,7 @@ class ResponseMemory:
 
 
 def _identified(items: JSON, response_id: str) -> list[JSON] | None:
-    """A request's input as items with ids; None for what is no input."""
+    """A request's input as items with ids; None for an invalid input."""
     if isinstance(items, str):
         items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
     if not isinstance(items, list):

@@ -75,7 +75,8 @@ async def run_turn(
     """Runs the turn and sends what leaves; `TurnEnded` comes last, with the usage of all attempts.
 
     `prompt_size` (bytes) is for an estimate of tokens that the server does not count; the client gets the estimate if
-    `usage_wanted`. Fills `report`. Calls `begun` at the model's first delta. Raises ProviderError, ConfigurationError.
+    `usage_wanted`. Fills `report`. Calls `on_answer` at the model's first delta. Raises ProviderError,
+    ConfigurationError.
     """
     total, guessed, conversation = Usage(), False, driver.open(NO_RUN)
     while True:
@@ -137,7 +138,7 @@ async def run_turn(
 
 def estimated(usage: Usage, prompt: int, completion: int) -> Usage:
     """The usage with estimates of the counts that are missing: the stream was closed behind the calls, or the server
-    does not count. `prompt` and `written` are bytes."""
+    does not count. `prompt` and `completion` are bytes."""
     return changed(
         usage,
         input=tokens_of(prompt) if usage.input is None else usage.input,
