@@ -32,6 +32,52 @@ ANSWERED_FROM = "answered_from"
 """The key in a result's `extra` that names the call it was taken from."""
 
 
+Emit: TypeAlias = Callable[[Event], Awaitable[None]]
+"""Records a fact; returns once it is durable."""
+
+
+class BatchPaused(Exception):
+    """The run is to pause. The calls that were under way have their results, the others were not started."""
+
+
+class NotStarted(BaseException):
+    """The run is to pause, and this call was not started."""
+
+
+class Pause:
+    """A request that the run pauses where no call is under way, so that it can go on later. It lives in the run's event
+    loop."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+        self.callbacks: list[Callable[[], None]] = []
+        """Called when the pause is requested."""
+
+    def ask(self) -> None:
+        """Requests the pause: no further call starts."""
+        if not self.is_requested:
+            self.is_requested = True
+            for callback in tuple(self.callbacks):
+                callback()
+
+    @asynccontextmanager
+    async def ends(self) -> AsyncGenerator[None]:
+        """Cancels the block when the pause is requested, and raises BatchPaused."""
+        loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
+        self.callbacks.append(end := lambda: limit.reschedule(loop.time()))
+        try:
+            async with limit:
+                if self.is_requested:
+                    limit.reschedule(loop.time())
+                yield
+        except TimeoutError:
+            if limit.expired():
+                raise BatchPaused from None
+            raise
+        finally:
+            self.callbacks.remove(end)
+
+
 class ResultCache:
     """The last results of a run's read-only calls that declare which resources they read.
 
@@ -110,52 +156,6 @@ def _tells(effects: Effects) -> bool:
 
 def _key(call: ToolCall) -> str:
     return f"{call.name} {json.dumps(call.arguments, sort_keys=True)}"
-
-
-Emit: TypeAlias = Callable[[Event], Awaitable[None]]
-"""Records a fact; returns once it is durable."""
-
-
-class BatchPaused(Exception):
-    """The run is to pause. The calls that were under way have their results, the others were not started."""
-
-
-class NotStarted(BaseException):
-    """The run is to pause, and this call was not started."""
-
-
-class Pause:
-    """A request that the run pauses where no call is under way, so that it can go on later. It lives in the run's event
-    loop."""
-
-    def __init__(self) -> None:
-        self.is_requested = False
-        self.callbacks: list[Callable[[], None]] = []
-        """Called when the pause is requested."""
-
-    def ask(self) -> None:
-        """Requests the pause: no further call starts."""
-        if not self.is_requested:
-            self.is_requested = True
-            for callback in tuple(self.callbacks):
-                callback()
-
-    @asynccontextmanager
-    async def ends(self) -> AsyncGenerator[None]:
-        """Cancels the block when the pause is requested, and raises BatchPaused."""
-        loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
-        self.callbacks.append(end := lambda: limit.reschedule(loop.time()))
-        try:
-            async with limit:
-                if self.is_requested:
-                    limit.reschedule(loop.time())
-                yield
-        except TimeoutError:
-            if limit.expired():
-                raise BatchPaused from None
-            raise
-        finally:
-            self.callbacks.remove(end)
 
 
 @quick(frozen=False, eq=False)
