@@ -17,7 +17,6 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from toolspeak.data.messages import ToolCall
-from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute.batch_context import BatchContext
@@ -198,13 +197,22 @@ class EarlyStart:
         if type(prepared) is not PreparedCall:
             return
         tool, effects, context = prepared.tool, prepared.effects, self._context
-        may_start = self._may_start(call, effects)
+        scope = context.scope
+        if effects.needs_approval:
+            may_start = False
+        elif settings.schedule == "sequential":
+            may_start = not self._offered
+        else:
+            may_start = scope.result_cache.answer(call, effects) is None
+            if may_start and settings.schedule == "serializable":
+                behind_a_write = self._writes is not None and self._writes.any_with(effects)
+                may_start = not behind_a_write and not (scope.orphans.calls and scope.orphans.conflicting_tool(effects))
         if effects.writes:
             if self._writes is None:
                 self._writes = Conflicts()
             self._writes.add(self._offered, effects)
         self._offered += 1
-        limiters = context.scope.limiters(tool, settings.concurrency)
+        limiters = scope.limiters(tool, settings.concurrency)
         if self._batch is not None:
             limiters = (*limiters, self._batch)
         if not may_start or not all(limiter.has_slot for limiter in limiters):
@@ -259,22 +267,6 @@ class EarlyStart:
         for task in tasks:
             if not task.cancelled():
                 task.exception()
-
-    def _may_start(self, call: ToolCall, effects: Effects) -> bool:
-        if effects.needs_approval:
-            return False
-        scope = self._context.scope
-        match self._settings.schedule:
-            case "parallel":
-                return scope.result_cache.answer(call, effects) is None
-            case "sequential":
-                return not self._offered
-            case "serializable":
-                return (
-                    not (self._writes is not None and self._writes.any_with(effects))
-                    and not (scope.orphans.calls and scope.orphans.conflicting_tool(effects))
-                    and scope.result_cache.answer(call, effects) is None
-                )
 
 
 class _MemoryCopy:
