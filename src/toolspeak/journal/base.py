@@ -122,7 +122,7 @@ class Journal(Protocol):
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
         """Takes the lease of a run, new or not, for so many seconds. Raises RunBusy while another holds one.
 
-        A lease ends early if its owner was a process of this machine and is dead (see `journal.owner`).
+        A lease ends early if its owner was a process of this machine and is dead (see `journal.leases`).
         """
         ...
 

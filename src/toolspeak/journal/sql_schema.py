@@ -42,8 +42,8 @@ STEPS: Sequence[Sequence[str]] = (
 )
 """Step n - 1 makes version n out of version n - 1. Version 1: records, runs, sessions. Version 2: search. Version 3:
 the epoch of the lease whose holder is asked to suspend the run. Version 4: in SQLite, records in the order in which
-they come (`journal.stretches`). Version 5: in SQLite, a checksum with each record, and who has the file open. Version
-6: in SQLite, the clocks of leases."""
+they come (`journal.sqlite_connection`). Version 5: in SQLite, a checksum with each record, and who has the file open.
+Version 6: in SQLite, the clocks of leases."""
 
 VERSION = len(STEPS)
 """The version that this toolspeak writes and reads."""
