@@ -12,7 +12,7 @@ from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCal
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, StrictDialect, get_dialect, read_turn
 from toolspeak.providers.scripted import ScriptedProvider
-from toolspeak.testing import check_splits, chunks
+from toolspeak.testing import check_splits, chunks, join_deltas, parse_pieces
 
 STRING = {"type": "string"}
 TOOLS = [
@@ -127,3 +127,11 @@ def test_a_harmony_call_without_tokens_is_found_behind_what_only_begins_as_one(s
     (call,) = read_turn(harmony, reply, TOOLS).calls
     assert isinstance(call, ToolCall)
     assert call.arguments == {"file": "a"}
+
+
+@pytest.mark.parametrize("text", ["functions.?:5<|tool_call_argument_begin|>", "functions.a?b:5 says"])
+def test_an_id_with_any_name_is_read_the_same_however_it_is_cut(text: str):
+    dialect = get_dialect("kimi-k2")  # without tools every name is known
+    whole = join_deltas(parse_pieces(dialect, [text], (), "stop"))
+    for cut in range(1, len(text)):
+        assert join_deltas(parse_pieces(dialect, [text[:cut], text[cut:]], (), "stop")) == whole, cut

@@ -85,7 +85,7 @@ def _bare(names: tuple[str, ...]) -> list[Marker]:
     bare_or_prefixed, prefixed = one_of(names, "functions."), one_of(tuple(f"functions.{name}" for name in names))
     if not names:
         bare_or_prefixed = prefixed = re.compile(
-            rf"functions\.{NAME.removesuffix('+')}+?(?=:[0-9])|[\w./-]{{1,{MAX_NAME}}}+:?\Z"
+            rf"functions\.{NAME.removesuffix('+')}+?(?=:[0-9]|:?\Z)|[\w./-]{{1,{MAX_NAME}}}+:?\Z"
         )
     words = (*names, "functions.")
     return [
