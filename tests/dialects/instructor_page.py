@@ -131,7 +131,7 @@ STATEMENTS: tuple[tuple[str, str, str, str], ...] = (
     ("A custom driver that uses tools gets the executor (CanAcceptToolRuntime)", "works (`run_tools`)", _SEAMS,
      "the_calls_of_a_driver_wait_for_a_yes_and_the_turn_is_asked_for_anew"),
     ("execute() and iterate()", "works", "agent/test_agent_stream.py", "the_state_of_each_step_and_the_last_one_again"),
-    ("Tools: an immutable collection", "works", "tools/test_toolset.py", "filter_prefix_and_sum"),
+    ("Tools: an immutable collection", "works", "tools/test_toolset.py", "filtered_prefixed_and_sum"),
 )  # fmt: skip
 """What the page says, how it is here, and the file and name of the test, without its `test_`."""
 
