@@ -363,7 +363,8 @@ def test_a_person_says_something_about_a_result():
         return f"{result.text} is old." if call.arguments["page"] == "a" else None
 
     first, second = run(Pages().tools(), [HumanFeedback(ask, tools=["read"])], READ_A, READ_B)
-    assert first.text.endswith("\n[A person says about this: a 1 is old.]")
+    read = first.content[0].text  # "a 1" or "a 2": both pages are read at the same time
+    assert first.text == f"{read}\n[A person says about this: {read} is old.]"
     assert "person" not in second.text
 
 
