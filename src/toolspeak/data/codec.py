@@ -92,7 +92,7 @@ def dumps(value: Any) -> str:
     """`dump` as one line of ASCII text. Raises FormatError as `dump` does."""
     cls = _stored_class(value)
     try:
-        return _HEAD + _encoded(value, _decoder(cls))[1:]
+        return _HEAD + _encoded(value, _decoder(cls), plain=_has_plain_digits(value))[1:]
     except Exception:  # noqa: BLE001 - as above
         return dump_text(dump(value), cls.__name__)
 
@@ -126,11 +126,12 @@ def dump_row(record: Record) -> str:
     """As `dumps`, for a record without its `run_id` and `seq`, which are columns of its row."""
     run_id: object = record.run_id
     seq: object = record.seq
-    extra: Any = record.extra
+    time: object = record.time
+    event, extra = record.event, cast("Any", record.extra)
     try:
         row = _Row(
             "Record",
-            record.event,
+            event,
             record.step,
             record.time,
             record.agent,
@@ -140,8 +141,10 @@ def dump_row(record: Record) -> str:
             record.traceparent,
             extra,
         )
-        if type(run_id) is str and type(seq) is int:
-            return _encoded(row, _decoder(_Row))
+        if type(run_id) is str and type(seq) is int and type(time) is float:
+            # Not asked of the row: this is half of what it costs to ask whether the digits are plain.
+            plain = 1e-4 <= time < 1e16 and (not _fractions(type(event)) or _has_plain_digits(event))
+            return _encoded(row, _decoder(_Row), plain=plain)
     except Exception:  # noqa: BLE001 - as above
         pass
     data = dump(record)
@@ -211,9 +214,10 @@ def _stored_class(value: Any) -> type[Any]:
     return cls
 
 
-def _encoded(value: Any, decode: Callable[[bytes], Any]) -> str:
-    """A value's JSON by msgspec; any exception if the loops might write something else."""
-    if _has_plain_digits(value):
+def _encoded(value: Any, decode: Callable[[bytes], Any], *, plain: bool) -> str:
+    """A value's JSON by msgspec; any exception if the loops might write something else. `plain`: whether its floats
+    have plain digits."""
+    if plain:
         raw = _encode(value)
         if raw.isascii() and b"\x7f" not in raw:
             if decode(raw) != value:
@@ -253,9 +257,10 @@ def _plain_float(digits: str) -> float:
 def _has_plain_digits(value: Any) -> bool:
     """Whether msgspec and Python write all floats among a value's fields in the same digits. Raises Misfit for an
     integer in the place of a float, which is written as a float."""
-    for name in _fractions(cast("type[Any]", type(value))):
+    cls = value.__class__  # no `cast` of `type(value)`: this is called for every record
+    for name in _fractions(cls):
         item: Any = getattr(value, name)
-        kind = cast("type[Any]", type(item))
+        kind = item.__class__
         if kind is float:
             if not 1e-4 <= item < 1e16:
                 return False

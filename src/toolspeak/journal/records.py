@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 from zlib import crc32
 
 from toolspeak.data.codec import dump_row, dump_text, load_record, load_row, load_text
@@ -32,6 +32,7 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import JSON, Message
+from toolspeak.data.values import quick
 from toolspeak.errors import FormatError, JournalError, RunConflict
 from toolspeak.journal.base import RunInfo, SearchHit, SessionInfo
 
@@ -198,7 +199,8 @@ def no_start(record: Record) -> JournalError:
     )
 
 
-class Stored(NamedTuple):  # made for every record, three times as fast as a frozen dataclass
+@quick(eq=False)
+class Stored:
     """A record's row.
 
     - `text`: its JSON.
