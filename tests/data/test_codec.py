@@ -163,6 +163,13 @@ def test_a_json_value_survives_with_its_types(value: Any):
 @pytest.mark.parametrize("text", ["\x00", "a\ud800b", "\udfff", "\u2028", "é😀"])
 def test_awkward_text_survives(text: str):
     assert loads(dumps(TextPart(text))).text == text
+    record = replace(RECORD, agent=text)
+    assert load_row(dump_row(record), record.run_id, record.seq).agent == text
+
+
+def test_a_row_holds_text_as_it_is_where_utf_8_can():
+    assert '"agent":"é😀\x7f"' in dump_row(replace(RECORD, agent="é😀\x7f"))
+    assert '"agent":"\\u00e9\\ud800"' in dump_row(replace(RECORD, agent="é\ud800"))
 
 
 def test_adjacent_surrogates_come_back_as_their_character():

@@ -78,6 +78,13 @@ def test_a_database_that_is_not_there_is_named_with_the_remedy(postgres_url):
         use(journal, journal.runs)
 
 
+def test_a_database_in_another_encoding_is_refused_before_a_record_is(postgres_url):
+    asyncio.run(execute(postgres_url, "CREATE DATABASE western ENCODING 'LATIN1' TEMPLATE template0"))
+    journal = PostgresJournal(postgres_url.replace("/postgres?", "/western?"))
+    with pytest.raises(JournalError, match=r"/western: the database's encoding is LATIN1.*--encoding UTF8"):
+        use(journal, journal.runs)
+
+
 def test_a_server_that_takes_no_changes_is_named_with_the_remedy(postgres_url):
     run_id = new_id()
     journal = PostgresJournal(postgres_url, schema="reading")

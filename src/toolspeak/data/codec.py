@@ -11,8 +11,8 @@ The format, version 1 (our own; this file is its definition):
   without `extra` ignores them. So a later version may add fields without a new format version;
 - an event of an unknown type becomes `UnknownEvent(kind, data)` and is written back as it was.
 
-Text may hold NUL and lone surrogates (`dumps` escapes everything beyond ASCII). A high surrogate directly
-followed by a low one comes back as the one character the two stand for, as everywhere in JSON.
+Text may hold NUL and lone surrogates: `dumps` escapes everything beyond ASCII, `dump_row` what UTF-8 cannot hold. A
+high surrogate directly followed by a low one comes back as the one character the two stand for, as everywhere in JSON.
 
 msgspec writes and reads nearly all of it. It is laxer than the format where it writes: NaN becomes null, a set an
 array. So its output is read back, and must be the same value. A value that is not the same, or that msgspec refuses
@@ -92,7 +92,7 @@ def dumps(value: Any) -> str:
     """`dump` as one line of ASCII text. Raises FormatError as `dump` does."""
     cls = _stored_class(value)
     try:
-        return _HEAD + _encoded(value, _decoder(cls), plain=_has_plain_digits(value))[1:]
+        return _HEAD + _encoded(value, _decoder(cls))[1:]
     except Exception:  # noqa: BLE001 - as above
         return dump_text(dump(value), cls.__name__)
 
@@ -123,15 +123,18 @@ class _Row(msgspec.Struct, tag_field="format", tag=FORMAT, omit_defaults=True, f
 
 
 def dump_row(record: Record) -> str:
-    """As `dumps`, for a record without its `run_id` and `seq`, which are columns of its row."""
+    """As `dumps`, for a record without its `run_id` and `seq`, which are columns of its row.
+
+    Text stands in the row as it is, not escaped: a database stores UTF-8, and other scripts take half the bytes. A row
+    whose text no UTF-8 can hold (a lone surrogate) is ASCII.
+    """
     run_id: object = record.run_id
     seq: object = record.seq
-    time: object = record.time
-    event, extra = record.event, cast("Any", record.extra)
+    extra: Any = record.extra
     try:
         row = _Row(
             "Record",
-            event,
+            record.event,
             record.step,
             record.time,
             record.agent,
@@ -141,10 +144,9 @@ def dump_row(record: Record) -> str:
             record.traceparent,
             extra,
         )
-        if type(run_id) is str and type(seq) is int and type(time) is float:
-            # Not asked of the row: this is half of what it costs to ask whether the digits are plain.
-            plain = 1e-4 <= time < 1e16 and (not _fractions(type(event)) or _has_plain_digits(event))
-            return _encoded(row, _decoder(_Row), plain=plain)
+        raw = _encode(row)
+        if type(run_id) is str and type(seq) is int and _row_reader()(raw) == row:
+            return _shallow(raw.decode())
     except Exception:  # noqa: BLE001 - as above
         pass
     data = dump(record)
@@ -203,7 +205,7 @@ def _decoder(cls: type[Any]) -> Callable[[bytes], Any]:
 
 
 @cache
-def _row_reader() -> Callable[[str], _Row]:
+def _row_reader() -> Callable[[str | bytes], _Row]:
     return msgspec.json.Decoder(_Row).decode
 
 
@@ -214,10 +216,9 @@ def _stored_class(value: Any) -> type[Any]:
     return cls
 
 
-def _encoded(value: Any, decode: Callable[[bytes], Any], *, plain: bool) -> str:
-    """A value's JSON by msgspec; any exception if the loops might write something else. `plain`: whether its floats
-    have plain digits."""
-    if plain:
+def _encoded(value: Any, decode: Callable[[bytes], Any]) -> str:
+    """A value's JSON by msgspec; any exception if the loops might write something else."""
+    if _has_plain_digits(value):
         raw = _encode(value)
         if raw.isascii() and b"\x7f" not in raw:
             if decode(raw) != value:

@@ -131,6 +131,12 @@ class PostgresPool:
         return pool
 
     async def _prepare(self, connection: Any) -> None:
+        encoding = connection.get_settings().server_encoding
+        if encoding != "UTF8":
+            raise JournalError(
+                f"{self._what} {self}: the database's encoding is {encoding}, which cannot hold every text; make one"
+                " with `createdb --encoding UTF8 --template template0`"
+            )
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATING)
         version = 0
         if await connection.fetchval("SELECT to_regclass($1)", f'"{self._schema}".schema_version') is not None:

@@ -216,7 +216,7 @@ class Stored:
 def pack(record: Record) -> Stored:
     """Returns the row of a record. Raises FormatError for a record that cannot be stored."""
     text = dump_row(record)
-    if len(text) <= LARGE:
+    if len(text) <= LARGE and (text.isascii() or len(text.encode()) <= LARGE):
         return Stored(text, None, _NO_BLOBS)
     data = load_text(text)
     blobs: dict[str, bytes] = {}
