@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
 
 CORE = {"lazy", "errors", "data", "dialects", "wire", "tools", "journal", "providers", "execute", "agent"}
-EDGES = {"interceptors", "ui", "testing", "mcp", "adapters", "gateway", "durable", "telemetry", "web", "cli"}
+EDGES = {"interceptors", "ui", "testing", "mcp", "adapters", "gateway", "engines", "telemetry", "web", "cli"}
 
 # Which rooms a room may import besides itself.
 ALLOWED: dict[str, set[str]] = {
@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "mcp": CORE,
     "adapters": CORE,
     "gateway": CORE | {"mcp"},
-    "durable": CORE,
+    "engines": CORE,
     "telemetry": CORE,
     "web": CORE | {"ui"},
     "testing": CORE | EDGES - {"cli"},
