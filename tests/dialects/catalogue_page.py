@@ -40,7 +40,7 @@ def page() -> str:
         "covers the families that were available in November 2026 and whose format vLLM, SGLang or llama.cpp",
         "documents.",
         "",
-        f"**Text behind the calls** of a turn is part of the answer, except in {_names(aside)}. In these dialects",
+        f"**Text after the calls** of a turn is part of the answer, except in {_names(aside)}. In these dialects",
         "the engines do not show it, so it is reported separately (`TextAside`; `toolspeak parse` prints it under",
         "`ignored`).",
         "",
@@ -134,7 +134,7 @@ def _earlier(info: DialectInfo) -> str:
     earlier = info.earlier
     if earlier is None:
         return "" if not info.reasoning else "left out"
-    which = "kept" if earlier.keep == "always" else "kept behind the last user message"
+    which = "kept" if earlier.keep == "always" else "kept after the last user message"
     return f"{which}, in turns with calls" if earlier.calls_only else which
 
 

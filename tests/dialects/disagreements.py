@@ -14,7 +14,7 @@ CLASSES = {
     "which form the request asked for calls.",
     "contradiction": "The engines contradict each other. For a call: vLLM 0.33.0's parser, run on SGLang's case, gives "
     "what ours gives. For text around calls: one keeps it and another drops it, or one keeps it before calls and "
-    "drops it behind them; we keep it, and set it aside behind calls where all agree.",
+    "drops it after them; we keep it, and set it aside after calls where all agree.",
     "safer": "Ours is the safer reading. What the model did not write is never made up (a name, an argument, a value, "
     "an end): the call is malformed, does not run, and the model is told why. What was begun as a call is never shown "
     "as the answer. A call of a tool that is not there is reported, so that the model is told which there are. Text "

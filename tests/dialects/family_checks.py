@@ -63,7 +63,7 @@ def check_leaves_as_it_comes(dialect: Dialect, start: str, piece: str, fragment:
 
 
 def parsing(dialect: Dialect, start: str, unit: str, size: int) -> Callable[[int], Callable[[], object]]:
-    """For `growth`: reading as many units as make up a length, behind the start, in pieces of this size."""
+    """For `growth`: reading as many units as make up a length, after the start, in pieces of this size."""
 
     def prepare(length: int) -> Callable[[], object]:
         parser, pieces = dialect.parser(TOOLS), list(chunks(start + unit * (length // len(unit)), size))
@@ -79,7 +79,7 @@ def parsing(dialect: Dialect, start: str, unit: str, size: int) -> Callable[[int
 
 
 def results_of(dialect: Dialect, start: str, unit: str) -> Callable[[int], Callable[[], object]]:
-    """For `growth`: writing a result that has as many units as make up a length behind the start."""
+    """For `growth`: writing a result that has as many units as make up a length after the start."""
 
     def prepare(length: int) -> Callable[[], object]:
         text = start + unit * (length // len(unit))

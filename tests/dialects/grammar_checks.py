@@ -61,7 +61,7 @@ def problem(dialect: Dialect, text: str, mode: str = "auto") -> str:
 
 
 def reads_alone(dialect: Dialect, text: str, calls: int) -> bool:
-    """Whether the calls of a turn are all read without the free text in front of them."""
+    """Whether the calls of a turn are all read without the free text before them."""
     for at in range(len(text)):
         alone = read_turn(dialect, text[at:], TOOLS).calls
         broken = {call.code for call in alone if isinstance(call, MalformedCall)}

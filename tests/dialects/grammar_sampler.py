@@ -77,7 +77,7 @@ _PIECES = [
 
 
 class Sampler:
-    """Random strings of a grammar, each with the places of its frame: what is no value. The free text in front of a
+    """Random strings of a grammar, each with the places of its frame: what is no value. The free text before a
     call never quotes it: then it is no call (docs/design.md, promise 6)."""
 
     def __init__(self, definition: Definition, seed: int) -> None:
@@ -212,7 +212,7 @@ def _members(chars: Chars) -> str:
 
 
 def _leads(node: Node) -> Iterator[Text]:
-    """The free text in front of a call, outside the rules of calls. It avoids what it ends with; thoughts do not."""
+    """The free text before a call, outside the rules of calls. It avoids what it ends with; thoughts do not."""
     match node:
         case Text(avoid, end) if end and exactly(end) in avoid:
             yield node
@@ -226,7 +226,7 @@ def _leads(node: Node) -> Iterator[Text]:
 
 
 def _quotes(text: str) -> bool:
-    """Whether a call right behind this text may stand in code: in a code block, in inline code, or indented behind a
+    """Whether a call right after this text may stand in code: in a code block, in inline code, or indented after a
     colon."""
     said, _, line = text.rpartition("\n")
     indented = not line.strip() and len(line.expandtabs(4)) >= 4

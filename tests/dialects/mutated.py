@@ -124,7 +124,7 @@ def _damaged(dialect: Dialect, run: str) -> Iterator[Case]:
             yield Case(kind, run[:start] + put + run[stop:], (RUN,), "runs or is reported")
     if found:
         end = found[0].end()
-        yield Case("text behind a marker", f"{run[:end]}Sure!\n{run[end:]}", (RUN,), "runs or is reported")
+        yield Case("text after a marker", f"{run[:end]}Sure!\n{run[end:]}", (RUN,), "runs or is reported")
     yield from _damaged_json(run)
 
 
@@ -146,7 +146,7 @@ def _damaged_json(run: str) -> Iterator[Case]:
 
 
 def _cuts(run: str) -> Iterator[Case]:
-    """The token limit ends the reply: inside of an argument, and behind the last one."""
+    """The token limit ends the reply: inside of an argument, and after the last one."""
     first, last = run.index("ls -la"), max(run.rfind("true"), run.rfind("True"), run.rfind("5"))
     for stop in (first + 2, first + 6, (first + last) // 2, last, last + 2):
         yield Case("cut", run[:stop], (RUN,), "never runs", cut=True)

@@ -20,22 +20,22 @@ class Expected:
     history: Literal["", "user", "tool"] = ""
 
 
-_MISTRAL = "the template writes the tools between the system turn and `[INST]`; a message stands behind `[INST]`"
-_NEMO = "the template writes the tools in front of `[INST]`; a message stands behind it"
+_MISTRAL = "the template writes the tools between the system turn and `[INST]`; a message follows `[INST]`"
+_NEMO = "the template writes the tools before `[INST]`; a message follows it"
 _KIMI = "the template writes the tools in a turn named `tool_declare`; ours is a turn named `system`"
-_KIMI_0905 = "without a system text the template writes a line break behind its own; with one the prompt is whole"
+_KIMI_0905 = "without a system text the template writes a line break after its own; with one the prompt is whole"
 _K3 = (
     "the template writes the tools in a turn of the type `tool-declare`, ahead of its own text on "
-    "thinking; ours is a plain turn behind that"
+    "thinking; ours is a plain turn after that"
 )
 _LLAMA = "the template writes `Environment: ipython` into its own system text when there are tools"
 _GRANITE = "without a system text the template names the day in its own; with one the prompt is whole"
-_APERTUS = "the template writes the tools in a developer turn; ours are in the system turn in front of it"
+_APERTUS = "the template writes the tools in a developer turn; ours are in the system turn before it"
 _APRIEL = "without a system text the template writes its own twice, once with the tools; with one the prompt is whole"
 _COHERE = "the template writes the tools in the middle of its own system text"
 _R_PLUS = "the template writes the heading of the tools also where there are none"
 _GIGACHAT = "the template writes the tools in a turn named `function descriptions`; ours is named `system`"
-_SPARK = "the template writes the tools directly behind its own text, and a line break in front of ours"
+_SPARK = "the template writes the tools directly after its own text, and a line break before ours"
 _FUNCTIONARY = "the template writes the tools in a system turn of its own, which it also writes without tools"
 _FUNCTIONARY31 = (
     f"{_FUNCTIONARY}; transformers writes the quotes in its JSON as `&#34;`, where llama.cpp's engine and the model's "
@@ -44,10 +44,10 @@ _FUNCTIONARY31 = (
 _SOLAR = (
     "without a system text the template writes its heading `System Prompt` above ours; with one the prompt is whole"
 )
-_MUSE = "the template names the tools among the valid recipients behind the system text"
+_MUSE = "the template names the tools among the valid recipients after the system text"
 
 _HERMES = (
-    "without tools the template writes its system turn with an empty list, in front of ours: servers have another "
+    "without tools the template writes its system turn with an empty list, before ours: servers have another "
     "template for that"
 )
 _GPT_OSS = (

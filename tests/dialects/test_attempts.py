@@ -199,7 +199,7 @@ def look(file: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["cogency-json", "cogency-xml", "tool-call", "auto", "hermes", "glm45"])
-def test_a_run_goes_on_behind_an_attempt_and_the_model_is_shown_the_form(name: str):
+def test_a_run_continues_after_an_attempt_and_the_model_is_shown_the_form(name: str):
     start = "tool_call" if name in ("tool-call", "hermes", "glm45") else "execute"
     for body in BODIES:
         provider = ScriptedProvider([f"<{start}>{body}</{start}>", "x"])

@@ -35,7 +35,7 @@ BROKEN_JSON = {  # the arguments of a call of `write`
     "tab and bad escape": '{"file": "x", "content": "\t\\d"}',
     "no word of JSON": '{"file": "x", "content": None}',
     "leading zero": '{"file": "x", "content": 07}',
-    "comma behind the last": '{"file": "x", "content": ["a",],}',
+    "comma after the last": '{"file": "x", "content": ["a",],}',
     "bracket too many": '{"file": "x", "content": "a"}}',
     "null": "null",
     "no object": '["x"]',

@@ -74,13 +74,13 @@ def test_a_call_with_one_wrong_character_runs_or_is_told(dialect: Dialect, fault
 
 DAMAGED = {
     "the fence": ("command-r-plus", 'Action:\n[{"tool_name": "write", "parameters": {"file": "alpha"}}]\n```'),
-    "the word in front of the fence": ("command-r-plus", '```json\n[{"tool_name": "write", "parameters": {}}]\n```'),
+    "the word before the fence": ("command-r-plus", '```json\n[{"tool_name": "write", "parameters": {}}]\n```'),
     "the bracket": ("pythonic", "write(file='alpha')]"),
     "the equals sign": ("functionary-v31", '<functionwrite>{"file": "alpha"}</function>'),
     "a quote of the key": ("llama3-json", '{name": "write", "parameters": {"file": "alpha"}}'),
     "a quote of the name": ("xlam", '[{"name": "write, "arguments": {"file": "alpha"}}]'),
     "a letter of the arguments": ("llama3-json", '{"name": "write", "paramters": {"file": "alpha"}}'),
-    "the marker, behind text": (
+    "the marker, after text": (
         "cohere-command",
         '<|START_ACTION[{"tool_name": "write", "parameters": {}}]<|END_ACTION|>',
     ),

@@ -119,7 +119,7 @@ def test_the_model_is_told_of_a_damaged_tag(case: str):
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_the_next_call_runs_behind_a_damaged_tag(case: str):
+def test_the_next_call_runs_after_a_damaged_tag(case: str):
     name, reply = DAMAGED[case]
     dialect = get_dialect(name)
     *_, last = read_turn(dialect, f"{reply}\n{written(dialect, [{'mode': 'omega'}])}", TOOLS).calls

@@ -188,7 +188,7 @@ def test_two_dialects_in_one_turn_are_both_read():
     check_cuts(AUTO, text)
 
 
-def test_a_malformed_call_of_harmony_behind_a_batch_that_has_ended_does_not_count():
+def test_a_malformed_call_of_harmony_after_a_batch_that_has_ended_does_not_count():
     text = "<execute>\n<ping></ping>\n</execute><|start|>assistant to=ping<|channel|>commentary"
     check_splits(AUTO, text, TOOLS, "length")
     deltas = parse_pieces(AUTO, [text], TOOLS, "length")

@@ -257,10 +257,10 @@ def test_a_call_without_its_wrapper_is_a_call_and_the_stray_end_is_dropped() -> 
     assert any(isinstance(delta, CallCompleted) for delta in deltas)
 
 
-def test_what_means_nothing_between_calls_may_be_cut_behind_a_value_without_its_end() -> None:
+def test_what_means_nothing_between_calls_may_be_cut_after_a_value_without_its_end() -> None:
     value = '<steptml:invoke name="read"><steptml:parameter name="path">a</steptml:invoke>'
-    for behind in ("", "<｜tool_call_end｜>", '<｜tool_call_end｜><steptml:invoke name="read"></steptml:invoke>'):
-        check_splits(get_dialect("step3"), value + behind, TOOLS)
+    for after in ("", "<｜tool_call_end｜>", '<｜tool_call_end｜><steptml:invoke name="read"></steptml:invoke>'):
+        check_splits(get_dialect("step3"), value + after, TOOLS)
 
 
 def test_prose_about_the_format_stays_prose() -> None:

@@ -197,7 +197,7 @@ def test_3_a_marker_in_prose_stays_text(dialect: Dialect, text: str):
 
 
 @each_dialect
-def test_a_marker_with_what_is_no_call_behind_it_is_an_unreadable_attempt(dialect: Dialect):
+def test_a_marker_with_what_is_no_call_after_it_is_an_unreadable_attempt(dialect: Dialect):
     text = f"{START[dialect.name]}call me"
     check_splits(dialect, text, TOOLS)
     turn = read_turn(dialect, text, TOOLS)

@@ -418,7 +418,7 @@ def test_mistral_reads_the_id_and_a_name_alone():
     assert calls_of("mistral-args", "[TOOL_CALLS] is the token for it.") == []
 
 
-def test_functionary_v31_needs_a_body_behind_its_marker():
+def test_functionary_v31_needs_a_body_after_its_marker():
     assert calls_of("functionary-v31", "a <function=write> tag, and <function=") == []
     assert calls_of("functionary-v31", "<function=write></function>") == [("no_arguments", False)]
     assert calls_of("functionary-v31", f"<function=write>{A}</function><function=write>{B}</function>") == [
@@ -427,7 +427,7 @@ def test_functionary_v31_needs_a_body_behind_its_marker():
     ]
 
 
-def test_functionary_v32_begins_behind_the_prompts_marker():
+def test_functionary_v32_begins_after_the_prompts_marker():
     assert calls_of("functionary-v32", f"write\n{A}>>>write\n{B}") == [WRITE_A, WRITE_B]
     turn = turn_of("functionary-v32", f"all\nSure.>>>write\n{A}")
     assert turn.text == "Sure."
@@ -488,7 +488,7 @@ def test_harmony_results_by_the_model_are_forged():
     assert deltas == [ForgedResults('"ok"'), TextDelta("c")]
 
 
-def test_harmony_goes_on_behind_a_call_that_cannot_be_read():
+def test_harmony_continues_after_a_call_that_cannot_be_read():
     call = "<|start|>assistant to=functions.write<|channel|>commentary json<|message|>"
     text = f"{call}{{x}}<|call|>{call}{A}<|call|>"
     assert calls_of("harmony", text) == [("invalid_json", True), WRITE_A]

@@ -170,8 +170,8 @@ def test_5_markers_inside_strings_are_content(dialect: Dialect, value: str):
 
 @each_dialect
 @pytest.mark.parametrize("text", ['"me', '"me and you", n=2)', "'it', r'b\\c')", 'x, "y z")'])
-def test_what_stands_behind_a_fault_leaves_as_no_argument(dialect: Dialect, text: str):
-    """In characters it did: a string without its argument's name was written behind the arguments before it."""
+def test_what_follows_a_fault_leaves_as_no_argument(dialect: Dialect, text: str):
+    """In characters it did: a string without its argument's name was written after the arguments before it."""
     reply = written(dialect, ToolCall("1", "f", {"a": "x"})).partition(")")[0] + ", " + text
     check_splits(dialect, reply, TOOLS, splits=[list(reply)])
 

@@ -47,7 +47,7 @@ READ: list[Any] = [
         ("set", {"n": 7, "tags": [1]}),
     ),
     (
-        # Nothing in a value is markup but its own end tag in front of what may follow it.
+        # Nothing in a value is markup but its own end tag before what may follow it.
         "<tool_name>write</tool_name><parameters><content></parameters></content> b</content></parameters>",
         ("write", {"content": "</parameters></content> b"}),
     ),

@@ -100,7 +100,7 @@ NEVER = {
     "plus": '{"name": "read", "args": {"n": +1}}',
     "NaN": '{"name": "read", "args": {"n": NaN}}',
     "text in front": 'call {"name": "read", "args": {"file": "a"}}',
-    "text behind": '{"name": "read", "args": {"file": "a"}} please',
+    "text after": '{"name": "read", "args": {"file": "a"}} please',
     "duplicate key": '{"name": "read", "args": {"file": "a", "file": "b"}}',
     "two argument keys": '{"name": "read", "args": {"file": "a"}, "arguments": {"file": "a"}}',
     "two names": '{"name": "read", "name": "write", "args": {}}',

@@ -142,7 +142,7 @@ FAMILIES = (
     calls=st.booleans(),
 )
 @examples(150)
-def test_a_text_of_examples_stays_text_and_the_call_behind_it_runs(name: str, rows: list[str], calls: bool):
+def test_a_text_of_examples_stays_text_and_the_call_after_it_runs(name: str, rows: list[str], calls: bool):
     dialect = get_dialect(name)
     call = written(get_dialect("hermes") if name == "auto" else dialect)
     said = "\n\n".join(["Well.", *rows]).replace("{call}", call) + "\n\n"
@@ -209,7 +209,7 @@ def run(command: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "minimax-m2", "cogency-json", "tool-call", "auto"])
-def test_a_run_goes_on_where_an_example_may_have_been_meant(name: str):
+def test_a_run_continues_where_an_example_may_have_been_meant(name: str):
     example = written(get_dialect("cogency-json" if name == "auto" else name))
     reply = f"Like this:\n```\n{example}\n```"
     provider = ScriptedProvider([reply, "x"])
@@ -220,7 +220,7 @@ def test_a_run_goes_on_where_an_example_may_have_been_meant(name: str):
     assert messages[-2].text == reply
 
 
-def test_a_call_behind_an_example_runs_alone():
+def test_a_call_after_an_example_runs_alone():
     call = written(get_dialect("hermes"))
     turn = read_turn(get_dialect("hermes"), f"Not\n```\n{call}\n```\nbut\n{call}", TOOLS)
     assert [type(each) for each in turn.calls] == [ToolCall]
@@ -234,7 +234,7 @@ def test_under_repair_an_example_stays_one():
     assert not [each for each in turn.ignored if not isinstance(each.call, MalformedCall)]
 
 
-FRAMED = {  # a message to the user, and what stands in front of the next one
+FRAMED = {  # a message to the user, and what stands before the next one
     "solar-open": ("<|content|>", "<|end|><|begin|>assistant"),
     "inkling": ("<|content_text|>", "<|end_message|><|message_model|>"),
     "kimi-k3": ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),

@@ -117,7 +117,7 @@ def test_neighbouring_user_messages_become_one(dialect: Dialect):
 
 
 @pytest.mark.parametrize("dialect", [JSON_D, XML_D], ids=["cogency-json", "cogency-xml"])
-def test_a_user_message_behind_results_is_merged_with_them(dialect: Dialect):
+def test_a_user_message_after_results_is_merged_with_them(dialect: Dialect):
     *_, last = dialect.render([TURN, BOTH, Message.user("and now?")], TOOLS)
     assert last.role == "user"
     assert last.text.endswith("</results>\n\nand now?")

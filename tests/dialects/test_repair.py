@@ -104,14 +104,14 @@ def test_every_json_dialect_is_repaired(dialect: Dialect):
         assert not any(isinstance(call, ToolCall) for call in cut.calls)
 
 
-def test_the_deltas_hold_the_raw_text_and_the_repaired_calls_and_the_calls_behind_move_up():
+def test_the_deltas_hold_the_raw_text_and_the_repaired_calls_and_the_calls_after_move_up():
     dialect = repaired(get_dialect("hermes"))
     deltas = parse_pieces(dialect, [block("{a: 1}") + "}</tool_call>" + block("{}") + "}</tool_call>"])
     (malformed,) = (delta for delta in deltas if isinstance(delta, CallMalformed))
-    mended, behind = (delta for delta in deltas if isinstance(delta, CallCompleted))
+    mended, after = (delta for delta in deltas if isinstance(delta, CallCompleted))
     assert malformed.raw == mended.repaired_from
-    assert (malformed.index, mended.index, behind.index) == (0, 1, 2)
-    assert behind.repaired_from is None
+    assert (malformed.index, mended.index, after.index) == (0, 1, 2)
+    assert after.repaired_from is None
     assert [delta.text for delta in deltas if isinstance(delta, ArgumentsDelta) and delta.index == 1] == ['{"a": 1}']
     assert deltas[-1] == BatchEnded((1, 2), True)
 

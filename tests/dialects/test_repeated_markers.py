@@ -52,7 +52,7 @@ def test_a_start_marker_that_stands_twice_begins_one_call(dialect: Dialect, star
 
 
 @pytest.mark.parametrize(("dialect", "start"), STARTS)
-def test_what_cannot_be_read_behind_it_is_told(dialect: Dialect, start: str):
+def test_what_cannot_be_read_after_it_is_told(dialect: Dialect, start: str):
     text = f"{start}\n{start}\nread a.txt\n"
     turn = read_turn(dialect, text, TOOLS)
     assert turn.calls, text
@@ -87,9 +87,9 @@ def test_many_start_markers_are_held_no_longer_than_one(name: str):
     dialect = get_dialect(name)
     start = start_of(get_dialect("hermes") if name == "auto" else dialect)
     for count in range(256 // len(start) - 1, 256 // len(start) + 3):
-        for behind in ("", "`", "x", "\n", start[:3]):
+        for after in ("", "`", "x", "\n", start[:3]):
             for size in (1, 7):
                 parser = CheckedParser(dialect.parser(TOOLS))
-                for piece in chunks(start * count + behind, size):
+                for piece in chunks(start * count + after, size):
                     parser.feed(piece)
                 parser.close("stop")

@@ -26,7 +26,7 @@ def test_what_only_begins_a_turn_or_a_word_is_not_held_back_elsewhere(name: str)
 
 
 @pytest.mark.parametrize("name", ["hermes", "kimi-k2", "auto"])
-def test_a_call_is_found_behind_every_beginning_of_its_marker(name: str) -> None:
+def test_a_call_is_found_after_every_beginning_of_its_marker(name: str) -> None:
     dialect = get_dialect(name)
     (written,) = dialect.render([Message("assistant", (ToolCall("1", "write", {"path": "a"}),))], TOOLS)
     for before in ("", "if a < b: {\n", "[the list][0]\n", "< /t>\n", "fu wr\n", "a[\n"):

@@ -37,7 +37,7 @@ def test_an_end_without_a_start_says_that_it_began_inside_reasoning(dialect: Dia
 
 
 @CASES
-def test_a_mention_and_what_stands_in_or_behind_a_call_or_reasoning_say_nothing(dialect: Dialect, end: str):
+def test_a_mention_and_what_stands_in_or_after_a_call_or_reasoning_say_nothing(dialect: Dialect, end: str):
     call, parser = written(dialect, f"a{end}b"), dialect.parser(TOOLS)
     assert isinstance(parser, BlockParser)
     opened = next(marker.text for marker in parser.format.table.markers if end in (marker.end, *marker.also_ends))
@@ -63,7 +63,7 @@ def test_a_stream_says_so_once_the_end_comes(dialect: Dialect, end: str):
 
 
 @CASES
-def test_a_stream_leaves_mentions_and_what_stands_behind_reasoning_or_calls(dialect: Dialect, end: str):
+def test_a_stream_leaves_mentions_and_what_follows_reasoning_or_calls(dialect: Dialect, end: str):
     opened, call = opener(dialect, end), written(dialect, "x")
     fenced = f"So:\n```\n{end}\n```\nis it."
     for reply in (f"`{end}` ends it", fenced, f"{opened}plan{end}So it ends.", f"{call}\nplan"):

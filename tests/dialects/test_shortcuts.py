@@ -2,7 +2,7 @@
 
 What is read in one step where it is there to its end (calls, JSON objects, headers) is compared with the same text in
 single characters, where no step has all of it. A chunk that holds nothing but content is compared with the same chunk
-behind an empty one, which ends a `Run`, and with the same text in one piece, which `_plain` leaves to the states.
+after an empty one, which ends a `Run`, and with the same text in one piece, which `_plain` leaves to the states.
 `test_json_scanner.py` compares `whole_object` with the scanner.
 """
 
@@ -39,7 +39,7 @@ def format_of(dialect: Dialect) -> Any:
 
 
 def calls(data: st.DataObject, dialect: Dialect) -> str:
-    """Calls as the dialect writes them, and maybe something behind them."""
+    """Calls as the dialect writes them, and maybe something after them."""
     made = [("read", {"file": "a"}), ("write", {"content": data.draw(soup(dialect))})]
     chosen = data.draw(st.lists(st.sampled_from(made), min_size=1, max_size=2))
     message = Message("assistant", tuple(ToolCall(f"callid00{i}", *each) for i, each in enumerate(chosen)))
@@ -49,12 +49,12 @@ def calls(data: st.DataObject, dialect: Dialect) -> str:
 @each_of_blocks
 @given(data=st.data())
 @examples(25)
-def test_a_turn_that_begins_with_its_calls_is_read_as_behind_a_line_break(dialect: Dialect, data: st.DataObject):
+def test_a_turn_that_begins_with_its_calls_is_read_as_after_a_line_break(dialect: Dialect, data: st.DataObject):
     text = calls(data, dialect) if data.draw(st.booleans()) else reply(data, dialect)
-    first, behind = read_turn(dialect, text, TOOLS), read_turn(dialect, f"\n{text}", TOOLS)
-    assert behind.calls == first.calls
-    assert (behind.ignored, behind.forged, behind.notes) == (first.ignored, first.forged, first.notes)
-    assert behind.text.lstrip() == first.text.lstrip()
+    first, after = read_turn(dialect, text, TOOLS), read_turn(dialect, f"\n{text}", TOOLS)
+    assert after.calls == first.calls
+    assert (after.ignored, after.forged, after.notes) == (first.ignored, first.forged, first.notes)
+    assert after.text.lstrip() == first.text.lstrip()
 
 
 @each_of_blocks
@@ -158,7 +158,7 @@ def test_calls_that_are_there_to_their_end_are_read_as_in_single_characters(dial
 @each_dialect
 @given(data=st.data())
 @examples(25)
-def test_a_chunk_that_is_content_is_taken_as_behind_an_empty_one(dialect: Dialect, data: st.DataObject):
+def test_a_chunk_that_is_content_is_taken_as_after_an_empty_one(dialect: Dialect, data: st.DataObject):
     content = "".join(data.draw(st.lists(st.sampled_from(CONTENT), max_size=20)))
     call = ToolCall("callid000", "write", {"content": content})
     text = dialect.render([Message("assistant", (call,))], TOOLS)[0].text + data.draw(soup(dialect))
@@ -179,8 +179,8 @@ def test_text_that_leaves_chunk_by_chunk_is_read_as_in_one_piece(dialect: Dialec
     said = st.sampled_from(
         ["The fox", " jumps", "\n", " ", "`", "```", "~~~", "- ", "> ", "é", "to", "t", "f", "{", "<", "[."]
     )
-    lead, behind = ("".join(data.draw(st.lists(said, max_size=12))) for _ in range(2))
-    text = lead + data.draw(soup(dialect)) + behind
+    lead, after = ("".join(data.draw(st.lists(said, max_size=12))) for _ in range(2))
+    text = lead + data.draw(soup(dialect)) + after
     pieces = list(chunks(text, data.draw(st.integers(1, 6))))
     same(dialect, data, pieces, [text], starts_in=data.draw(st.sampled_from(["text", "reasoning"])))
 

@@ -58,20 +58,20 @@ STOPS = [(dialect, stop) for dialect in DIALECTS for stop in dialect.info.stop]
 
 
 UNENDED = {"mistral-args", "mistral-ids", "mistral-v11", "functionary-v32", "muse"}
-"""The dialects in which nothing ends a call: a line break behind it is no text, as it may stand between two calls."""
+"""The dialects in which nothing ends a call: a line break after it is no text, as it may stand between two calls."""
 
 
 @pytest.mark.parametrize(("dialect", "stop"), STOPS, ids=[f"{dialect.name} {stop}" for dialect, stop in STOPS])
 def test_what_ends_a_turn_is_no_part_of_it(dialect: Dialect, stop: str):
     written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
-    lead = "\n" if dialect.name == "apriel" else ""  # as its template writes in front of calls
+    lead = "\n" if dialect.name == "apriel" else ""  # as its template writes before calls
     assert written.startswith(lead)
     gap = "" if dialect.name in UNENDED else "\n"
-    behind = ("", gap) if dialect.info.text_aside else (gap, "")
+    after = ("", gap) if dialect.info.text_aside else (gap, "")
     for text, said, aside, calls in (
         (f"Hello.{stop}", "Hello.", "", 0),
         (written + stop, lead, "", 1),
-        (f"{written}\n{stop}", lead + behind[0], behind[1], 1),
+        (f"{written}\n{stop}", lead + after[0], after[1], 1),
     ):
         turn = read_turn(dialect, text, TOOLS)
         assert (turn.text, turn.aside, len(turn.calls)) == (said, aside, calls), text
@@ -91,7 +91,7 @@ def test_a_call_without_its_end_is_read_in_the_same_way_before_the_token_that_en
     written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     for text in _cuts(written):
         alone, stopped = read_turn(dialect, text, TOOLS), read_turn(dialect, text + stop, TOOLS)
-        begun = not alone.calls and stop.startswith("<S")  # as an element would begin behind `<TOOLCALL>`: reported
+        begun = not alone.calls and stop.startswith("<S")  # as an element would begin after `<TOOLCALL>`: reported
         if all(isinstance(call, ToolCall) for call in alone.calls) and stop not in dialect.info.results and not begun:
             assert (stopped.text, stopped.calls) == (alone.text, alone.calls), text
         check_splits(dialect, text + stop, TOOLS, "stop")
@@ -149,7 +149,7 @@ def test_the_marker_of_results_that_ends_a_turn_is_no_forgery(name: str):
         check_splits(dialect, text, TOOLS, "stop")
 
 
-def test_what_stands_behind_the_end_of_a_turn_is_set_aside():
+def test_what_follows_the_end_of_a_turn_is_set_aside():
     text = 'Hello.<end>\nUser: and now?\n<execute>[{"name": "read", "args": {"file": "a"}}]</execute>'
     turn = read_turn(get_dialect("cogency-json"), text, TOOLS)
     assert (turn.message.text, turn.calls, turn.aside.strip()[:5]) == ("Hello.", (), "User:")
@@ -166,7 +166,7 @@ def test_a_call_in_the_form_of_its_definition_leaves_nothing_over():
         check_splits(dialect, text, TOOLS, "stop")
 
 
-def test_the_channel_behind_a_call_is_no_text():
+def test_the_channel_after_a_call_is_no_text():
     call = '<|channel|>commentary to=functions.read <|constrain|>json<|message|>{"file": "a"}<|call|>'
     turn = read_turn(get_dialect("harmony"), f"{call}commentary", TOOLS)
     assert (len(turn.calls), turn.text) == (1, "")

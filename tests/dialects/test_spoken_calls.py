@@ -71,7 +71,7 @@ def test_of_many_the_model_is_told_of_the_first():
     assert len(told) == MAX_REPORTS
 
 
-def test_a_run_goes_on_and_says_which_call_did_not_run():
+def test_a_run_continues_and_says_which_call_did_not_run():
     looked: list[str] = []
 
     @tool(read_only=True)

@@ -1,4 +1,4 @@
-"""History as the models' own chat templates write it: calls, and the results behind them."""
+"""History as the models' own chat templates write it: calls, and the results after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text behind calls: part of the answer, or set aside where the dialect's engines show none there."""
+"""Text after calls: part of the answer, or set aside where the dialect's engines show none there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def written(dialect: Dialect, file: str) -> str:
 
 
 @each_aside
-def test_text_behind_calls_is_set_aside_and_reported(dialect: Dialect):
+def test_text_after_calls_is_set_aside_and_reported(dialect: Dialect):
     text = f"I look.\n{written(dialect, 'a')} Then {written(dialect, 'b')} Done `x`."
     turn = read_turn(dialect, text, TOOLS)
     assert turn.text.strip() == "I look."
@@ -41,7 +41,7 @@ def test_it_is_so_whoever_reads_the_dialect(dialect: Dialect):
 
 
 @each_aside
-def test_text_behind_what_is_no_call_stays_text(dialect: Dialect):
+def test_text_after_what_is_no_call_stays_text(dialect: Dialect):
     assert read_turn(dialect, "One. Two.", TOOLS).text == "One. Two."
     mention = written(dialect, "a").split("\n")[0]
     assert read_turn(dialect, f"As in `{mention}`: so.", TOOLS).text == f"As in `{mention}`: so."
@@ -56,7 +56,7 @@ def test_it_leaves_as_it_comes():
     assert not any(isinstance(delta, TextDelta) for delta in deltas)
 
 
-def test_elsewhere_text_behind_calls_is_part_of_the_answer():
+def test_elsewhere_text_after_calls_is_part_of_the_answer():
     dialect = get_dialect("hermes")
     turn = read_turn(dialect, f"{written(dialect, 'a')}Done.", TOOLS)
     assert (turn.text, turn.aside) == ("Done.", "")
@@ -71,7 +71,7 @@ def test_the_fence_that_ends_a_code_block_of_the_text_is_text(dialect: Dialect):
         return  # a turn of messages begins with its header
     for gap in ("\n", "", "\n\n"):
         if not gap and written(dialect, "a")[0].isalpha():
-            continue  # behind a fence it is the name of a language
+            continue  # after a fence it is the name of a language
         text = f"{CODE}{gap}{written(dialect, 'a')}"
         turn = read_turn(dialect, text, TOOLS)
         assert turn.text.strip() == CODE, text
@@ -102,33 +102,33 @@ ECHOED = {
 
 @pytest.mark.parametrize("name", ECHOED)
 @pytest.mark.parametrize("size", [1, 300])
-def test_an_echo_of_the_calls_behind_their_end_is_set_aside(name: str, size: int):
-    """LFM2 writes its calls again behind their end marker, which then ends them a second time."""
+def test_an_echo_of_the_calls_after_their_end_is_set_aside(name: str, size: int):
+    """LFM2 writes its calls again after their end marker, which then ends them a second time."""
     dialect, (form, start) = get_dialect(name), ECHOED[name]
     calls = form.replace("{}", "x" * size)
     echo = calls.removeprefix(start)
-    for gap, behind in (("", ""), ("\n", " Done.")):
-        reply = f"{calls}{gap}{echo}{behind}"
+    for gap, after in (("", ""), ("\n", " Done.")):
+        reply = f"{calls}{gap}{echo}{after}"
         check_splits(dialect, reply, TOOLS, splits=[list(reply), [reply[i : i + 7] for i in range(0, len(reply), 7)]])
         turn = read_turn(dialect, reply, TOOLS)
-        assert (len(turn.calls), turn.text, turn.aside) == (1, behind, f"{gap}{echo}")
+        assert (len(turn.calls), turn.text, turn.aside) == (1, after, f"{gap}{echo}")
 
 
 @pytest.mark.parametrize("name", ECHOED)
 def test_what_only_begins_like_an_echo_is_text(name: str):
     dialect, (form, start) = get_dialect(name), ECHOED[name]
     calls = form.replace("{}", "x")
-    for behind in (calls.removeprefix(start)[:-3], f"\n {calls.removeprefix(start)[:9]} and so on", " ", f"{calls}\n"):
-        reply = f"{calls}{behind}"
+    for after in (calls.removeprefix(start)[:-3], f"\n {calls.removeprefix(start)[:9]} and so on", " ", f"{calls}\n"):
+        reply = f"{calls}{after}"
         check_splits(dialect, reply, TOOLS)
         turn = read_turn(dialect, reply, TOOLS)
-        again = behind.startswith(start)
-        if name == "glm45" and behind.startswith("write\n<arg_key>"):
+        again = after.startswith(start)
+        if name == "glm45" and after.startswith("write\n<arg_key>"):
             # A call without its beginning: it never runs, and the model is told.
             assert [type(call) for call in turn.calls] == [ToolCall, MalformedCall]
             assert (turn.text, turn.aside) == ("write\n", "")
             continue
-        assert (len(turn.calls), turn.text, turn.aside) == (1 + again, "\n" if again else behind, "")
+        assert (len(turn.calls), turn.text, turn.aside) == (1 + again, "\n" if again else after, "")
 
 
 def test_what_is_a_call_by_itself_is_no_echo():

@@ -118,7 +118,7 @@ def test_closed_thoughts_hide_their_calls(dialect: Dialect, opened: str, closed:
 
 
 @each_enclosing
-def test_one_with_something_behind_it_does_not_run_and_the_model_is_told(dialect: Dialect, opened: str, closed: str):
+def test_one_with_something_after_it_does_not_run_and_the_model_is_told(dialect: Dialect, opened: str, closed: str):
     call = written(dialect, "read")
     for text in (f"{opened}Maybe {call} or not", f"{opened}Maybe {call}{closed}"):
         turn = read_turn(dialect, text, TOOLS)
@@ -201,8 +201,8 @@ def test_where_the_prompt_opened_them(dialect: Dialect, opened: str, closed: str
     call = written(dialect, "read")
     turn = read_turn(dialect, f"I look.\n{call}", TOOLS, starts_in="reasoning")
     assert len(runnable(turn)) == (dialect.name not in PUBLISHED)
-    behind = "" if dialect.name == "muse" else call
-    turn = read_turn(dialect, f"Maybe {call}.{closed}{behind}", TOOLS, starts_in="reasoning")
+    after = "" if dialect.name == "muse" else call
+    turn = read_turn(dialect, f"Maybe {call}.{closed}{after}", TOOLS, starts_in="reasoning")
     assert len(runnable(turn)) == (dialect.name != "muse")
 
 
@@ -221,7 +221,7 @@ def test_where_reasoning_stays_in_the_text(dialect: Dialect, opened: str, closed
 
 
 @each_enclosing
-def test_thoughts_behind_calls_that_stay_text_are_all_of_one_kind_in_every_cut(
+def test_thoughts_after_calls_that_stay_text_are_all_of_one_kind_in_every_cut(
     dialect: Dialect, opened: str, closed: str
 ):
     """What was held back until it was no call left as text, where the text beside it is set aside."""
@@ -275,7 +275,7 @@ def test_a_draft_is_a_run_of_blocks(text: str, files: list[str], codes: list[str
         check_splits(dialect, text, TOOLS, "stop", splits=[tuple(chunks(text, size)) for size in (1, 2, 5)])
 
 
-def test_a_thought_leaves_again_once_something_stands_behind_a_draft():
+def test_a_thought_leaves_again_once_something_follows_a_draft():
     parser = HERMES.parser(TOOLS)
     first = parser.feed(f"<think>x {A}")
     assert join_deltas(first) == [ReasoningDelta("x ")]
@@ -343,7 +343,7 @@ def test_time_is_linear(name: str, piece: str):
 
 @pytest.mark.parametrize("head", ['{"name": "p\x01z', '[{"name": "p\x01z', "p\x01z(", '{"p\x01z'])
 @each_thought
-def test_what_follows_text_is_looked_at_as_behind_text_in_every_cut(
+def test_what_follows_text_is_looked_at_as_after_text_in_every_cut(
     dialect: Dialect, opened: str, closed: str, head: str
 ):
     """Where a call without a marker may begin a turn, one chunk held its text beside what cannot begin there."""
@@ -372,13 +372,13 @@ def test_a_draft_in_reasoning_that_stays_text_is_held_back_and_shown_whole():
         ),
     ],
 )
-@pytest.mark.parametrize("behind", ["", "\n", " More."])
-def test_what_is_told_of_a_block_in_thoughts_is_the_same_in_every_cut(name: str, block: str, behind: str):
+@pytest.mark.parametrize("after", ["", "\n", " More."])
+def test_what_is_told_of_a_block_in_thoughts_is_the_same_in_every_cut(name: str, block: str, after: str):
     dialect = get_dialect(name)
-    whole = join_deltas(parse_pieces(dialect, [block + behind], [], starts_in="reasoning"))
+    whole = join_deltas(parse_pieces(dialect, [block + after], [], starts_in="reasoning"))
     (told,) = [delta for delta in whole if isinstance(delta, CallMalformed) and delta.code == "in_thoughts"]
     assert told.raw in block
     assert told.raw != ""
     for size in range(1, len(block)):
-        pieces = list(chunks(block + behind, size))
+        pieces = list(chunks(block + after, size))
         assert join_deltas(parse_pieces(dialect, pieces, [], starts_in="reasoning")) == whole, size

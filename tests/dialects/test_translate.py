@@ -111,7 +111,7 @@ def test_a_tool_message_that_is_no_result_of_the_dialect_is_carried_over_as_text
 
 
 def test_a_prompt_as_trained_is_written_as_the_other_model_was_trained():
-    """Where the template of the one has the tools in the system text, and that of the other in front of the user's."""
+    """Where the template of the one has the tools in the system text, and that of the other before the user's."""
     qwen, llama, mistral = get_dialect("hermes"), get_dialect("llama3-json"), get_dialect("mistral-v3")
     said = [TextMessage("user", "go"), TextMessage("assistant", "Done."), TextMessage("user", "And now?")]
     sent = {each.name: each.prompt("Be nice.", TOOLS).before(said) for each in (qwen, llama, mistral)}
@@ -120,7 +120,7 @@ def test_a_prompt_as_trained_is_written_as_the_other_model_was_trained():
         assert found == Translation(tuple(sent[target.name]), ()), (source.name, target.name)
 
 
-def test_a_user_who_writes_behind_results_is_kept_apart():
+def test_a_user_who_writes_after_results_is_kept_apart():
     source, target = get_dialect("hermes"), get_dialect("glm45")
     messages = [
         *source.render([Message("assistant", (SECOND,))]),

@@ -1,4 +1,4 @@
-"""A call whose end is missing, and another behind it: what is whole runs, and no call is made of two."""
+"""A call whose end is missing, and another after it: what is whole runs, and no call is made of two."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _end_marker(dialect: Dialect, call: str) -> str:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_a_marker_that_stands_twice_behind_a_call_is_read_as_one(dialect: Dialect):
+def test_a_marker_that_stands_twice_after_a_call_is_read_as_one(dialect: Dialect):
     call = written(dialect, ToolCall("callid000", "read", {"file": "a"}))
     end = _end_marker(dialect, call)
     if not end:
@@ -180,8 +180,8 @@ def test_what_runs_at_the_token_limit_runs_whatever_would_have_followed(dialect:
     for text in (whole[start:] for start in starts):
         for stop in range(len(text) + 1):
             ran = runs(dialect, text[:stop], "length")
-            for behind in (",", "}", "]", ")", ", x") if ran else ():
-                assert [call for call in ran if call not in runs(dialect, text[:stop] + behind, "stop")] == [], (
+            for after in (",", "}", "]", ")", ", x") if ran else ():
+                assert [call for call in ran if call not in runs(dialect, text[:stop] + after, "stop")] == [], (
                     text[:stop],
-                    behind,
+                    after,
                 )

@@ -1,5 +1,5 @@
 """A call whose marker lost a part of itself is text as far as anybody can tell, and the model is told that it did not
-run: alone, in front of another call, and behind one."""
+run: alone, before another call, and after one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written(dialect: Dialect, *calls: tuple[str, dict[str, str]]) -> str:
 
 
 def damaged(reply: str, start: int) -> list[str]:
-    """The reply without one of the first characters behind `start`."""
+    """The reply without one of the first characters after `start`."""
     start = len(reply) - len(reply[start:].lstrip())
     return [reply[:at] + reply[at + 1 :] for at in range(start, min(reply.index("write", start), start + 8))]
 
@@ -120,7 +120,7 @@ def test_a_call_without_a_name_is_told_beside_a_good_one(dialect: Dialect):
 
 
 @pytest.mark.parametrize("start", ["", "<| ", "a <| b <|other|> ", "`<|end|>` is no token there. "])
-def test_a_harmony_call_without_tokens_is_found_behind_what_only_begins_as_one(start: str):
+def test_a_harmony_call_without_tokens_is_found_after_what_only_begins_as_one(start: str):
     harmony = get_dialect("harmony")
     reply = f'{start}I use to=fu and to=functions.reader, then:\ncommentary to=functions.read json{{"file": "a"}}'
     check_splits(harmony, reply, TOOLS, splits=[list(reply), *([reply[:at], reply[at:]] for at in range(len(reply)))])

@@ -41,18 +41,18 @@ def read(dialect: Dialect, reply: str) -> list[Any]:
 
 def value_end(dialect: Dialect) -> str:
     """What ends the value `@@` of a reply; the next tag is the call's end."""
-    behind = written(dialect, WRITE).partition("@@")[2].lstrip("\n")
+    after = written(dialect, WRITE).partition("@@")[2].lstrip("\n")
     for prefix, end in (("<|close|>", "<|sep|>"), ("]<]minimax[>[<", ">"), ("<", ">")):
-        if behind.startswith(prefix):
-            return behind[: behind.index(end) + len(end)]
-    raise AssertionError(behind)
+        if after.startswith(prefix):
+            return after[: after.index(end) + len(end)]
+    raise AssertionError(after)
 
 
 def call_end(dialect: Dialect) -> str:
     reply = written(dialect, WRITE)
-    behind = reply[reply.index("@@") :].partition(value_end(dialect))[2].lstrip()
-    end = "<|sep|>" if behind.startswith("<|close|>") else ">"
-    return behind[: behind.index(end) + len(end)]
+    after = reply[reply.index("@@") :].partition(value_end(dialect))[2].lstrip()
+    end = "<|sep|>" if after.startswith("<|close|>") else ">"
+    return after[: after.index(end) + len(end)]
 
 
 @pytest.mark.parametrize("name", [*ELEMENTS, *PAIRS, "kimi-k3"])
@@ -60,8 +60,8 @@ def test_a_whole_reply_in_a_value_stays_as_it_is(name: str):
     """The source of a test of this very format, or what documents it."""
     dialect = get_dialect(name)
     example = written(dialect, ToolCall("a", "write", {"path": "x", "content": "y"}), SEARCH).strip()
-    for before, behind in (("", ""), ("Write\n\n", "\n\nto search."), (f"{example}\n", "")):
-        text = f"{before}{example}{behind}"
+    for before, after in (("", ""), ("Write\n\n", "\n\nto search."), (f"{example}\n", "")):
+        text = f"{before}{example}{after}"
         reply = written(dialect, WRITE, SEARCH).replace("@@", text)
         assert read(dialect, reply) == [("write", {"path": "a.txt", "content": text}), BOTH[1]]
 
@@ -111,13 +111,13 @@ def test_a_value_without_its_end_swallows_no_other_call(name: str, call: ToolCal
 def test_a_value_and_a_call_without_end_run_with_nothing_of_the_next(name: str, call: ToolCall):
     dialect = get_dialect(name)
     reply = written(dialect, WRITE, call)
-    behind = reply[reply.index("@@") :].replace(value_end(dialect), "", 1).replace(call_end(dialect), "", 1)
-    for each in read(dialect, reply[: reply.index("@@")] + behind):
+    after = reply[reply.index("@@") :].replace(value_end(dialect), "", 1).replace(call_end(dialect), "", 1)
+    for each in read(dialect, reply[: reply.index("@@")] + after):
         assert each == "unclosed" or each == (call.name, dict(call.arguments))
 
 
 @pytest.mark.parametrize("name", [*ELEMENTS, *PAIRS, "kimi-k3"])
-def test_prose_behind_a_values_end_runs_nothing_with_the_rest_in_it(name: str):
+def test_prose_after_a_values_end_runs_nothing_with_the_rest_in_it(name: str):
     dialect = get_dialect(name)
     reply = written(dialect, ToolCall("a", "search", {"query": "@@", "limit": 3}), SEARCH)
     end = value_end(dialect)
@@ -205,8 +205,8 @@ def test_a_string_without_its_end_swallows_no_other_call(name: str):
 def test_a_whole_reply_in_a_string_stays_as_it_is(name: str):
     dialect = get_dialect(name)
     example = written(dialect, WRITE, SEARCH)
-    for before, behind in (("", ""), ("Write: ", ", to search."), (example, "")):
-        text = f"{before}{example}{behind}"
+    for before, after in (("", ""), ("Write: ", ", to search."), (example, "")):
+        text = f"{before}{example}{after}"
         reply = written(dialect, WRITE, SEARCH).replace("@@", text)
         assert read(dialect, reply) == [("write", {"path": "a.txt", "content": text}), BOTH[1]]
 
@@ -265,7 +265,7 @@ def test_an_element_that_is_named_as_a_call_begins_is_an_argument_however_the_re
 
 
 def test_a_call_in_what_may_be_a_value_whose_tag_cannot_be_read_never_runs():
-    """Behind an argument too: that may be a part of the value as well."""
+    """After an argument too: that may be a part of the value as well."""
     broken = '<invoke name="write">\n<parameter name="path"a.txt\n<parameter name="content">x</parameter>\n'
     reply = f'<minimax:tool_call>\n{broken}<invoke name="now">\n</invoke>\n</invoke>\n</minimax:tool_call>'
     assert read(get_dialect("minimax-m2"), reply) == ["invalid_xml"]

@@ -149,7 +149,7 @@ CDATA = [
     ("<![CDATA[&lt;<!-- -->]]>", "&lt;<!-- -->"),
     ("<![CDATA[a]]></content> <b>]]>", "a]]></content> <b>"),
     ("x<![CDATA[y]]>", "x<![CDATA[y]]>"),
-    ("\u2028<![CDATA[y", "\u2028<![CDATA[y"),  # XML's white space alone may stand in front of a section
+    ("\u2028<![CDATA[y", "\u2028<![CDATA[y"),  # XML's white space alone may stand before a section
     ("<![cdata[x]]>", "<![cdata[x]]>"),
 ]
 
@@ -169,11 +169,11 @@ def test_cdata_around_a_number():
 
 
 @pytest.mark.parametrize("where", ["<file>a</file><x>b</x>", "<file>a</file><x>b</x><content>c</content>"])
-@pytest.mark.parametrize("behind", ["", "\n<read><file>c</file></read>", "<ping/>"])
-def test_an_unknown_argument_fails_its_call_alone(where: str, behind: str):
-    turn = read_checked(DIALECT, f"<execute><ping/><write>{where}</write>{behind}</execute>", TOOLS)
+@pytest.mark.parametrize("after", ["", "\n<read><file>c</file></read>", "<ping/>"])
+def test_an_unknown_argument_fails_its_call_alone(where: str, after: str):
+    turn = read_checked(DIALECT, f"<execute><ping/><write>{where}</write>{after}</execute>", TOOLS)
     calls = turn.calls
-    assert [type(call) for call in calls] == [ToolCall, MalformedCall] + [ToolCall] * bool(behind)
+    assert [type(call) for call in calls] == [ToolCall, MalformedCall] + [ToolCall] * bool(after)
     assert isinstance(calls[1], MalformedCall)
     assert calls[1].code == "unknown_argument"
     assert "<x>" in calls[1].reason

@@ -18,7 +18,7 @@ from toolspeak.testing import chunks
 SAMPLES = Path(__file__).parent.parent / "samples"
 TEMPLATES = "render-templates"
 CUTS = ("uncut", "4 characters", "one chunk", "1 character")
-"""How a case is cut. `one chunk`: all of it in one chunk, and an empty one behind it, as a stream of one delta ends."""
+"""How a case is cut. `one chunk`: all of it in one chunk, and an empty one after it, as a stream of one delta ends."""
 
 
 @cache

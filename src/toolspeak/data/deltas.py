@@ -173,8 +173,8 @@ class TurnEnded:
         """The finish reason by which a parser reads the turn's text."""
         return "length" if self.is_cut else self.finish
 
-    def behind(self, last: Iterable[Delta]) -> TurnEnded:
-        """This end behind the last deltas of a parser: its reason is `length` if they hold a call that was cut off."""
+    def after(self, last: Iterable[Delta]) -> TurnEnded:
+        """This end after the last deltas of a parser: its reason is `length` if they hold a call that was cut off."""
         if self.limit is None or self.finish == "length" or not self.is_cut:
             return self
         if not any(type(delta) is CallMalformed for delta in last):

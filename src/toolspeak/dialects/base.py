@@ -34,14 +34,14 @@ NativeSchedule = Literal["parallel", "sequential"]
 
 @quick()
 class EarlierThoughts:
-    """How the model's chat template shows the model its thoughts of earlier turns, in front of each turn's text."""
+    """How the model's chat template shows the model its thoughts of earlier turns, before each turn's text."""
 
     opening: str
-    """The text in front of the thoughts."""
+    """The text before the thoughts."""
     closing: str
-    """The text behind the thoughts."""
+    """The text after the thoughts."""
     keep: Literal["run", "always"] = "run"
-    """Which turns show their thoughts: those behind the last user message (`run`), or all (`always`)."""
+    """Which turns show their thoughts: those after the last user message (`run`), or all (`always`)."""
     calls_only: bool = False
     """Only turns with calls show their thoughts."""
 
@@ -68,7 +68,7 @@ class DialectInfo:
     stop: tuple[str, ...] = ()
     """The stop sequences that a server may have for the model. toolspeak sends none."""
     text_aside: bool = False
-    """Text behind the calls of a turn is not part of the answer (`TextAside`). Engines with this format drop it."""
+    """Text after the calls of a turn is not part of the answer (`TextAside`). Engines with this format drop it."""
     earlier: EarlierThoughts | None = None
     """How the model reads its thoughts of earlier turns; None: it does not."""
 
@@ -131,7 +131,7 @@ class Dialect(Protocol):
         ...
 
     def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
-        """The prompt in front of the conversation. `system` is the agent's own system text, which may be empty."""
+        """The prompt before the conversation. `system` is the agent's own system text, which may be empty."""
         ...
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:

@@ -86,9 +86,9 @@ def newest_of(name: str, dialects: Iterable[Dialect]) -> Dialect | None:
 
 def _version(family: Words) -> tuple[int, ...]:
     """The first number of a family's name that is neither a size (`7b`) nor a date (`2407`), else the empty tuple."""
-    for word, behind in zip(family, (*family[1:], ""), strict=True):
+    for word, after in zip(family, (*family[1:], ""), strict=True):
         numbers = tuple(int(each) for each in word.removesuffix(".x").split(".") if each.isdigit())
-        if numbers and behind != "b" and numbers[0] < 100:
+        if numbers and after != "b" and numbers[0] < 100:
             return numbers
     return ()
 

@@ -1,4 +1,4 @@
-"""The prompt in front of a conversation: the system text, the tools, and sentences about both."""
+"""The prompt before a conversation: the system text, the tools, and sentences about both."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from toolspeak.data.values import quick
 
 @quick()
 class Prompt:
-    """The texts in front of a conversation."""
+    """The texts before a conversation."""
 
     system: tuple[str, ...] = ()
     """The texts of the system messages, which are sent first, in this order."""
     user: str = ""
-    """Text in front of a user message."""
+    """Text before a user message."""
     turn: Literal["first", "last"] = "first"
     """Which user message that is."""
     name: str = ""

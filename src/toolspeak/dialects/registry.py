@@ -94,7 +94,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
 The families are ways to write a call: published protocols, JSON between markers, the name outside of the JSON,
 elements, pairs of key and value, function notation.
 
-The order counts: `DETECTION` follows it. A dialect in front of another wins where both know a marker.
+The order counts: `DETECTION` follows it. A dialect before another wins where both know a marker.
 """
 
 PLACES: Mapping[str, str] = {name: place for family in FAMILIES.values() for name, place in family.items()}

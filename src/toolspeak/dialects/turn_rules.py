@@ -12,7 +12,7 @@ Section = Literal["text", "reasoning"]
 
 @quick()
 class BatchRule:
-    """How many calls a turn may hold and which of them count. Calls behind fabricated results never count."""
+    """How many calls a turn may hold and which of them count. Calls after fabricated results never count."""
 
     counts: Literal["first_block", "last_call", "all_calls"]
     """Which calls count.

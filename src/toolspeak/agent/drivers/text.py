@@ -191,7 +191,7 @@ class TextConversation:
                                 last = [*parser.close(ended.read_as)]
                                 for delta in last:
                                     yield delta
-                                yield ended.behind(last)
+                                yield ended.after(last)
                                 return
                             case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
                                 raise ProviderError(TOOK_CALLS)

@@ -54,14 +54,14 @@ class ResultLayout:
     """How the results of a batch stand in one message."""
 
     start: str = ""
-    """Stands in front of each result."""
+    """Stands before each result."""
     end: str = ""
-    """Stands behind each result."""
+    """Follows each result."""
     between: str = "\n"
     before: str = ""
-    """Stands in front of the first result."""
+    """Stands before the first result."""
     after: str = ""
-    """Stands behind the last result."""
+    """Follows the last result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class DeclaredDialect(WithGrammar):
 
 
 class DeclaredHistory:
-    """Implements `History`: a turn's calls stand behind its text, a batch's results in one message."""
+    """Implements `History`: a turn's calls follow its text, a batch's results in one message."""
 
     def __init__(self, dialect: DeclaredDialect, tools: Sequence[ToolSpec], *, tool_role: bool) -> None:
         self._dialect = dialect

@@ -87,16 +87,16 @@ def element_dialect(
     first = (syntax.call, *syntax.skipped)
     markers = [with_forms(Marker("calls", start, end, Texts((*first, end))), forms) for start, end in wrappers]
     if bare:
-        behind = tuple(dict.fromkeys((*(end for _, end in wrappers), *tails)))
+        after = tuple(dict.fromkeys((*(end for _, end in wrappers), *tails)))
         inner = (syntax.argument, syntax.call_end)
-        markers.append(Marker("calls", syntax.call, syntax.call_end, FirstTag(inner), tails=behind))
+        markers.append(Marker("calls", syntax.call, syntax.call_end, FirstTag(inner), tails=after))
     syntaxes = {marker.text: syntax for marker in markers}
     for spelling in also:
         additions = [each for each in spelling.markers(forms) if each.text not in syntaxes]
         syntaxes.update((marker.text, spelling.syntax) for marker in additions)
         markers += additions
     if results_marker:
-        # Where the template writes a line break behind the marker, that tells it from prose; else the marker does.
+        # Where the template writes a line break after the marker, that tells it from prose; else the marker does.
         framed = f"{results_marker[0]}\n" in (results.before or results.start)
         markers.append(Marker("results", *results_marker, Starts('\n[{"') if framed else Alone(), plain=True))
     if reasoning:

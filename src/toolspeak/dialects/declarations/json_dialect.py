@@ -26,7 +26,7 @@ from toolspeak.dialects.text.openings import Signature
 from toolspeak.dialects.text.scan import Caps, Problem, decode_json
 from toolspeak.errors import ConfigurationError
 
-Ids = Literal["none", "behind", "numbers"]
+Ids = Literal["none", "after", "numbers"]
 BARE = "the JSON of a call"
 WriteResult = Callable[[MarkerEscaper, ToolResult], str]
 THINK = Marker("reasoning", "<think>", "</think>")
@@ -88,7 +88,7 @@ def _turned(array: bool) -> Signature:
 
 
 def _after_brace(leading: Sequence[str]) -> str:
-    """What makes a brace in a result live: the start of a call behind it, or as much of that as the result holds."""
+    """What makes a brace in a result live: the start of a call after it, or as much of that as the result holds."""
     steps = [
         *map(re.escape, leading),
         ":",
@@ -190,7 +190,7 @@ def json_dialect(
             return escaper.dump({call.name: call.arguments})
         own: dict[str, JSON] = {shape.id_key: call.provider_id or call.id}
         entry: dict[str, JSON] = {shape.name_key: call.name, shape.arguments_key: call.arguments}
-        return escaper.dump({"none": entry, "behind": {**entry, **own}, "numbers": {**own, **entry}}[ids])
+        return escaper.dump({"none": entry, "after": {**entry, **own}, "numbers": {**own, **entry}}[ids])
 
     def write_calls(calls: Calls, _tools: Tools) -> str:
         opening, closing = around
@@ -302,4 +302,4 @@ def tagged_result(name: str) -> WriteResult:
 
 STRICT_JSON = "- Strict JSON: double quotes, no comments, no trailing comma; write a line break in a string as \\n."
 ONE_ARRAY = f"- All calls of a message stand in one array.\n{STRICT_JSON}"
-EACH_ALONE = f"- One JSON object for each call; several calls one behind the other.\n{STRICT_JSON}"
+EACH_ALONE = f"- One JSON object for each call; several calls one after the other.\n{STRICT_JSON}"

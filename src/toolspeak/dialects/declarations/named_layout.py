@@ -25,11 +25,11 @@ class NamedLayout:
     """Makes the head from the tool's name and the call's id."""
     tail: str = ""
     start: str = ""
-    """Stands in front of the first call."""
+    """Stands before the first call."""
     joint: str = ""
     """Stands between calls."""
     end: str = ""
-    """Stands behind the last call."""
+    """Follows the last call."""
     malformed: Callable[[MalformedCall], str]
     """Writes a malformed call as the model did."""
     call_id: Callable[[ToolCall], str] = lambda _: ""

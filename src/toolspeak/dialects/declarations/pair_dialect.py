@@ -32,8 +32,8 @@ _RULES = """\
 
 @quick()
 class PairLayout:
-    """What the chat template writes between tags: behind the name and between key and value (`gap`), behind each
-    value, in front of the call's end (`last`, if there are arguments), and between calls."""
+    """What the chat template writes between tags: after the name and between key and value (`gap`), after each
+    value, before the call's end (`last`, if there are arguments), and between calls."""
 
     gap: str = ""
     after_value: str = ""
@@ -152,7 +152,7 @@ def _frame(tags: PairTags, layout: PairLayout) -> Frame:
 
         pairs = list(in_order(spec, pair))
         opening = f"{tags.start('tool_call')}{spec.name}{name_end}{layout.gap}"
-        # A call may have no arguments, and then nothing stands behind them.
+        # A call may have no arguments, and then nothing follows them.
         last = optional(layout.last) if pairs and layout.last else ""
         return series(opening, *pairs, last, tags.end("tool_call"))
 

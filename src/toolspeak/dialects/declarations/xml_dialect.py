@@ -42,13 +42,13 @@ class XmlTags:
     """Holds the arguments in a `call`."""
 
     def head(self, name: str) -> tuple[str, ...]:
-        """The lines in front of a call's arguments."""
+        """The lines before a call's arguments."""
         if self.call:
             return f"<{self.call}>", f"<{self.name}>{escape_name(name)}</{self.name}>", f"<{self.arguments}>"
         return (open_tag(name, NAMED_CALL)[0],)
 
     def foot(self, name: str) -> tuple[str, ...]:
-        """The lines behind a call's arguments."""
+        """The lines after a call's arguments."""
         return (f"</{self.arguments}>", f"</{self.call}>") if self.call else (f"</{open_tag(name, NAMED_CALL)[1]}>",)
 
 

@@ -220,7 +220,7 @@ class AutoDialect(WrappedDialect):
         """The parser of a turn, of class `kind`.
 
         If the turns of the model's own dialect are messages with headers (Harmony, Muse), blocks of other dialects are
-        read up to the first header only: behind it a header says which messages are calls.
+        read up to the first header only: after it a header says which messages are calls.
         """
         own = [dialect for dialect in (self.prompt_dialect, self.own) if dialect is not None]
         alone = self.own.parser(tools, starts_in) if self.own and not self.prompt_dialect else None

@@ -40,7 +40,7 @@ _HARMONY_CALL = re.compile(r"<\|start\|>assistant\s+to=[^\s<]+\s*<\|channel\|>|<
 _MUSE_HEAD = re.compile(r"\s*(?:<\|start\|>assistant)?\s+to=[^\s<]+<\|message\|>")
 _MUSE_CALL = re.compile(r"<\|start\|>assistant\s+to=(?!(?:user|self)<)[^\s<]+<\|message\|>")
 _MUSE_OPENED = re.compile(r"\s+(?:t(?:o(?:=(?:[^\s<]+(?:<[|a-z]*)?)?)?)?)?")
-"""The beginning of an addressee, with which a turn of Muse begins behind its prompt."""
+"""The beginning of an addressee, with which a turn of Muse begins after its prompt."""
 
 
 @quick()
@@ -122,13 +122,13 @@ def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, other_promp
 
 
 class _TableIndex:
-    """The tables of many dialects by the beginning of a candidate. `behind_text`: for turns that have text already."""
+    """The tables of many dialects by the beginning of a candidate. `has_text`: for turns that have text already."""
 
-    def __init__(self, readers: Sequence[Reader], end: str, behind_text: bool) -> None:
+    def __init__(self, readers: Sequence[Reader], end: str, has_text: bool) -> None:
         self._readers: list[tuple[Reader, MarkerTable]] = []
         self._starts: dict[str, list[int]] = {}
         for i, reader in enumerate(readers):
-            table = reader.format.table.behind(behind_text)
+            table = reader.format.table.for_turn(has_text)
             assert isinstance(table, MarkerTable), "the tables of single dialects are put together"
             self._readers.append((reader, table))
             for start in {text[:2].lower() for text in table.starts if text not in "`~"}:
@@ -173,8 +173,8 @@ class Union:
     def candidate(self) -> re.Pattern[str]:
         return self._index.candidate
 
-    def behind(self, text: bool) -> Union:
-        self._index = self._indexes[text]
+    def for_turn(self, has_text: bool) -> Union:
+        self._index = self._indexes[has_text]
         return self
 
     def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:

@@ -25,7 +25,7 @@ def open_parser(
 ) -> Parser:
     """The parser of a turn.
 
-    - `prompt_tail`: the text that the chat template writes behind the last message. If it ends inside reasoning or
+    - `prompt_tail`: the text that the chat template writes after the last message. If it ends inside reasoning or
       inside a call, the turn starts there.
     - `keep_reasoning`: reasoning and its markup stay in the text.
 
@@ -34,7 +34,7 @@ def open_parser(
     if isinstance(dialect, StrictDialect) and prompt_tail and _ends_in_call(dialect.dialect, tools, prompt_tail):
         dialect = dialect.dialect
     if starts_in == "text" and prompt_tail:
-        starts_in = _section_behind(dialect, tools, prompt_tail)
+        starts_in = _section_after(dialect, tools, prompt_tail)
     parser = dialect.parser(tools, starts_in)
     if keep_reasoning:
         parser.keep_reasoning()
@@ -46,7 +46,7 @@ def open_parser(
 def section_of_reply(dialect: Dialect, reply: str, tools: Sequence[ToolSpec] = ()) -> Section:
     """Where a finished reply begins whose prompt is unknown: inside reasoning if only text precedes its end marker.
 
-    A marker that is mentioned, or stands inside a call or behind one, does not count. Not for a stream, whose deltas
+    A marker that is mentioned, or stands inside a call or after one, does not count. Not for a stream, whose deltas
     cannot be taken back.
     """
     inner = dialect.inner if isinstance(dialect, RepairingDialect) else dialect
@@ -57,7 +57,7 @@ def section_of_reply(dialect: Dialect, reply: str, tools: Sequence[ToolSpec] = (
     return "reasoning" if any(isinstance(delta, TextWasReasoning) for delta in deltas) else "text"
 
 
-def _section_behind(dialect: Dialect, tools: Sequence[ToolSpec], prompt_tail: str) -> Section:
+def _section_after(dialect: Dialect, tools: Sequence[ToolSpec], prompt_tail: str) -> Section:
     parser = dialect.parser(tools)
     read = [*parser.feed(prompt_tail), *parser.feed("x")]  # a letter opens and closes nothing
     return "reasoning" if read and isinstance(read[-1], ReasoningDelta) else "text"

@@ -25,7 +25,7 @@ from toolspeak.errors import ConfigurationError
 
 _ALLOWANCE = 4096
 _AGAIN = 4
-"""A block that turns out to be text is read again from behind its marker, because calls may stand in it.
+"""A block that turns out to be text is read again from after its marker, because calls may stand in it.
 
 All that is read again is at most so many times the turn so far, else nested markers would take quadratic time.
 """
@@ -145,12 +145,12 @@ class StrictParser(BlockParser):
         return body_at
 
     def _follows(self, block: OpenBlock, text: str, position: int) -> Literal["yes", "no", "undecided"]:
-        """A call behind one that does not end stays an argument of that."""
+        """A call after one that does not end stays an argument of that."""
         malformed = any(isinstance(call, CallMalformed) for call in block.body.calls)
         return "no" if malformed or block.problem is not None else super()._follows(block, text, position)
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
-        super()._close_candidate(out, True)  # no call stands behind a marker that was cut off
+        super()._close_candidate(out, True)  # no call follows a marker that was cut off
 
     def _find_attempt(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
         return super()._find_attempt(text, at, here, verdict) if here.in_inline_code else verdict
@@ -203,7 +203,7 @@ class StrictParser(BlockParser):
         return trial.has_call
 
     def _begins_call(self, deltas: Sequence[Delta]) -> bool:
-        """Whether a call of a known tool has begun: then text behind it that looks like a call may be its argument."""
+        """Whether a call of a known tool has begun: then text after it that looks like a call may be its argument."""
         return any(
             isinstance(delta, CallStarted) and delta.name in (self._tool_names or (delta.name,)) for delta in deltas
         )
@@ -267,7 +267,7 @@ class StrictAutoParser(StrictParser, AutoParser):
     def _restore(self, before: dict[str, Any]) -> None:
         super()._restore({name: value for name, value in before.items() if name != "current"})
         self._union.current = before["current"]
-        self._union.behind(text=self._has_text)
+        self._union.for_turn(has_text=self._has_text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class LeakedCalls:
     - `echoes`: some servers repeat the arguments of a call as text; such text is dropped. So text that begins like JSON
       waits until that is certain. Prose that quotes arguments, and `{}`, stay, and so does text that goes back to its
       provider unchanged (`PartEnded.opaque`).
-    - Calls, reasoning and the end of a part stay behind the text they follow, unless that text may be an echo.
+    - Calls, reasoning and the end of a part stay after the text they follow, unless that text may be an echo.
     - `late`: calls in the text wait until the turn ends, when it is certain whether they also came natively.
     """
 
@@ -57,14 +57,14 @@ class LeakedCalls:
         self._native: list[CallCompleted | CallMalformed] = []
         self._leaked: list[CallCompleted] = []
         self._ends: list[BatchEnded] = []
-        # Text that may be an echo, with the deltas behind it; None once it cannot be one.
+        # Text that may be an echo, with the deltas after it; None once it cannot be one.
         self._echo: list[TextDelta | ReasoningDelta | PartEnded] | None = [] if echoes else None
         self._may_echo = False
         self._echo_chars = 0
         self._late: list[Delta] | None = [] if late else None
-        # Characters of text that went into the parser and came out of it, and the deltas behind text that is in it.
+        # Characters of text that went into the parser and came out of it, and the deltas after text that is in it.
         self._read_chars = self._emitted_chars = 0
-        self._behind: list[tuple[int, Delta]] = []
+        self._waiting: list[tuple[int, Delta]] = []
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if type(delta) is TextDelta:
@@ -73,9 +73,9 @@ class LeakedCalls:
             return [delta]
         if type(delta) is TurnEnded:
             last = self._end(delta)
-            return [*last, delta.behind(last)]
+            return [*last, delta.after(last)]
         if type(delta) is ReasoningDelta or type(delta) is PartEnded:
-            return self._behind_text(delta)
+            return self._after_text(delta)
         if self._passed is None or type(delta) is ForgedResults:
             return self._in_place(self._renumbered(delta, leaked=False))
         if type(delta) is BatchEnded:
@@ -104,21 +104,21 @@ class LeakedCalls:
         waiting, self._echo = self._echo or [], None
         out: list[Delta] = []
         for delta in waiting:
-            out += self._read(delta.text) if isinstance(delta, TextDelta) else self._behind_text(delta)
+            out += self._read(delta.text) if isinstance(delta, TextDelta) else self._after_text(delta)
         return out
 
-    def _behind_text(self, delta: ReasoningDelta | PartEnded) -> list[Delta]:
+    def _after_text(self, delta: ReasoningDelta | PartEnded) -> list[Delta]:
         if self._echo:
             if isinstance(delta, PartEnded) and delta.part == "text" and delta.opaque is not None:
-                return [*self._release(), *self._behind_text(delta)]
+                return [*self._release(), *self._after_text(delta)]
             self._echo.append(delta)
             return []
         return self._in_place([delta])
 
     def _in_place(self, deltas: list[Delta]) -> list[Delta]:
-        """These deltas, or none if text in front of them is still in the parser: then they wait for it."""
+        """These deltas, or none if text before them is still in the parser: then they wait for it."""
         if self._read_chars > self._emitted_chars:
-            self._behind += [(self._read_chars, delta) for delta in deltas]
+            self._waiting += [(self._read_chars, delta) for delta in deltas]
             return []
         return deltas
 
@@ -130,7 +130,7 @@ class LeakedCalls:
 
     def _parsed(self, deltas: Iterable[Delta]) -> list[Delta]:
         """The deltas of the parser, with those that waited between them."""
-        if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta) and not self._behind:
+        if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta) and not self._waiting:
             self._emitted_chars += len(deltas[0].text)
             return deltas  # most pieces of a turn without calls in its text
         out: list[Delta] = []
@@ -138,7 +138,7 @@ class LeakedCalls:
             if isinstance(delta, TextDelta | TextAside):
                 out += self._placed(delta.text)  # a native turn's text is its answer, wherever it stands
             else:
-                out += self._all_behind()
+                out += self._release_waiting()
                 out += self._from_text(delta)
                 self._emitted_chars = self._read_chars  # it is unknown how much of it was text
         return out
@@ -146,17 +146,17 @@ class LeakedCalls:
     def _placed(self, text: str) -> list[Delta]:
         """The text, with the deltas that came in the middle of it."""
         out: list[Delta] = []
-        while self._behind and self._behind[0][0] <= self._emitted_chars + len(text):
-            place, delta = self._behind.pop(0)
+        while self._waiting and self._waiting[0][0] <= self._emitted_chars + len(text):
+            place, delta = self._waiting.pop(0)
             first = text[: place - self._emitted_chars]
             out += [TextDelta(first), delta] if first else [delta]
             self._emitted_chars, text = place, text[len(first) :]
         self._emitted_chars += len(text)
         return [*out, TextDelta(text)] if text else out
 
-    def _all_behind(self) -> list[Delta]:
-        behind, self._behind = self._behind, []
-        return [delta for _, delta in behind]
+    def _release_waiting(self) -> list[Delta]:
+        waiting, self._waiting = self._waiting, []
+        return [delta for _, delta in waiting]
 
     def _from_text(self, delta: Delta) -> list[Delta]:
         """A delta that the parser read in the text, unless it has to wait for the end of the turn."""
@@ -207,8 +207,8 @@ class LeakedCalls:
             out += self._release()
         if self._parser is not None:
             out += self._parsed(self._parser.close(ended.read_as))
-        if self._behind:
-            out += self._all_behind()
+        if self._waiting:
+            out += self._release_waiting()
         if not self._ends:
             return out + (self._late or [])
         if not self._leaked and not self._late and len(self._ends) == 1:

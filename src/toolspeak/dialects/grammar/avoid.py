@@ -142,7 +142,7 @@ class Automaton:
         return closed | self._restart
 
     def _closure(self, places: Sequence[tuple[int, int]]) -> State:
-        """The positions with those behind loops, each of which may take no character at all."""
+        """The positions with those after loops, each of which may take no character at all."""
         closure: set[tuple[int, int]] = set()
         for number, at in places:
             items = self._patterns[number].items

@@ -117,7 +117,7 @@ NOTHING = Choice(())
 def series(*parts: Node | str) -> Node:
     """The parts as one flat series, with neighbouring literals joined.
 
-    A literal moves into a choice behind it whose options begin with literals, so that a lexer sees the difference.
+    A literal moves into a choice after it whose options begin with literals, so that a lexer sees the difference.
     """
     flat: list[Node] = []
     for part in parts:
@@ -251,7 +251,7 @@ def reached(node: Node, rules: Mapping[str, Node]) -> list[str]:
 
 
 def strip_prefix(node: Node, prefix: str) -> Node:
-    """The rest of a node behind the prefix; NOTHING if it cannot begin so."""
+    """The rest of a node after the prefix; NOTHING if it cannot begin so."""
     match node:
         case _ if not prefix:
             return node

@@ -49,9 +49,9 @@ def json_call(
         name, body = name_source(spec, live), arguments(spec, rules, live)
         if keyed:
             return series(before, "{", name, ": ", body, "}", after)
-        behind = series(f', "{id_key}": "', ID, '"') if id_key and not id_first else series()
+        last = series(f', "{id_key}": "', ID, '"') if id_key and not id_first else series()
         front = series(f'"{id_key}": "', ID, '", ') if id_key and id_first else series()
-        return series(before, "{", front, f'"{name_key}": ', name, f', "{arguments_key}": ', body, behind, "}", after)
+        return series(before, "{", front, f'"{name_key}": ', name, f', "{arguments_key}": ', body, last, "}", after)
 
     return call
 

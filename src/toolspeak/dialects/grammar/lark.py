@@ -116,7 +116,7 @@ class _LarkWriter:
 
 def _runs(parts: Sequence[Node]) -> list[Node]:
     """Neighbours that a lexer can read become one token: it reads the longest and never goes back. So what may be
-    missing stays by itself: the text behind it can begin alike."""
+    missing stays by itself: the text after it can begin alike."""
     runs: list[Node] = []
     for part in parts:
         last = runs[-1] if runs else None

@@ -39,7 +39,7 @@ from toolspeak.dialects.text.typed_text import as_mapping, json_type, resolve, s
 _DIGIT, _EXPONENT = Chars("0-9"), Chars("eE")
 _WHOLE = choice("0", series(Chars("1-9"), Repeat(_DIGIT)))
 _FRACTION = series(".", Repeat(_DIGIT, 1))
-# Up to e99, and up to e307 behind one digit: a number that is infinite cannot be read.
+# Up to e99, and up to e307 after one digit: a number that is infinite cannot be read.
 _POWER = series(_EXPONENT, choice(series("-", Repeat(_DIGIT, 1, 3)), series(optional("+"), Repeat(_DIGIT, 1, 2))))
 _HIGH_POWER = series(_EXPONENT, optional("+"), choice(series(Chars("12"), _DIGIT, _DIGIT), series("30", Chars("0-7"))))
 INTEGER = Token(choice("0", series(optional("-"), Chars("1-9"), Repeat(_DIGIT))))
@@ -73,7 +73,7 @@ class Notation:
     """Bounds of a string's length count."""
     colon: str = ":"
     space: Node = SPACE
-    """May stand inside brackets, around commas and behind `colon`."""
+    """May stand inside brackets, around commas and after `colon`."""
     words: tuple[str, str, str] = ("true", "false", "null")
     dump: Callable[[JSON], Sequence[str]]
     """The ways to write one certain value."""
@@ -218,14 +218,14 @@ class SchemaNodes:
         if others is not False:
             other = series(self._notation.any_key(names), self._colon(), self.value(others))
         # A comma precedes each pair but the first that is present.
-        behind: Node = space if other == NOTHING else series(Repeat(series(joint, other)), space)
+        after: Node = space if other == NOTHING else series(Repeat(series(joint, other)), space)
         first: Node = optional(series(joined(other, joint, 1, None), space)) if other != NOTHING else EMPTY
         for name, pair, needed in reversed(pairs):
-            follow = self._rules.add(f"{self._hint}-after-{name}", behind) if behind != EMPTY else EMPTY
+            follow = self._rules.add(f"{self._hint}-after-{name}", after) if after != EMPTY else EMPTY
             alone = series(pair, follow)
             first = alone if needed else choice(alone, first)
             each = series(joint, pair)
-            behind = series(each if needed else optional(each), follow)
+            after = series(each if needed else optional(each), follow)
         return series(brackets[0], space, first, brackets[1])
 
     def _pair(self, name: str, schema: JSON) -> Node:

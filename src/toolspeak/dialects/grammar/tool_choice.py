@@ -1,6 +1,6 @@
 """A turn as nodes: reasoning, free text and calls, as a tool choice admits them.
 
-- `auto`: text without markers of the dialect, then calls or none. The turn ends behind calls.
+- `auto`: text without markers of the dialect, then calls or none. The turn ends after calls.
 - `required` and a specific tool: calls without text in front.
 - `none`: text alone.
 
@@ -59,11 +59,11 @@ class Frame:
     avoid: Avoid | None = None
     """Further patterns that free text must not hold."""
     lead: Node = EMPTY
-    """What may stand in front of the first call, or of text."""
+    """What may stand before the first call, or of text."""
     text_start: str | None = None
     """What begins text in dialects whose text has an addressee; None in others."""
     text_before_calls: tuple[str, str, str] = ("", "", "")
-    """Of text in front of calls, in those dialects: its beginning, its end, and what follows it."""
+    """Of text before calls, in those dialects: its beginning, its end, and what follows it."""
     reasoning: tuple[tuple[str, str, str], ...] = ()
     """The same of each kind of reasoning; empty: as the markers say."""
     json_schema: Callable[[Sequence[ToolSpec], int | None], JSON] | None = None
@@ -96,26 +96,26 @@ class Turn:
             case "none":
                 body: Node = series(frame.text_start or "", free_text)
             case "auto" if frame.text_start is not None:
-                start, end, behind = frame.text_before_calls
-                first = optional(series(start, Text(self.avoid, end), behind))
+                start, end, after = frame.text_before_calls
+                first = optional(series(start, Text(self.avoid, end), after))
                 body = choice(series(frame.text_start, free_text), series(first, self.calls))
             case "auto":
                 body = choice(free_text, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
             case _:
-                # Some templates write a line break in front of calls, and so do models.
+                # Some templates write a line break before calls, and so do models.
                 body = series(_GAP, self.calls) if frame.lead == EMPTY else self.calls
         lead, thought = frame.lead, self._thought()
         if self.starts_in == "reasoning" and thought != NOTHING:
             return series(thought, body)
-        # No lead stands behind reasoning.
+        # No lead follows reasoning.
         return series(optional(thought), body) if lead == EMPTY else choice(series(lead, body), series(thought, body))
 
     def _thought(self) -> Node:
         """The reasoning in front, without its marker if the prompt has opened it; NOTHING if there is none."""
         gap = _GAP if self.choice.mode in ("required", "specific") else EMPTY
         opened = self.starts_in == "reasoning"
-        each = (("" if opened else start, Text(self.avoid, end), behind) for start, end, behind in self.thoughts)
-        return choice(*(series(start, text, behind, gap) for start, text, behind in each))
+        each = (("" if opened else start, Text(self.avoid, end), after) for start, end, after in self.thoughts)
+        return choice(*(series(start, text, after, gap) for start, text, after in each))
 
 
 def build_turn(
@@ -149,8 +149,8 @@ def build_turn(
 
     auto: list[tuple[str, Node]] = []
     if tool_choice.mode == "auto" and frame.text_start is None:
-        behind = [(trigger, strip_prefix(calls, trigger)) for trigger in triggers(used)]
-        auto = [(trigger, rest) for trigger, rest in behind if rest != NOTHING]
+        after = [(trigger, strip_prefix(calls, trigger)) for trigger in triggers(used)]
+        auto = [(trigger, rest) for trigger, rest in after if rest != NOTHING]
     avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ())]
     avoid += map(exactly, triggers(tools) if frame.text_start is None else ())
     thoughts = frame.reasoning or reasoning_of(markers)
@@ -230,7 +230,7 @@ def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]
             runs = [(*run, *_LOOPS[part.pattern]) for run in runs]
         elif part.pattern.startswith(r"\{"):  # the beginning of an object is enough
             return [Pattern((*run, *items_of("{"))) for run in runs]
-        elif part.pattern.startswith("(?:parameters"):  # the key behind the name
+        elif part.pattern.startswith("(?:parameters"):  # the key after the name
             runs = [(*run, *items_of(key)) for run in runs for key in _KEYS]
         elif runs != [()]:  # further parts only narrow the pattern; a tool's name in front may be any text
             break

@@ -1,4 +1,4 @@
-"""Cohere's actions: a JSON array with `tool_name` and `parameters`, between markers or in a fence behind `Action:`."""
+"""Cohere's actions: a JSON array with `tool_name` and `parameters`, between markers or in a fence after `Action:`."""
 
 from __future__ import annotations
 

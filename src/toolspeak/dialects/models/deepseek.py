@@ -57,20 +57,20 @@ class _Tokens:
     def usual(self) -> str:
         return rf"(?=\s*+{re.escape(self.call)}{self.start.pattern})"
 
-    def call_behind(self, rest: str) -> bool | None:
+    def call_follows(self, rest: str) -> bool | None:
         """Whether a call follows its token; None asks for more text.
 
-        Step3 shares a spelling, with elements behind it.
+        Step3 shares a spelling, with elements after it.
         """
         if self.start.match(rest):
             return True
         match = self.started.fullmatch(rest)
         return None if match and self.sep.startswith(match["sep"] or "") else False
 
-    def calls_behind(self, rest: str) -> bool | None:
+    def calls_follow(self, rest: str) -> bool | None:
         rest = rest.lstrip()
         if rest.startswith(self.call):
-            return self.call_behind(rest[len(self.call) :])
+            return self.call_follows(rest[len(self.call) :])
         return True if rest.startswith(self.calls_end) else self._coming(rest)
 
     def _coming(self, rest: str) -> bool | None:
@@ -115,11 +115,11 @@ def _bare(names: tuple[str, ...]) -> list[Marker]:
     """The markers of a call whose first tokens a server left out: the word `function`, or a tool's name."""
     markers: list[Marker] = []
     for tokens in _ALL_TOKENS:
-        behind = (tokens.sep, _SPACE, re.compile(r"[^\s<]"))
+        after = (tokens.sep, _SPACE, re.compile(r"[^\s<]"))
         live = ("<", re.escape(tokens.sep[1:]))
-        starts = [Signature(("function", *behind), 0, "f", live)]
+        starts = [Signature(("function", *after), 0, "f", live)]
         if names:
-            starts.append(Signature((one_of(names), _SPACE, *behind), 0, first_of(names), live, names))
+            starts.append(Signature((one_of(names), _SPACE, *after), 0, first_of(names), live, names))
         markers += [Marker("calls", tokens.sep, None, start, place="word") for start in starts]
     return markers
 
@@ -127,10 +127,10 @@ def _bare(names: tuple[str, ...]) -> list[Marker]:
 @lru_cache(64)
 def _table(names: tuple[str, ...] = ()) -> MarkerTable:
     calls = [
-        Marker("calls", each.calls, each.calls_end, Follows(each.calls_behind, each.usual)) for each in _ALL_TOKENS
+        Marker("calls", each.calls, each.calls_end, Follows(each.calls_follow, each.usual)) for each in _ALL_TOKENS
     ]
     # Without the wrapper, which models forget.
-    calls += [Marker("calls", each.call, each.call_end, Follows(each.call_behind)) for each in _ALL_TOKENS]
+    calls += [Marker("calls", each.call, each.call_end, Follows(each.call_follows)) for each in _ALL_TOKENS]
     ends = [end for each in _ALL_TOKENS for end in (each.calls_end, each.call_end)]
     return MarkerTable(
         [
@@ -150,7 +150,7 @@ def _malformed(call: MalformedCall) -> str:
 
 
 def _avoid(_tools: Sequence[ToolSpec]) -> Sequence[Pattern]:
-    """The separators, each of which begins a call behind a tool's name."""
+    """The separators, each of which begins a call after a tool's name."""
     return texts(*(each.sep for each in _ALL_TOKENS))
 
 
@@ -215,5 +215,5 @@ DEEPSEEK_V31 = DeclaredDialect(
     results=ResultLayout(_OUTPUT, _OUTPUT_END, ""),
     live=_LIVE,
     frame=_LAYOUT_V31.frame(avoid=_avoid),
-    rules=f"{_RULES}\n- The arguments are one JSON object, right behind {_SEP}.",
+    rules=f"{_RULES}\n- The arguments are one JSON object, right after {_SEP}.",
 )

@@ -37,12 +37,12 @@ _STOP_V31 = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>")
 _STOP_V32 = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
 _LIVE_V31 = re.compile(r"<(?=function=|\s*+(?:/\s*+)?(?ai:function))")
 _SHAPE_V31 = NamedShape(_read_header, "<function=name>{…}</function>", separator=">", others=(_FUNCTION_END,))
-_BEHIND_V31 = re.compile(rf"\s*{NAME}\s*>\s*(?:\{{|```|</function|\[|null)")
+_CALL_V31 = re.compile(rf"\s*{NAME}\s*>\s*(?:\{{|```|</function|\[|null)")
 _COMING_V31 = re.compile(rf"\s*(?:{NAME}\s*(?:>\s*(?:n(?:ul?)?|(?P<tail>`{{0,2}}|</?[a-z]*))?)?)?")
 
 
-def _behind_v31(rest: str) -> bool | None:
-    if _BEHIND_V31.match(rest):
+def _call_follows_v31(rest: str) -> bool | None:
+    if _CALL_V31.match(rest):
         return True
     match = _COMING_V31.fullmatch(rest)
     return None if match and (not match["tail"] or f"```{_FUNCTION_END}".find(match["tail"]) in (0, 3)) else False
@@ -66,7 +66,7 @@ FUNCTIONARY_V31 = DeclaredDialect(
         stop=_STOP_V31,
     ),
     table=MarkerTable(
-        [Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_behind_v31))], specials=(*_STOP_V31, LLAMA_HEAD)
+        [Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_call_follows_v31))], specials=(*_STOP_V31, LLAMA_HEAD)
     ),
     new_body=lambda _marker, first, caps, tools: NamedCalls(_SHAPE_V31, first, caps, tools),
     write_calls=_LAYOUT_V31.write_calls,
@@ -81,12 +81,12 @@ FUNCTIONARY_V31 = DeclaredDialect(
 _TO, _TO_ALL = ">>>", ">>>all\n"
 _LIVE_V32 = re.compile(r">(?=>>)")
 _SHAPE_V32 = NamedShape(_read_header, ">>>name\n{…}", others=(_TO,), unended=True)
-_BEHIND_V32 = re.compile(rf"({NAME})[ \t]*\r?\n\s*\{{")
+_CALL_V32 = re.compile(rf"({NAME})[ \t]*\r?\n\s*\{{")
 _COMING_V32 = re.compile(rf"(?:{NAME}[ \t]*(?:\r?\n?\s*)?)?")
 
 
-def _behind_v32(rest: str) -> bool | None:
-    if _BEHIND_V32.match(rest):
+def _call_follows_v32(rest: str) -> bool | None:
+    if _CALL_V32.match(rest):
         return True
     return None if _COMING_V32.fullmatch(rest) else False
 
@@ -98,14 +98,14 @@ _LAYOUT_V32 = NamedLayout(
 
 def _write_results_v32(results: Sequence[ToolResult]) -> str:
     text = "\n".join(result_text(result, _LIVE_V32) for result in results)
-    # A line break in front, else the text could be a turn that begins behind the prompt's `>>>`.
-    return f"\n{text}" if _BEHIND_V32.match(text) or text.startswith("all\n") else text
+    # A line break in front, else the text could be a turn that begins after the prompt's `>>>`.
+    return f"\n{text}" if _CALL_V32.match(text) or text.startswith("all\n") else text
 
 
 class _FunctionaryV32(DeclaredDialect):
-    """A dialect whose prompt ends with the first `>>>`, so that a turn may begin behind it.
+    """A dialect whose prompt ends with the first `>>>`, so that a turn may begin after it.
 
-    If the tools are known, the first line is a recipient only if it names one of them. Behind another prompt a reply
+    If the tools are known, the first line is a recipient only if it names one of them. After another prompt a reply
     may begin with any word and JSON below it.
     """
 
@@ -117,7 +117,7 @@ class _FunctionaryV32(DeclaredDialect):
 def _opens_v32(text: str, tools: frozenset[str]) -> bool | None:
     if text.startswith("all\n"):
         return True
-    match = _BEHIND_V32.match(text)
+    match = _CALL_V32.match(text)
     if match:
         return not tools or match[1] in tools
     return None if _COMING_V32.fullmatch(text) else False
@@ -126,7 +126,7 @@ def _opens_v32(text: str, tools: frozenset[str]) -> bool | None:
 FUNCTIONARY_V32 = _FunctionaryV32(
     info=DialectInfo(
         "functionary-v32",
-        ">>>name, a line break, {…}; text to the user behind >>>all",
+        ">>>name, a line break, {…}; text to the user after >>>all",
         "chat template of meetkai/functionary-medium-v3.2",
         aliases=("functionary-v3.2",),
         models=("functionary-small-v3.2", "functionary-medium-v3.2"),
@@ -135,7 +135,7 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         stop=_STOP_V32,
     ),
     table=MarkerTable(
-        [Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))],
+        [Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_call_follows_v32))],
         specials=(*_STOP_V32, LLAMA_HEAD),
     ),
     new_body=lambda _marker, first, caps, tools: NamedCalls(_SHAPE_V32, first, caps, tools),
@@ -150,5 +150,5 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         text_before_calls=("all\n", _TO, ""),
         avoid=lambda _: texts(_TO),
     ),
-    rules="- The name stands on a line of its own behind >>>; the arguments are one JSON object on the next line.",
+    rules="- The name stands on a line of its own after >>>; the arguments are one JSON object on the next line.",
 )

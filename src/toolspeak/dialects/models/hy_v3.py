@@ -1,4 +1,4 @@
-"""Hunyuan 3: GLM's pairs in one `<tool_calls>`, with `<tool_sep>` behind the name.
+"""Hunyuan 3: GLM's pairs in one `<tool_calls>`, with `<tool_sep>` after the name.
 
 Its later checkpoints add a suffix to every tag. A value without a type in the schema is text, as in the parsers of vLLM
 and SGLang.

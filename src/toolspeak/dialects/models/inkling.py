@@ -1,4 +1,4 @@
-"""Inkling: each message has one kind of content. A call is JSON behind a header that repeats the tool's name."""
+"""Inkling: each message has one kind of content. A call is JSON after a header that repeats the tool's name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolspeak.dialects.turn_rules import Section
 
 _INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"
 _TEXTS = ("<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>")
-"""The tokens that open text. The last two name no tool, so nothing behind them is a call."""
+"""The tokens that open text. The last two name no tool, so nothing after them is a call."""
 
 _SPECIAL = (
     *("<|message_user|>", "<|message_system|>", "<|message_tool|>", "<|content_image|>", "<|content_audio_input|>"),

@@ -71,7 +71,7 @@ _CALL_START = re.compile(rf"\s*{_ID_TEXT}{re.escape(_ARGUMENT)}")
 _CALL_STARTED = re.compile(rf"\s*(?:{_ID_TEXT})?(?P<marker><[^>]*)?")
 
 
-def _call_behind(rest: str) -> bool | None:
+def _call_follows(rest: str) -> bool | None:
     if _CALL_START.match(rest):
         return True
     match = _CALL_STARTED.fullmatch(rest)
@@ -145,7 +145,7 @@ def _table(names: tuple[str, ...] = ()) -> MarkerTable:
                 for each in (_SECTION, _OTHER_SECTION)
             ),
             # Without the section, which models forget.
-            Marker("calls", _CALL, _CALL_END, Follows(_call_behind)),
+            Marker("calls", _CALL, _CALL_END, Follows(_call_follows)),
             *_bare(names),
             *(Marker("noise", text, None) for text in (_SECTION_END, _OTHER_END, _ARGUMENT, _CALL_END)),
         ],

@@ -63,8 +63,8 @@ class KimiCalls(TaggedCalls):
         if head is None:
             return "undecided" if _HEAD_START.fullmatch(rest) else "content"
         if head[1] == "call":
-            behind = stands(rest, skip_space(rest, head.end()), (_ARGUMENT, _CALL_END))
-            return "undecided" if behind is None else "call" if behind else "content"
+            after = stands(rest, skip_space(rest, head.end()), (_ARGUMENT, _CALL_END))
+            return "undecided" if after is None else "call" if after else "content"
         key = dict(_ATTRIBUTE.findall(head[2])).get("key")
         if head[1] != "argument" or key is None:
             return "content"
@@ -80,7 +80,7 @@ class KimiCalls(TaggedCalls):
         tag = stands(rest, skip_space(rest, len(_CALL_END)), (_CALL, _TOOLS_END))
         return "undecided" if tag is None else "yes" if tag else "no"
 
-    # States, as in `blocks`; `wait` asks for the same text again with more behind it.
+    # States, as in `blocks`; `wait` asks for the same text again with more after it.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         tag, stop = self._expect(text, position, (_CALL, _TOOLS_END))
@@ -148,7 +148,7 @@ class KimiCalls(TaggedCalls):
         if tag:
             self._state = self._in_call
             return stop + len(tag)
-        return self._fail("invalid_call", f"expected {_JSON_END} behind the JSON object", stop)
+        return self._fail("invalid_call", f"expected {_JSON_END} after the JSON object", stop)
 
     def _head(self, text: str, position: int, name: str) -> tuple[dict[str, str], int] | None:
         """A tag's attributes and length; None if more text is needed, or after a failure."""

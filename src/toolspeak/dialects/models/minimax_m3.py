@@ -1,4 +1,4 @@
-"""MiniMax M3: nested elements, every tag behind the token `]<]minimax[>[`."""
+"""MiniMax M3: nested elements, every tag after the token `]<]minimax[>[`."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
             options.append(series(marked, nodes.value(other), end))
         inner = [*_in_elements(other, spec, rules), *([] if sorted_.text else _plain(other, spec, nodes))]
         contents += [series(each, end) for each in inner]
-    # The start tag stands alone: a lexer that has begun a text would not go back to an element behind the tag.
+    # The start tag stands alone: a lexer that has begun a text would not go back to an element after the tag.
     return choice(*options, series(start, choice(*contents)))
 
 
@@ -184,11 +184,11 @@ def _entries(
     if required:
         return series(*nodes)
 
-    def behind(i: int) -> Node:
+    def after(i: int) -> Node:
         rest = nodes[i + 1 :]
         return rules.once((key, i), f"{spec.name}-more", lambda: series(*rest)) if rest else EMPTY
 
-    return choice(*(series(node, behind(i)) for i, node in enumerate(each.values())))
+    return choice(*(series(node, after(i)) for i, node in enumerate(each.values())))
 
 
 _NESTED = frozenset({"object", "array"})

@@ -47,10 +47,10 @@ def _read_header(text: str) -> Header | None:
     return Header(match["name"], match["id"]) if match else None
 
 
-def _behind(rest: str) -> bool | None:
+def _call_follows(rest: str) -> bool | None:
     """Whether a call follows the marker; None asks for more text.
 
-    A name stands right behind the marker. Behind white space a bracket has to follow it, else it may be prose. Older
+    A name follows directly after the marker. After white space a bracket has to follow it, else it may be prose. Older
     models of the family write an array.
     """
     if not rest:
@@ -111,11 +111,11 @@ def _frame(layout: NamedLayout) -> Frame:
     return layout.frame(triggers=lambda _: [_CALL], avoid=lambda _: texts(_ARGS))
 
 
-CALLS = Marker("calls", _CALL, None, Follows(_behind))
+CALLS = Marker("calls", _CALL, None, Follows(_call_follows))
 
 
 def _bare(names: tuple[str, ...]) -> list[Marker]:
-    """The markers of a call whose own marker a server left out: a tool's name with `[ARGS]` behind it."""
+    """The markers of a call whose own marker a server left out: a tool's name with `[ARGS]` after it."""
     gap = re.compile(r"\s*")
     live = ("[", re.escape(_ARGS[1:]))
     name_first = Signature((one_of(names), gap, _ARGS, gap, "{"), 0, first_of(names), live, names)
@@ -137,7 +137,7 @@ def _table(names: tuple[str, ...] = ()) -> MarkerTable:
 
 
 _RULES = (
-    "- Each call begins with [TOOL_CALLS] and the tool's name right behind it; the arguments are one JSON object.\n"
+    "- Each call begins with [TOOL_CALLS] and the tool's name right after it; the arguments are one JSON object.\n"
     "  Several calls follow each other without anything between them."
 )
 

@@ -179,7 +179,7 @@ class MuseDialect(DeclaredDialect):
 
 class MuseHistory(DeclaredHistory):
     def join_calls(self, text: str, calls: Calls, block: str) -> str:
-        """A turn with calls is several messages; the first begins behind the prompt's `<|start|>assistant`."""
+        """A turn with calls is several messages; the first begins after the prompt's `<|start|>assistant`."""
         return (f" to=user{_MESSAGE}{text}{_EOM}{_START}" if text else "") + block
 
 

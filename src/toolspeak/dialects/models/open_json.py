@@ -1,4 +1,4 @@
-"""Calls as JSON behind a marker without an end marker, or bare: the JSON itself ends the block."""
+"""Calls as JSON after a marker without an end marker, or bare: the JSON itself ends the block."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ MISTRAL_V3 = replace(
             reasoning="",
         ),
         [
-            # A name behind it is the newer models' form, and `auto` says so.
+            # A name after it is the newer models' form, and `auto` says so.
             replace(CALLS, opening=Starts("[{"), forms=(CALLS,)),
             Marker("results", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", Starts("{["), plain=True),
         ],
@@ -149,7 +149,7 @@ MISTRAL_V3 = replace(
         around=("[TOOL_CALLS]", ""),
         write_result=_mistral_result,
         results_between="",
-        ids="behind",
+        ids="after",
         rules=f"- The id of each call is nine letters or digits that you choose.\n{ONE_ARRAY}",
     ),
     new_body=new_body,
@@ -159,7 +159,7 @@ _PYTHON_TAG = "<|python_tag|>"
 
 
 def _python_calls(names: tuple[str, ...]) -> list[Marker]:
-    """The markers of calls behind the tag. Only a tool's name makes one: the tag may hold any Python to be run."""
+    """The markers of calls after the tag. Only a tool's name makes one: the tag may hold any Python to be run."""
     name = one_of((*names, *(f"{name}.call" for name in names)))
     opening = Signature((_PYTHON_TAG, _SPACE, name, _SPACE, "("), 2, "<", ("<", re.escape(_PYTHON_TAG[1:])))
     return [Marker("calls", _PYTHON_TAG, None, opening, tails=(";",))]
@@ -176,7 +176,7 @@ LLAMA3_JSON = replace(
     json_dialect(
         DialectInfo(
             "llama3-json",
-            '{"name": …, "parameters": {…}}, the next behind ";"',
+            '{"name": …, "parameters": {…}}, the next after ";"',
             "chat template of meta-llama/Llama-3.1-8B-Instruct",
             models=("llama-3.1", "llama-3.2", "llama-3.3"),
             results="a JSON string in an ipython turn",
@@ -200,7 +200,7 @@ LLAMA3_JSON = replace(
 XLAM = json_dialect(
     DialectInfo(
         "xlam",
-        '[{"name": …, "arguments": {…}}, …], bare, in a code fence or behind [TOOL_CALLS]',
+        '[{"name": …, "arguments": {…}}, …], bare, in a code fence or after [TOOL_CALLS]',
         "Salesforce/Llama-xLAM-2-8b-fc-r; vLLM's xlam parser",
         models=("xlam",),
         results="a JSON string in an ipython turn",

@@ -76,7 +76,7 @@ class PlamoCalls(CallSteps):
     def may_end(self, rest: str) -> bool:
         return self._complete and any(tag.startswith(rest) for tag in self._expected if tag != _CALL)
 
-    # States, as in `blocks`; `_wait` asks for the same text again with more behind it.
+    # States, as in `blocks`; `_wait` asks for the same text again with more after it.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         """Between tags: an expected tag comes next."""

@@ -105,14 +105,14 @@ def _write_quoted_results(results: Sequence[ToolResult]) -> str:
 
 def _quoted(result: ToolResult) -> str:
     text = dump_json(result_or_error(result), _LLAMA_RESULTS)
-    # In JSON a brace cannot be escaped; in a string the quotes behind it are.
+    # In JSON a brace cannot be escaped; in a string the quotes after it are.
     return dump_json(text, _LLAMA_RESULTS) if _BARE_JSON.search(text) else text
 
 
 def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Frame:
     """The layout of `_write_list` for grammars, with strings in either quotes.
 
-    Without markers a tool's name behind the bracket begins the calls.
+    Without markers a tool's name after the bracket begins the calls.
     """
     notation = python_notation([lambda value, quote=quote: write_literal(value, quote, live) for quote in "'\""])
 

@@ -45,7 +45,7 @@ _SHAPE = NamedShape(_read_header, _EXAMPLE, _CALL, _ARGS, _CALL_END, (_SECTION_E
 _ONE = NamedShape(_read_header, _EXAMPLE, separator=_ARGS, others=(_CALL_END, _CALL, _SECTION_END, _END))
 
 
-def _call_behind(rest: str) -> bool | None:
+def _call_follows(rest: str) -> bool | None:
     if _CALL_START.match(rest):
         return True
     match = _CALL_STARTED.fullmatch(rest)
@@ -95,7 +95,7 @@ SOLAR_OPEN = DeclaredDialect(
             Marker("reasoning", _THINK, _END),
             Marker("calls", _SECTION, _SECTION_END, followed_by(_CALL, _SECTION_END)),
             # Without the section, which models forget.
-            Marker("calls", _CALL, _CALL_END, Follows(_call_behind)),
+            Marker("calls", _CALL, _CALL_END, Follows(_call_follows)),
             Marker("results", _RESULT, _RESULT_END, plain=True),
             *(
                 Marker("noise", text, None, ends_message=text == _END)

@@ -83,7 +83,7 @@ APRIEL = json_dialect(
     ],
     _ARRAY,
     around=("<tool_calls>", "</tool_calls>"),
-    ids="behind",
+    ids="after",
     lead=optional("\n"),
     rules=ONE_ARRAY,
 )
@@ -154,7 +154,7 @@ APERTUS = json_dialect(
         '<|tools_prefix|>[{"f": {…}}, …]<|tools_suffix|>',
         "swiss-ai/apertus_format docs/format.md; chat template of swiss-ai/Apertus-8B-Instruct",
         models=("apertus",),
-        results="[…, …] behind the calls",
+        results="[…, …] after the calls",
         reasoning="<|inner_prefix|> … <|inner_suffix|>; calls may stand inside",
         stop=("<|assistant_end|>",),
     ),

@@ -1,12 +1,12 @@
 """Attempts: calls that a model meant and that are unreadable, as opposed to prose about the format.
 
-A marker of calls may stand in front of a body that does not begin as the dialect writes it. It is an attempt if
+A marker of calls may stand before a body that does not begin as the dialect writes it. It is an attempt if
 
 - it begins a line, or follows the end of a sentence, and
 - its end marker follows at the end of a line. If none comes within the characters of a candidate, one of these must
   follow directly: a line break, a word or bracket without a space, or the name of a known tool.
 
-A reply that ends in an unmatched end marker is an attempt too. So is text in front of a call or of the turn's end that
+A reply that ends in an unmatched end marker is an attempt too. So is text before a call or of the turn's end that
 ends in the call of a known tool whose marker is damaged. All other text is text.
 """
 
@@ -75,10 +75,10 @@ def ends_line(rest: str, ending: bool) -> bool | None:
 
     `ending`: no text follows `rest`.
     """
-    behind = rest.lstrip(" \t")
-    if not behind:
+    after = rest.lstrip(" \t")
+    if not after:
         return True if ending or len(rest) >= MAX_CANDIDATE else None
-    return behind[0] in "\r\n<["
+    return after[0] in "\r\n<["
 
 
 def may_end_in_call(tail: str, ends: Iterable[str]) -> bool:
@@ -114,7 +114,7 @@ def _begins_with(text: str, names: Iterable[str]) -> bool:
 def unreadable_block(match: MarkerMatch, example: str, truncated: bool) -> MarkerMatch:
     """The match of a block that is unreadable. `truncated`: because the turn was cut off."""
     marker = match.marker
-    between = f"between {marker.text} and {marker.end}" if marker.end else f"behind {marker.text}"
+    between = f"between {marker.text} and {marker.end}" if marker.end else f"after {marker.text}"
     unreadable = f"what stands {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
     problem = Problem("truncated", TRUNCATED) if truncated else Problem("unreadable", unreadable)
     # A tag is part of its body.
@@ -148,7 +148,7 @@ _KEYS = "|".join(["args", *_nearly("arguments"), *_nearly("parameters")])
 
 @lru_cache(64)
 def _heads(names: tuple[str, ...]) -> re.Pattern[str]:
-    """The pattern of the beginning of a call of these tools behind its marker: JSON, name outside of JSON, or tags."""
+    """The pattern of the beginning of a call of these tools after its marker: JSON, name outside of JSON, or tags."""
     name = f"(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})"
     gap = r"\s{0,9}"
     quoted, key = rf"[\"']{name}[\"']", rf"[\"']?(?:{_KEYS})[\"']?"
@@ -186,7 +186,7 @@ def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
 
 
 def unmarked_problem(example: str) -> Problem:
-    reason = "what looks like a call stands in the text, as the marker in front of it cannot be read, so it did not run"
+    reason = "what looks like a call stands in the text, as the marker before it cannot be read, so it did not run"
     return Problem("no_start", f"{reason}; write it like this:\n{example}")
 
 

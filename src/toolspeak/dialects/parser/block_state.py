@@ -48,7 +48,7 @@ class BlockFormat:
     """The known tools by name. Without any, every name may be a tool."""
     caps: Caps = Caps()
     text_aside: bool = False
-    """The text behind a block of calls is not part of the answer (`DialectInfo.text_aside`)."""
+    """The text after a block of calls is not part of the answer (`DialectInfo.text_aside`)."""
     thoughts_hide: bool = False
     """No call in reasoning runs, whether reasoning has an end or not."""
     writes: Callable[[Sequence[ToolSpec]], str] = no_example
@@ -94,9 +94,9 @@ class OpenBlock:
 
 @quick(frozen=False, eq=False)
 class Echo:
-    """Recognises a block that the model repeats right behind its end marker, without the start marker (LFM2).
+    """Recognises a block that the model repeats right after its end marker, without the start marker (LFM2).
 
-    The repetition is the block's body and its end marker, byte for byte, behind optional white space. Its first
+    The repetition is the block's body and its end marker, byte for byte, after optional white space. Its first
     `MAX_CANDIDATE` characters decide.
     """
 
@@ -147,9 +147,9 @@ class BlockState(TurnParser):
         super().__init__(format.batch)
         # In a draft's reader: the bodies of the blocks that ended, with None for a broken one.
         self._raws: list[str | None] | None = None
-        self._ending: Literal["", "cut", "normal"] = ""  # how the turn ends behind the pending text; empty: it goes on
+        self._ending: Literal["", "cut", "normal"] = ""  # how the turn ends after the pending text; empty: it goes on
         self._markdown: Markdown | None = None  # made on first use
-        self._echo: Echo | None = None  # of the block that ended, while only white space stands behind it
+        self._echo: Echo | None = None  # of the block that ended, while only white space follows it
         self._silent: bool = True  # whether there is no text since the last block or reasoning
         self._text_kind: type[TextDelta | TextAside] = TextDelta
         self._format = format
@@ -166,7 +166,7 @@ class BlockState(TurnParser):
         # The text or reasoning since the last block, which gives the place of a marker.
         self._read_pieces: list[str] = []  # the part that `_markdown` has read
         self._unread: list[str] = []  # the rest: the place in most of it is never needed
-        # What an unmatched end marker of reasoning ends: all of the turn so far, or, behind reasoning, only itself.
+        # What an unmatched end marker of reasoning ends: all of the turn so far, or, after reasoning, only itself.
         # Empty: such a marker is text.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
 
@@ -250,7 +250,7 @@ class BlockState(TurnParser):
     def _start_text(self) -> re.Pattern[str]:
         """Records that the turn has text since reasoning ended. Returns the pattern of candidates in text."""
         self._silent = False
-        self._table = self._format.table.behind(text=True)
+        self._table = self._format.table.for_turn(has_text=True)
         self._candidate = self._table.candidate
         return self._candidate
 

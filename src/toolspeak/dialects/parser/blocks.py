@@ -23,7 +23,7 @@ _SPACE = re.compile(r"\s*")
 class BlockParser(TextParser):
     """Implements `Parser`; see `BlockFormat`."""
 
-    _tails: tuple[str, ...] = ()  # texts to drop right behind the block that ended
+    _tails: tuple[str, ...] = ()  # texts to drop right after the block that ended
     _asides: tuple[TextAside, ...] = ()  # in a draft's reader: the trailing text of the open block
 
     @property
@@ -75,7 +75,7 @@ class BlockParser(TextParser):
         return body_at
 
     def _over(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind the model's end of the turn."""
+        """After the model's end of the turn."""
         out.append(TextAside(text[position:]))
         return len(text)
 
@@ -94,8 +94,8 @@ class BlockParser(TextParser):
         if self._raws is not None:
             self._asides += tuple(delta for delta in out[first_new:] if type(delta) is TextAside)
             out[first_new:] = [delta for delta in out[first_new:] if type(delta) is not TextAside]
-        if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
-            return behind
+        if body.problem is not None and (after := self._skip_frame(block, text, stop)) > stop:
+            return after
         if body.problem is not None:  # else the body waits for the rest of a special token
             if not body.recover():
                 self._fail(block, body.problem, body.start + body.problem_offset)
@@ -116,7 +116,7 @@ class BlockParser(TextParser):
         return position + len(frame or "")
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind a complete body: white space, a code fence, then the end marker. Other text is a problem."""
+        """After a complete body: white space, a code fence, then the end marker. Other text is a problem."""
         block = self._block
         assert block is not None, "a block state without a block is our bug"
         end = block.end
@@ -169,7 +169,7 @@ class BlockParser(TextParser):
         return "no" if verdict == "text" else "undecided"
 
     def _holds_another(self, block: OpenBlock) -> bool:
-        """Whether the pending text behind a complete body can only be another block's start."""
+        """Whether the pending text after a complete body can only be another block's start."""
         ending = block.end is not None and block.end.viable(self._pending, 0)
         return not ending and self._follows(block, self._pending, 0) == "undecided"
 
@@ -178,7 +178,7 @@ class BlockParser(TextParser):
         self._finish(block, out)
 
     def _skip(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind a problem: skips to the block's end marker."""
+        """After a problem: skips to the block's end marker."""
         block = self._block
         assert block is not None, "a block state without a block is our bug"
         end, at = block.end, position
@@ -198,7 +198,7 @@ class BlockParser(TextParser):
         return len(text)
 
     def _skip_call(self, block: OpenBlock, text: str, position: int, out: list[Delta]) -> int:
-        """Behind a problem in a block without an end marker: skips to the next block with the same marker."""
+        """After a problem in a block without an end marker: skips to the next block with the same marker."""
         at = position
         while (at := text.find(block.marker.text[0], at)) >= 0:
             following = self._follows(block, text, at)
@@ -213,7 +213,7 @@ class BlockParser(TextParser):
         return len(text)
 
     def _after_block(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind a block: drops the closing code fence, the marker's `tails`, and a repeated end marker."""
+        """After a block: drops the closing code fence, the marker's `tails`, and a repeated end marker."""
         self._state = self._text_state
         limit = 13 + max(map(len, self._tails))  # 13: white space before it
         rest = text[position : position + limit]

@@ -46,7 +46,7 @@ ReaderT = TypeVar("ReaderT", bound=DraftReader)
 
 
 class Draft(Generic[ReaderT]):
-    """A block of calls in reasoning, and the blocks right behind it.
+    """A block of calls in reasoning, and the blocks right after it.
 
     `reader`: reads the blocks as it would in text.
     `start`: the offset in the turn of the first block's marker.

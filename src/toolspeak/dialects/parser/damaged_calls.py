@@ -16,7 +16,7 @@ from toolspeak.dialects.text.markdown import Markdown
 
 _LINES, _WINDOW, _TAG = 64, 256, 64
 _SHORT, _LONG = 4, 24
-"""Two lengths in characters. Up to the first, the text in front of a name may precede other words too. From the second
+"""Two lengths in characters. Up to the first, the text before a name may precede other words too. From the second
 on, a beginning is unique, so the call may end in other ways."""
 
 _SCHEMA = """["']?type["']:["']object["'],["']properties"""  # a listing of tools has the same keys
@@ -76,23 +76,23 @@ def _is_quoted(text: str, start: int) -> bool:
 
 
 def _leads(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> list[tuple[str, str]]:
-    """The texts in front of the tool's name in a call's beginning, each with the character behind the name."""
+    """The texts before the tool's name in a call's beginning, each with the character after the name."""
     head = _head(tool, example)
     bare = _BARE.search(head)
     return [
-        (before, behind[:1])
+        (before, after[:1])
         for each in {head, bare[0] if bare else head}
-        for before, _, behind in (each.partition(tool.name),)
+        for before, _, after in (each.partition(tool.name),)
         if each
     ]
 
 
-def _may_begin(line: str, lead: str, behind: str) -> bool:
-    """Whether the line may begin with `lead`, a name and `behind`, with one character wrong."""
+def _may_begin(line: str, lead: str, after: str) -> bool:
+    """Whether the line may begin with `lead`, a name and `after`, with one character wrong."""
     half = len(lead) // 2
     if not line.startswith(lead[: max(half - 1, 0)]) and lead[half:] not in line[: len(lead) + 1]:
         return False
-    return len(lead) >= _SHORT or line[:1] == lead[:1] or behind in line[:_TAG]
+    return len(lead) >= _SHORT or line[:1] == lead[:1] or after in line[:_TAG]
 
 
 def _names(line: str, name: str) -> bool:

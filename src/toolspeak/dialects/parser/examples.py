@@ -1,4 +1,4 @@
-"""The part of the block parser that delays calls which may be an example, until the text behind them decides
+"""The part of the block parser that delays calls which may be an example, until the text after them decides
 (`quotes.py`)."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ExampleParser(StrayParser):
     _quote: Quote | None = None
     _doubtful_example: Quote | None = None  # an example that may have been meant as a call
     _mentioned_calls: tuple[tuple[str, int], ...] = ()  # tool name and offset of each call in a sentence
-    _marked: bool = False  # whether the turn has a block of calls behind its marker
+    _marked: bool = False  # whether the turn has a block of calls after its marker
 
     @property
     @abstractmethod
@@ -64,11 +64,11 @@ class ExampleParser(StrayParser):
         self._unread.clear()
 
     def _quoted(self, text: str, position: int, out: list[Delta]) -> int:
-        """Reads calls that may be an example, and the text behind them."""
+        """Reads calls that may be an example, and the text after them."""
         quote = self._quote
         assert quote is not None, "an example without a beginning is our bug"
         if quote.over:
-            return self._behind(quote, text, position, out)
+            return self._read_following(quote, text, position, out)
         self._state = quote.state
         failed = self._block is not None and self._block.problem is not None
         stop = self._state(text, position, quote.deltas)
@@ -78,21 +78,23 @@ class ExampleParser(StrayParser):
         quote.state, self._state = self._state, self._quoted
         quote.over = self._block is None and quote.state == self._text
         if self._block is not None and self._block.problem is not None:
-            goes = quote.kind == "sentence" and not failed and self._comma_behind(quote, self._block, text, stop)
+            goes = (
+                quote.kind == "sentence" and not failed and self._sentence_breaks_body(quote, self._block, text, stop)
+            )
             if quote.kind in ("span", "cited") or goes:
                 self._block = None
                 self._record_mention(quote, text[stop:])
                 self._send_as_text(quote, out)
         return stop
 
-    def _comma_behind(self, quote: Quote, block: OpenBlock, text: str, stop: int) -> bool:
+    def _sentence_breaks_body(self, quote: Quote, block: OpenBlock, text: str, stop: int) -> bool:
         """Whether a block without an end marker failed at the rest of the sentence around its calls."""
         if block.end is not None or block.problem is None or block.problem.code != "trailing_text":
             return False
         return bool(sentence_continues(quote.gap + text[stop : stop + MAX_CANDIDATE], False))
 
-    def _behind(self, quote: Quote, text: str, position: int, out: list[Delta]) -> int:
-        """Reads the text behind the calls, which decides whether they are an example."""
+    def _read_following(self, quote: Quote, text: str, position: int, out: list[Delta]) -> int:
+        """Reads the text after the calls, which decides whether they are an example."""
         if quote.kind == "span":
             return self._resolve(quote, False, position, out)
         if quote.kind == "sentence":

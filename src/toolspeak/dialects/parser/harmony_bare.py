@@ -12,9 +12,9 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 RECIPIENT = "to=functions."
 BEGINNING = re.compile(beginning_of([RECIPIENT]))
-_BEHIND = ("json", "code", "commentary", "analysis")
+_HEADER_WORDS = ("json", "code", "commentary", "analysis")
 WORDS = ("assistant", "analysis", "commentary", "final")
-"""Words in front of a header's first token: the rest of a header that the prompt began, or filler."""
+"""Words before a header's first token: the rest of a header that the prompt began, or filler."""
 
 FIRST = frozenset("<acft")
 """The first characters of a header or of a call without tokens: of a token, of `WORDS`, or of `RECIPIENT`."""
@@ -26,11 +26,11 @@ FILLER = re.compile(r"\s*(?:assistant)?\s*(?:commentary|analysis|final)?\s*")
 def _call_of(names: tuple[str, ...]) -> re.Pattern[str]:
     """The pattern of a call without tokens, of one of these tools, up to its arguments."""
     any_name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"to=functions\.(?:{any_name})(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?=\{{)")
+    return re.compile(rf"to=functions\.(?:{any_name})(?:\s*(?:{'|'.join(_HEADER_WORDS)}))*\s*(?=\{{)")
 
 
 _COMING = re.compile(
-    rf"to=functions\.[^\s<>{{}}]*(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?:{beginnings_of(_BEHIND)})|{beginnings_of([RECIPIENT])}"
+    rf"to=functions\.[^\s<>{{}}]*(?:\s*(?:{'|'.join(_HEADER_WORDS)}))*\s*(?:{beginnings_of(_HEADER_WORDS)})|{beginnings_of([RECIPIENT])}"
 )
 FILLER_COMING = re.compile(
     rf"\s*(?:{beginnings_of(['assistant'])}|(?:assistant)?\s*(?:{beginnings_of(['commentary', 'analysis', 'final'])}))"

@@ -14,7 +14,7 @@ ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|endoftext|>")
 STARTS = ("<|start|>", "<|channel|>")
 TOKENS = (*ENDS, *STARTS, "<|message|>", "<|constrain|>")
 
-# A literal in front of the look-behinds makes the search five times as fast. Any text may precede `to=functions.`.
+# A literal before the lookbehinds makes the search five times as fast. Any text may precede `to=functions.`.
 ADDRESSEE = re.compile(r"to=(?:(?<=\bto=)|(?<=assistantto=)|(?=functions\.))([^\s<]+)")
 CHANNEL = re.compile(r"<\|channel\|>\s*([^\s<]*)")
 ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")

@@ -217,7 +217,7 @@ class HarmonyParser(TurnParser):
         quoting = self._quoting
         while at >= 0:
             quoting, scan_end = inline_code_at(quoting, text, scan_end, at), at
-            # An unmatched backtick in reasoning must not hide the call behind: two tokens in a row end inline code.
+            # An unmatched backtick in reasoning must not hide the call after: two tokens in a row end inline code.
             open_thought = quoting and self._thinking
             quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
             match = None if quoted else _TOKEN.match(text, at)
@@ -261,7 +261,7 @@ class HarmonyParser(TurnParser):
         return stop
 
     def _call_end(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind the arguments: white space or a code fence, then the end token or the next message."""
+        """After the arguments: white space or a code fence, then the end token or the next message."""
         body = self._expect_body()
         if self._unmarked:
             self._finish(body, out)
@@ -284,7 +284,7 @@ class HarmonyParser(TurnParser):
         return position
 
     def _skip(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind a problem: skips to the next end token."""
+        """After a problem: skips to the next end token."""
         body, at = self._expect_body(), position
         while (at := text.find("<|", at)) >= 0:
             match = _TOKEN.match(text, at)

@@ -1,4 +1,4 @@
-"""A turn that begins behind a marker which the prompt ends with."""
+"""A turn that begins after a marker which the prompt ends with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Opens = Callable[[str], bool | None]
 
 
 class OpenedParser:
-    """Implements `Parser`. It puts the prompt's `marker` in front of a turn that `opens` recognises."""
+    """Implements `Parser`. It puts the prompt's `marker` before a turn that `opens` recognises."""
 
     def __init__(self, inner: Parser, marker: str, opens: Opens) -> None:
         self._inner = inner

@@ -22,7 +22,7 @@ Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
 """Where quoted calls stand.
 
 - `fence`: a code block that begins with calls.
-- `code`: a code block with other text in front of the calls.
+- `code`: a code block with other text before the calls.
 - `indented`: an indented code block.
 - `sentence`: the middle of a sentence.
 - `span`: inline code of several lines.
@@ -30,7 +30,7 @@ Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
 """
 
 MAX_LEAD = 256
-"""The limit, in characters, of the text in front of a code block that runs at the end of a turn."""
+"""The limit, in characters, of the text before a code block that runs at the end of a turn."""
 
 NOT_RUN = "quoted_call"
 """The code of a call that did not run because it stood where examples stand."""
@@ -48,17 +48,17 @@ _FENCE_LINE = re.compile(r"\n[ \t]*(?:```|~~~)")
 
 @quick(frozen=False)
 class Quote:
-    """Calls that may be an example, and the text behind them.
+    """Calls that may be an example, and the text after them.
 
     `offset`: where they begin in the turn.
-    `before`: the parser's state in front of them.
+    `before`: the parser's state before them.
     `state`: the parser's state that reads on.
     `lead`: how much text leads to them.
     `fence`: what opened the code block around them; empty without one.
     `closed`: that code block has ended.
     `over`: the last block of calls has ended.
     `next_message`: the code block began in an earlier message.
-    `quoted`: the calls stand right behind a quotation mark.
+    `quoted`: the calls follow directly after a quotation mark.
     `raw`: their text. `deltas`: the same text read as calls.
     `drops`: places in `raw` where a special token stood, which is not text.
     """
@@ -126,7 +126,7 @@ def lead_of(here: Markdown, length: int) -> Literal["none", "short", "long"]:
 
 
 def sentence_continues(rest: str, ending: bool) -> bool | None:
-    """Whether a sentence continues behind the call or marker in it. None: more text is needed."""
+    """Whether a sentence continues after the call or marker in it. None: more text is needed."""
     blank = _BLANK.match(rest)
     stop = blank.end() if blank else 0
     if stop == len(rest):
@@ -144,8 +144,8 @@ def is_mention(
 ) -> bool | None:
     """Whether the text only mentions a marker of reasoning or results, which opens nothing; None asks for more text.
 
-    `rest`: the text behind the marker.
-    `has_text`: the turn has text in front of the marker.
+    `rest`: the text after the marker.
+    `has_text`: the turn has text before the marker.
     `results`: for a marker of results, whether the turn has `made` calls or `none`; empty for reasoning.
     `ending`: no text follows `rest`.
     """
@@ -178,6 +178,6 @@ def example_not_run(quote: Quote, example: str, index: int) -> CallMalformed:
     called = f"the call of {name!r}" if name else "what looks like a call"
     reason = (
         f"{called} stood {where}, as an example does, so it did not run. To run it, write it alone, without a code "
-        f"fence or quotes around it:\n{example}\nIf it was an example, write your answer again, with text behind it."
+        f"fence or quotes around it:\n{example}\nIf it was an example, write your answer again, with text after it."
     )
     return CallMalformed(index, "", NOT_RUN, reason, quote.offset, name, True)

@@ -131,7 +131,7 @@ class ThinkingParser(BlockState):
     def _is_end_mentioned(self, text: str, stop: int, here: Markdown) -> bool | None:
         """Whether reasoning only mentions the end marker that ends at text[stop]; None asks for more text.
 
-        A mentioned end marker stands alone in inline code, or behind a mentioned start marker: in the same code block,
+        A mentioned end marker stands alone in inline code, or after a mentioned start marker: in the same code block,
         or in a sentence on the same line.
         """
         if here.in_inline_code:

@@ -107,7 +107,7 @@ class TextParser(ExampleParser):
         return self._emit(TextDelta, text, start, len(text), out)
 
     def _begins_with(self, match: MarkerMatch, text: str, at: int) -> bool:
-        """Whether the calls at text[at] certainly are calls: no text is in front of them, and their marker is not
+        """Whether the calls at text[at] certainly are calls: no text is before them, and their marker is not
         repeated. Most turns begin like this."""
         marker, stop = match.marker, at + match.length
         return (

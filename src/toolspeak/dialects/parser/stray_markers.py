@@ -101,7 +101,7 @@ class StrayParser(ThinkingParser):
         return -1 if not alone or is_open(name, "".join(self._compact_pieces()) + text[start:at]) else closed
 
     def _drop_end(self, text: str, at: int, stop: int, out: list[Delta]) -> int:
-        """Drops the unmatched end marker up to text[stop], and reports a call without a marker in front of it."""
+        """Drops the unmatched end marker up to text[stop], and reports a call without a marker before it."""
         if stop == 0:
             return self._hold(text, at)
         self._unread.append(text[at:stop])
@@ -115,6 +115,6 @@ class StrayParser(ThinkingParser):
             out.append(TextWasReasoning())
             self._had_text = False
         self._silent, self._may_end = True, "nothing"
-        self._table = self._format.table.behind(text=False)
+        self._table = self._format.table.for_turn(has_text=False)
         self._candidate = self._table.candidate
         self._begin_section()

@@ -121,7 +121,7 @@ class TurnBatch:
 
 
 def _over(text: str, _position: int, _out: list[Delta]) -> int:
-    """The state behind the turn."""
+    """The state after the turn."""
     return len(text)
 
 
@@ -184,7 +184,7 @@ class TurnParser(ABC):
 
     @abstractmethod
     def _end(self, out: list[Delta], normal: bool) -> None:
-        """Ends the turn behind the pending text. The caller closes the batch afterwards."""
+        """Ends the turn after the pending text. The caller closes the batch afterwards."""
 
     def _end_pass_through(self, pass_through: PassThrough) -> None:
         self._position += pass_through.end()
@@ -195,7 +195,7 @@ class TurnParser(ABC):
         return len(text)
 
     def _await_more(self, body: Body, text: str, stop: int) -> int:
-        """Waits for more text behind text[stop:], or lets the body's fast path take the next chunks."""
+        """Waits for more text after text[stop:], or lets the body's fast path take the next chunks."""
         if stop < len(text):
             return self._hold(text, stop)
         self._pass_through = body.pass_through()
@@ -233,7 +233,7 @@ class ParsedTurn:
     model: str | None
     response_id: str | None = None
     aside: str = ""
-    """Text behind the calls, which is not part of the answer or of the message."""
+    """Text after the calls, which is not part of the answer or of the message."""
 
     @property
     def dialect(self) -> str | None:

@@ -142,7 +142,7 @@ class _Survey:
         return frozenset(recursive)
 
     def _walk(self) -> tuple[list[str], set[str]]:
-        """All definitions, each behind those that it holds, and those that hold themselves."""
+        """All definitions, each after those that it holds, and those that hold themselves."""
         ordered: list[str] = []
         recursive: set[str] = set()
         under_way: dict[str, Iterator[str]] = {"": iter(self._definitions[""].references)}

@@ -36,7 +36,7 @@ from toolspeak.dialects.text.openings import Signature
 from toolspeak.dialects.text.typed_text import as_mapping, resolve, schema_types
 
 ERROR = "ERROR: "
-"""Stands in front of the text of a failure."""
+"""Stands before the text of a failure."""
 
 IN_TEXT = ("no_start", "quoted_call")
 """The codes of malformed calls that are reported to the model and stay in the turn's text."""
@@ -75,7 +75,7 @@ def render_all(history: History, messages: Sequence[Message]) -> list[TextMessag
 
 
 def join_block(text: str, block: str) -> str:
-    """A block behind text, on a line of its own."""
+    """A block after text, on a line of its own."""
     return f"{text}\n{block}" if text and not text.endswith("\n") else text + block
 
 
@@ -223,7 +223,7 @@ def result_or_error(result: ToolResult) -> JSON:
 
 
 def result_text(result: ToolResult, live: re.Pattern[str]) -> str:
-    """A result as plain text without live markers: text as it is, other values as JSON, a failure behind `ERROR: `."""
+    """A result as plain text without live markers: text as it is, other values as JSON, a failure after `ERROR: `."""
     value = result_value(result)
     text = escape_text(value, live) if isinstance(value, str) else dump_json(value, live)
     return ERROR + text if result.status == "failure" else text

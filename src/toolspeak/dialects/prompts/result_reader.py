@@ -32,7 +32,7 @@ class _Layout:
     """The text around the results of a batch."""
 
     edges: tuple[dict[_Pair, str], ...]
-    """The text before each result, and behind the last one, by the statuses of the results beside it."""
+    """The text before each result, and after the last one, by the statuses of the results beside it."""
     is_json: bool
     """A result is JSON; else it is text with its live markers escaped."""
 
@@ -50,7 +50,7 @@ def read_results(
     *,
     tool_role: bool = False,
 ) -> tuple[list[ToolResult], str] | None:
-    """The results of `calls` at the beginning of `text`, and the text behind them; None if it does not hold them.
+    """The results of `calls` at the beginning of `text`, and the text after them; None if it does not hold them.
 
     In a dialect that writes nothing or only line breaks around results, the whole text is results.
     """
@@ -112,7 +112,7 @@ def _layout(
     dialect: Dialect, calls: Sequence[ToolCall], suffix: str, tools: Sequence[ToolSpec], tool_role: bool
 ) -> _Layout | None:
     """The layout that results with this suffix show; None if they are not one message, in order."""
-    after = json.dumps(suffix)[1:]  # as JSON writes it, with the quote behind
+    after = json.dumps(suffix)[1:]  # as JSON writes it, with the quote after
     edges: list[dict[_Pair, str]] = [{} for _ in range(len(calls) + 1)]
     for first, second in itertools.product(_STATUSES, repeat=2):
         statuses: list[ResultStatus] = [second if i % 2 else first for i in range(len(calls))]
@@ -198,8 +198,8 @@ def _unescaped(dialect: Dialect, text: str) -> str:
     pieces, position = list[str](), 0
     for reference in references:
         char = "<" if reference[2] == "lt" else chr(min(int(reference[2][1:]), 0x10FFFF))
-        behind = text[reference.end() : reference.end() + 512]
-        if _is_live(dialect, char + behind):
+        after = text[reference.end() : reference.end() + 512]
+        if _is_live(dialect, char + after):
             pieces.append(text[position : reference.start()])
             pieces.append(f"&{reference[1].removeprefix('amp;')}{reference[2]};" if reference[1] else char)
             position = reference.end()

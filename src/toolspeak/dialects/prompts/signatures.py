@@ -7,7 +7,7 @@
     - Box.left: In pixels.
 
 Types are those of TypeScript with shorter names: `str[]`, `{key: type, other?: type}`, `{[key]: type}`, `int|null`,
-literals for enums. The bounds of a value stand behind its type in brackets. A `$ref` is a type with a name of its own.
+literals for enums. The bounds of a value follow its type in brackets. A `$ref` is a type with a name of its own.
 Schemas that are nested very deep are written as JSON Schema.
 """
 

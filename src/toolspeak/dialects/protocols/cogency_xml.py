@@ -37,7 +37,7 @@ element for each argument:
   and no extra spaces or line breaks. Numbers, true and false are written plainly; arrays and objects as JSON.
 - Only if a value contains an end tag of its own call, or one of this protocol's tags, wrap the whole value:
   <![CDATA[the value]]> (and write ]]> in it as ]]]]><![CDATA[>).
-- The calls of a block take effect in their order; a failed call does not stop those behind it.
+- The calls of a block take effect in their order; a failed call does not stop those after it.
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 

@@ -114,7 +114,7 @@ class ToolCallDialect(WithGrammar):
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
         """Each result as the content of its `tool` message: text as it is, other values as JSON, failures
-        behind `ERROR: `. The '<' of a live marker is `&lt;` in text (`read_result` reverses it), `\\u003c` in JSON."""
+        after `ERROR: `. The '<' of a live marker is `&lt;` in text (`read_result` reverses it), `\\u003c` in JSON."""
         return "\n".join(result_text(result, _LIVE) for result in results)
 
 
@@ -128,7 +128,7 @@ class ToolCallHistory:
     def __init__(self, tools: Mapping[str, ToolSpec], tool_role: bool) -> None:
         self._tools = tools
         self._tool_role = tool_role
-        self._waiting: list[ToolCall | MalformedCall] = []  # calls of the last turn behind its first
+        self._waiting: list[ToolCall | MalformedCall] = []  # calls of the last turn after its first
         self.messages: list[TextMessage] = []
 
     def add(self, message: Message) -> None:

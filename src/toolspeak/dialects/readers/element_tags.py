@@ -46,7 +46,7 @@ class ElementTag:
 class ElementSyntax:
     """How a dialect writes calls as elements.
 
-    `call` and `argument` are the beginnings of start tags. Behind a final `=` the name follows, else `name="…"`.
+    `call` and `argument` are the beginnings of start tags. After a final `=` the name follows, else `name="…"`.
     """
 
     call: str
@@ -58,7 +58,7 @@ class ElementSyntax:
     guesses: bool = False
     """Without a schema, a value that is JSON is read as JSON."""
     doubled: bool = False
-    """The model may write a tool's name behind a namespace of the same name (`f.f`)."""
+    """The model may write a tool's name after a namespace of the same name (`f.f`)."""
     named_inside: bool = False
     """`call` is the whole start tag, and the name follows it in an element `<name>`."""
     tight: bool = False
@@ -148,7 +148,7 @@ def whole_element(syntax: ElementSyntax, block: tuple[str, ...]) -> WholeCall:
 
 
 def _plain_tag(opener: str, name: str, attribute: str) -> str:
-    """The pattern of a start tag. `name` is the pattern of the name, `attribute` that of the text behind its quotes."""
+    """The pattern of a start tag. `name` is the pattern of the name, `attribute` that of the text after its quotes."""
     opener = re.escape(opener)
     if opener.endswith(">"):
         return f"{opener}<name>{name}</name>"

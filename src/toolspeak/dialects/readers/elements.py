@@ -5,7 +5,7 @@ Values are text, byte for byte; some dialects drop one line break on each side. 
 sibling, the call's end or the block's end follows, and if it does not end an element that began in the value: a whole
 call in a value is text. `<![CDATA[…]]>` holds any text.
 
-A value without an end tag ends at a sibling's start tag, or at the call's end in front of another call or the block's
+A value without an end tag ends at a sibling's start tag, or at the call's end before another call or the block's
 end. It is noted as `missing_closer`. If the end of a value is ambiguous, its call is malformed, and the next call is
 read.
 """
@@ -36,7 +36,7 @@ class ElementCalls(TaggedCalls):
     """
 
     _passed = False  # the open call has an unreadable part, to which the following text may belong
-    _waits = False  # the text ends behind a block's end marker in a value
+    _waits = False  # the text ends after a block's end marker in a value
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ElementCalls(TaggedCalls):
         return event if verdict == "yes" else "content" if verdict == "no" else "undecided"
 
     def _may_follow(self, rest: str, position: int) -> Answer:
-        """Whether the text behind a value's end tag may follow a value: an argument, or the call's or block's end.
+        """Whether the text after a value's end tag may follow a value: an argument, or the call's or block's end.
 
         The tool need not know the argument: otherwise the value would swallow it. The start of another call may follow
         too, although this call has no end.
@@ -141,7 +141,7 @@ class ElementCalls(TaggedCalls):
         return "undecided" if open_ else "no"
 
     def _block_ends(self, rest: str) -> Outcome:
-        """The block ends here with a value open if another block begins behind its end marker."""
+        """The block ends here with a value open if another block begins after its end marker."""
         position = skip_space(rest, len(self._block_end))
         self._waits = position == len(rest) < MAX_CANDIDATE
         if position == len(rest):
@@ -154,7 +154,7 @@ class ElementCalls(TaggedCalls):
         return "broken" if answer == "yes" else "undecided"
 
     def _skip(self, rest: str, position: int) -> int:
-        """The position behind white space and the texts without meaning between calls."""
+        """The position after white space and the texts without meaning between calls."""
         position = skip_space(rest, position)
         while (skipped := next((each for each in self._syntax.skipped if rest.startswith(each, position)), "")) != "":
             position = skip_space(rest, position + len(skipped))
@@ -207,7 +207,7 @@ class ElementCalls(TaggedCalls):
         return "broken" if self._stray else "open"
 
     def _last(self, text: str, start: int, stop: int) -> str:
-        """The end of the value in front of text[stop]."""
+        """The end of the value before text[stop]."""
         start_offset = max(0, self._text.length - MAX_CANDIDATE)
         return (self._text.since(start_offset) if stop - start < MAX_CANDIDATE else "") + text[start:stop][
             -MAX_CANDIDATE:
@@ -217,7 +217,7 @@ class ElementCalls(TaggedCalls):
         return rest[position]
 
     def _no_end(self, value: OpenValue) -> Problem:
-        reason = self.hint() or f"the value of {value.name!r} has no end; write {self._syntax.argument_end} behind it"
+        reason = self.hint() or f"the value of {value.name!r} has no end; write {self._syntax.argument_end} after it"
         return Problem("unclosed", f"{reason}; a text that holds such tags goes into {CDATA}…{CDATA_END}")
 
     def _close_value(self, value: OpenValue, outcome: Outcome) -> None:

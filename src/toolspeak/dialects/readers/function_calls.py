@@ -148,7 +148,7 @@ class FunctionCalls(Steps):
 
     @abstractmethod
     def _call_open(self, text: str, position: int, out: list[Delta]) -> int:
-        """The state behind the tool's name."""
+        """The state after the tool's name."""
 
     def _too_deep(self, position: int) -> int:
         return self._fail("too_deep", f"the arguments are nested deeper than {self.caps.depth} levels", position)

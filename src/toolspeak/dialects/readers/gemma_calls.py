@@ -231,7 +231,7 @@ class GemmaCalls(FunctionCalls):
             self._content('"' if mark == '<|"|>' and not self._calls else mark)
             return at + len(mark)
         if mark != self._quote:
-            return self._fail("unclosed", f"a string has no end; write {self._quote} behind it", at)
+            return self._fail("unclosed", f"a string has no end; write {self._quote} after it", at)
         self._add_fragment("" if self._in_key else '"')
         self._state = self._colon if self._in_key else self._after
         return at + len(mark)
@@ -275,7 +275,7 @@ class GemmaCalls(FunctionCalls):
         return ends
 
     def _ends_string(self, text: str, at: int, length: int) -> Literal["end", "content", "wait"]:
-        """Whether the delimiter of this length at text[at] ends the string, by the text behind it."""
+        """Whether the delimiter of this length at text[at] ends the string, by the text after it."""
         after = skip_space(text, at + length)
         closer = self._levels[-1].closer
         if after - at >= MAX_CANDIDATE:

@@ -327,16 +327,16 @@ class JsonCalls(Steps):
         if call.nested:
             call.nested, self._key, self._state = False, "function", self._after_value
         elif self._shape.alone and (self._in_array or self._several):
-            self._state = self._behind_call
+            self._state = self._after_call
         else:
             self._end_call(text, position + 1, out)
         return position + 1
 
-    def _behind_call(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind a call: an extra bracket makes the call malformed, as what it closes may have had more parts."""
+    def _after_call(self, text: str, position: int, out: list[Delta]) -> int:
+        """After a call: an extra bracket makes the call malformed, as what it closes may have had more parts."""
         char = text[position]
         if char == "}" or (char == "]" and not self._in_array):
-            extra = Problem("invalid_json", f"there is a {char!r} too many behind the call")
+            extra = Problem("invalid_json", f"there is a {char!r} too many after the call")
             self._call.problem = self._call.problem or extra
             return position + 1
         self._end_call(text, position, out)
@@ -344,7 +344,7 @@ class JsonCalls(Steps):
 
     def end(self, out: list[Delta]) -> None:
         if self._several and not self._in_array:
-            if self._state == self._behind_call:
+            if self._state == self._after_call:
                 self._end_call("", 0, out)
             self.done = bool(self.calls) and self._state in (self._after_element, self._next_element)
 
@@ -387,7 +387,7 @@ class JsonCalls(Steps):
         return position + 1
 
     def _next_element(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind a comma. A final comma is accepted except in strict JSON."""
+        """After a comma. A final comma is accepted except in strict JSON."""
         if text[position] == "{" or not self._shape.alone:
             return self._element(text, position, out)
         if self._in_array and text[position] != "]":

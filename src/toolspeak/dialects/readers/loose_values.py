@@ -55,7 +55,7 @@ def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
 
 
 def _number(text: str, caps: Caps) -> JSON:
-    """The number behind a plus sign or zeros, which JSON does not allow, or None."""
+    """The number after a plus sign or zeros, which JSON does not allow, or None."""
     match = _NUMBER.fullmatch(text)
     value = decode_json(f"{match[1]}{match[2]}", caps) if match else None
     return None if isinstance(value, Problem) else value

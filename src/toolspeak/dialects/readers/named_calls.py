@@ -151,7 +151,7 @@ class NamedCalls(Steps):
 
     def end(self, out: list[Delta]) -> None:
         call = self._call
-        if self._state in (self._after_arguments, self._behind):
+        if self._state in (self._after_arguments, self._after_unended):
             self._end_call("", 0, out)
             self.done = True
         elif self._state in (self._between, self._prose):
@@ -241,7 +241,7 @@ class NamedCalls(Steps):
         self._end_call(text, stop, out)
 
     def _before_arguments(self, text: str, position: int, out: list[Delta]) -> int:
-        """White space and a code fence in front of the arguments."""
+        """White space and a code fence before the arguments."""
         call, shape = self._call, self._shape
         stop = skip_space(text, position)
         if stop == len(text):
@@ -315,13 +315,13 @@ class NamedCalls(Steps):
 
     def _close_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
         """The call's end follows. If the call is a whole block, the block's parser reads it."""
-        self._state = self._behind if self._shape.unended else self._after_arguments
+        self._state = self._after_unended if self._shape.unended else self._after_arguments
         if not self._shape.begin and not self._shape.unended:
             self._end_call(text, stop, out)
             self.done = True
 
-    def _behind(self, text: str, position: int, out: list[Delta]) -> int:
-        """Behind the arguments of a call without an end marker. A bracket or a comma means that they are incomplete."""
+    def _after_unended(self, text: str, position: int, out: list[Delta]) -> int:
+        """After the arguments of a call without an end marker. A bracket or a comma means that they are incomplete."""
         stop = skip_space(text, position)
         self._fenced = self._fenced and stop == position
         if stop == len(text):
@@ -334,7 +334,7 @@ class NamedCalls(Steps):
                 self._wait = True
                 return stop
         if text[stop] in "}],":
-            return self._fail("trailing_text", f"{text[stop]!r} behind the arguments, which are over", stop)
+            return self._fail("trailing_text", f"{text[stop]!r} after the arguments, which are over", stop)
         self._end_call(text, stop, out)
         self.done = True
         return stop

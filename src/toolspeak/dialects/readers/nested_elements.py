@@ -43,7 +43,7 @@ class _Node:
 
 
 class NestedCalls(TaggedCalls):
-    """Implements `Body`. `prefix` stands in front of every tag; `block_end` is the block's end tag with the prefix."""
+    """Implements `Body`. `prefix` stands before every tag; `block_end` is the block's end tag with the prefix."""
 
     rules = ValueRules(reading="lenient", tears="never")
 
@@ -75,10 +75,10 @@ class NestedCalls(TaggedCalls):
         if literal == value.tags.start:
             return "argument" if value.inside.calls else "content"
         if literal.endswith("<invoke"):
-            behind = rest[len(literal) : len(literal) + 1]
-            if behind == "" or begins(rest, 0, value.tags.start):
+            after = rest[len(literal) : len(literal) + 1]
+            if after == "" or begins(rest, 0, value.tags.start):
                 return "undecided"
-            return "call" if behind.isspace() else "content"
+            return "call" if after.isspace() else "content"
         return "call" if literal.endswith("<tool_call>") else "call_end"
 
     def _may_follow(self, rest: str, position: int) -> Answer:

@@ -41,7 +41,7 @@ class ValueTags:
     `end`: its own end tag.
     `around`: other tags, with the same first character.
     `start`: the beginning of its own start tag.
-    `loose`: white space may stand in front of the end tag's `>`.
+    `loose`: white space may stand before the end tag's `>`.
     `trims`: see `ValueRules`.
     """
 
@@ -91,7 +91,7 @@ class ValueTags:
         return pattern.search(text, position)
 
     def line_break(self, text: str, start: int, stop: int, crlf: bool) -> int:
-        """The start of the line break behind the value in text[start:stop]; `stop` without one."""
+        """The start of the line break after the value in text[start:stop]; `stop` without one."""
         mark = "\r\n" if crlf else "\n"
         return stop - len(mark) if self._trims and text.endswith(mark, start, stop) else stop
 
@@ -116,7 +116,7 @@ def _beginning(text: str) -> str:
 
 @dataclass(slots=True)
 class Inside:
-    """The numbers of open blocks and calls inside a value or behind an unreadable part, and whether an argument is
+    """The numbers of open blocks and calls inside a value or after an unreadable part, and whether an argument is
     open."""
 
     blocks: int = 0
@@ -153,8 +153,8 @@ class OpenValue:
     `scanner`: set while the value may be text or JSON.
     `cdata`: it is in a CDATA section.
     `crlf`: its lines end in CRLF, as its first line does.
-    `rejected`: the text behind the first end tag that did not count.
-    `torn`: the text behind such an end tag may be another value.
+    `rejected`: the text after the first end tag that did not count.
+    `torn`: the text after such an end tag may be another value.
     `inside`: what is open in it.
     """
 

@@ -1,7 +1,7 @@
 """Reads calls that are a name and elements for keys and values, in the format of GLM and models that learned from it.
 
 A call is `<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>`, with or without white space around
-the tags. Some models write an outer element around all calls, or a separator behind the name. `tagged_calls` finds
+the tags. Some models write an outer element around all calls, or a separator after the name. `tagged_calls` finds
 where a value ends.
 """
 
@@ -25,7 +25,7 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, s
 from toolspeak.dialects.text.typed_text import argument_schemas, has_argument
 
 _GAP = re.compile(r"(?:\s|\\n)*")
-# A beginning of the text from a key to its value, behind the first tag.
+# A beginning of the text from a key to its value, after the first tag.
 _PAIR_START = re.compile(r"[^<]*+(?:<[^<>]*+(?:>(?:\s|\\n)*+(?:\\|<[^<>]*+)?)?)?")
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
 
@@ -40,7 +40,7 @@ def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
 
 
 def _skip_gap(text: str, position: int) -> int:
-    """The position behind white space and escaped line breaks; `stands` waits for the rest of a cut escape."""
+    """The position after white space and escaped line breaks; `stands` waits for the rest of a cut escape."""
     match = _GAP.match(text, position)
     return match.end() if match else position
 
@@ -145,9 +145,9 @@ class PairCalls(TaggedCalls):
             self._json.start = self.start + self._base + stop
             self._state = self._json_object
             return stop
-        behind = self._lost_tags(name, text, position, stop, out)
-        if behind is not None:
-            return behind
+        after = self._lost_tags(name, text, position, stop, out)
+        if after is not None:
+            return after
         if text[stop] != "<":
             self._fail("invalid_call", f"expected the tool's name, then its arguments, found {text[stop]!r}", stop)
             return stop
@@ -162,7 +162,7 @@ class PairCalls(TaggedCalls):
         return stop
 
     def _lost_tags(self, name: str, text: str, position: int, stop: int, out: list[Delta]) -> int | None:
-        """Reads a call whose tags behind the name are lost; None if it is no such call.
+        """Reads a call whose tags after the name are lost; None if it is no such call.
 
         Such calls are `fkey</arg_key>`, `f key</arg_key>`, or `f</arg_value>` for a call without arguments. The call
         is malformed unless it has exactly one meaning with the known tools.
@@ -178,7 +178,7 @@ class PairCalls(TaggedCalls):
             return position
         if tag == "" or tag == tags.key or (key and tag != tags.key_end):
             return None
-        reason = f"expected {tags.key} or {tags.call_end} behind the name in {shorten(name)!r}"
+        reason = f"expected {tags.key} or {tags.call_end} after the name in {shorten(name)!r}"
         if tag == tags.key_end:
             splits = [(name, key[0])] if key else [(name[:i], name[i:]) for i in range(1, len(name))]
             splits = [] if name in self._tools and not key else splits
@@ -239,7 +239,7 @@ class PairCalls(TaggedCalls):
         if tag == self._tags.key_end:
             return stop
         call = self._open_call()
-        reason = f"the key {shorten(self._key)!r} does not end; write {self._tags.key_end} behind it"
+        reason = f"the key {shorten(self._key)!r} does not end; write {self._tags.key_end} after it"
         call.problem = call.problem or Problem("unclosed", reason)
         return stop if tag == self._tags.value_end else stop - len(tag)
 
@@ -263,7 +263,7 @@ class PairCalls(TaggedCalls):
         # A call with a lost value never runs as `{}`: it fails alone.
         answer = self._may_follow(text, stop)
         if answer == "no":
-            return self._fail("invalid_call", f"expected {tags.value} behind the key {shorten(self._key)!r}", stop)
+            return self._fail("invalid_call", f"expected {tags.value} after the key {shorten(self._key)!r}", stop)
         self._wait = answer == "undecided"
         if answer == "yes":
             call = self._open_call()
@@ -286,7 +286,7 @@ class PairCalls(TaggedCalls):
             kinds = KINDS.get(self._tag_text.value().strip()) or self._types(self._open_call().spec, self._key)
             self._start_value(self._key, self._value_tags, kinds)
             return stop + len(tag)
-        return self._fail("invalid_call", f"expected {self._tags.value} behind the type", stop)
+        return self._fail("invalid_call", f"expected {self._tags.value} after the type", stop)
 
     def _json_object(self, text: str, position: int, out: list[Delta]) -> int:
         assert self._json is not None, "a JSON state without its reader is our bug"
@@ -307,7 +307,7 @@ class PairCalls(TaggedCalls):
         if tag:
             self._state, self.done = self._between, not self._wrapped
             return stop + len(tag) if self._wrapped else stop
-        return self._fail("invalid_call", f"expected {self._tags.call_end} behind the JSON object", stop)
+        return self._fail("invalid_call", f"expected {self._tags.call_end} after the JSON object", stop)
 
     def _until(self, tags: tuple[str, ...], text: str, position: int) -> tuple[int, str]:
         """Collects text up to the first of these tags. Returns where to go on, and the tag; empty if none came yet."""

@@ -30,7 +30,7 @@ KINDS: Mapping[str, Types] = {
     "object": Types({"object"}),
     "null": Types({"null"}),
 }
-"""The types of a value by the type that the model wrote in front of it."""
+"""The types of a value by the type that the model wrote before it."""
 
 
 @quick()
@@ -40,15 +40,15 @@ class PairTags:
     block: str = ""
     """The element around several calls. Empty: each call is a block."""
     name_end: str = ""
-    """A tag that may stand behind the name."""
+    """A tag that may follow the name."""
     kind: str = ""
     """The element of a value's type; empty without one."""
     json: bool = False
     """A call may be a JSON object instead."""
     prefix: str = ""
-    """The beginning of all tags, behind `<` or `</`."""
+    """The beginning of all tags, after `<` or `</`."""
     suffix: str = ""
-    """The end of all tags, in front of `>`."""
+    """The end of all tags, before `>`."""
     guesses: bool = True
     """Without a type in the schema, a value that is JSON is read as JSON."""
 
@@ -75,16 +75,16 @@ class PairTags:
         return f"{gap}{name}{gap}{name_end}(?={gap}{re.escape(self.start('arg_key'))})"
 
     def key_follows(self, rest: str) -> bool | None:
-        """Whether `rest`, behind a key's start tag, is a key and the start of its value; None asks for more text."""
+        """Whether `rest`, after a key's start tag, is a key and the start of its value; None asks for more text."""
         key = _KEY.match(rest)
-        behind = f"{self.end('arg_key')}{self.start('arg_value')}"
+        after = f"{self.end('arg_key')}{self.start('arg_value')}"
         if key is None or key.end() == len(rest):
             return None if len(rest) <= 64 and "<" not in rest else False
-        tag = stands("".join(rest[key.end() :].split()), 0, (behind,))
+        tag = stands("".join(rest[key.end() :].split()), 0, (after,))
         return None if tag is None else tag != ""
 
     def call_follows(self, rest: str) -> bool | None:
-        """Whether `rest`, behind a call's start tag, begins a call and not prose about the tag; None asks for more."""
+        """Whether `rest`, after a call's start tag, begins a call and not prose about the tag; None asks for more."""
         match = NAME.match(rest)
         if match is None or match.end() == len(rest):
             return None

@@ -41,17 +41,17 @@ _MAX_NAMED = 80  # how many characters of the string these patterns see
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
-_BEHIND_VALUE = " \t\r\n,)]}"
+_VALUE_FOLLOWERS = " \t\r\n,)]}"
 
 
-def _no_literal(word: str, behind: str) -> Problem:
+def _no_literal(word: str, following: str) -> Problem:
     """The problem of a word that is not a Python literal."""
     if _LEADING_ZERO.fullmatch(word):
         number, quoted = word.replace("_", "").lstrip("0") or "0", f"'{shorten(word)}'"
         return Problem("invalid_call", f"a number begins with no 0: write {shorten(number)}, or {quoted} for a text")
     if NUMBER.fullmatch(word):
         return Problem("too_large", f"the number {shorten(word)} is too large")
-    excerpt = shorten(word + behind)
+    excerpt = shorten(word + following)
     return Problem("invalid_call", f"{excerpt!r} is no literal; write strings in quotes, and no expressions")
 
 
@@ -93,7 +93,7 @@ class PythonArguments(FunctionCalls):
     def _after_call(self, text: str, position: int, out: list[Delta]) -> int: ...
 
     def _begin_arguments(self, out: list[Delta]) -> None:
-        """Begins the arguments, behind the opening parenthesis."""
+        """Begins the arguments, after the opening parenthesis."""
         self._begin_call(out)
         self._levels, self._holds, self._state = [_OpenBracket("call", ")")], [], self._key
 
@@ -289,7 +289,7 @@ class PythonArguments(FunctionCalls):
         value = WORDS.get(word) or read_number(word)
         if value is None:
             problem = _no_literal(word, text[stop])
-            if text[stop] not in _BEHIND_VALUE or not word:
+            if text[stop] not in _VALUE_FOLLOWERS or not word:
                 return self._fail(problem.code, problem.reason, stop)
             self._fault, value = self._fault or problem, "null"
         self._item()
@@ -328,7 +328,7 @@ class PythonArguments(FunctionCalls):
             return stop
         if ends == "content":
             if not self._triple and self._named():
-                reason = f"a string holds its own quote in front of an argument; write it as \\{quote}"
+                reason = f"a string holds its own quote before an argument; write it as \\{quote}"
                 return self._fail("invalid_call", reason, stop)
             self._inner += not self._triple
             self._tail += quote

@@ -20,7 +20,7 @@ VALUE_START = r"['\"\w+.\-\[{(]"
 
 def _whole(end: str) -> WholeCall:
     """The patterns of a call whose values are strings in plain quotes, integers and words."""
-    # A quote behind one backslash is content. A pattern with alternatives for escapes would take six times as long.
+    # A quote after one backslash is content. A pattern with alternatives for escapes would take six times as long.
     strings = (rf"{quote}[^{quote}]*+(?:(?<=[^\\]\\){quote}[^{quote}]*+)*+(?<!\\){quote}" for quote in RUNS)
     values = "|".join((*strings, "-?(?:0|[1-9][0-9]{0,15}+)", "True", "False", "None"))
     argument = f"(?P<key>[A-Za-z_][A-Za-z0-9_-]{{0,99}}+)=(?P<value>{values})"

@@ -314,7 +314,7 @@ def string_text(text: str) -> str:
 
 
 def skip_space(text: str, position: int) -> int:
-    """The position behind the white space at text[position]."""
+    """The position after the white space at text[position]."""
     if text[position : position + 1] > " ":
         return position
     match = _SPACE.match(text, position)

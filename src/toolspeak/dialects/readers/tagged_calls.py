@@ -13,7 +13,7 @@ A value is text, byte for byte, up to its end tag, and may hold tags. The effect
 So a whole call in a value is text. If a call ends before its value does, the call is ambiguous and fails alone.
 `<![CDATA[…]]>` holds any text. A family of dialects defines the tags (`ValueTags`), what begins or ends at a tag
 (`_event`), and the states between values (`_between`, `_in_call`). Every decision needs at most `MAX_CANDIDATE`
-characters behind a tag.
+characters after a tag.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def no_call_end(call: OpenCall, end: str) -> Problem:
 class TaggedCalls(CallSteps):
     """A body of calls whose arguments are text between tags.
 
-    `signs`: the tags at which reading continues behind an unreadable part, so that its call fails alone. Without signs
+    `signs`: the tags at which reading continues after an unreadable part, so that its call fails alone. Without signs
     the whole body fails.
     """
 
@@ -64,7 +64,7 @@ class TaggedCalls(CallSteps):
     signs: Mapping[str, Event] = {}
     _gap: Callable[[str, int], int] = staticmethod(skip_space)  # skips what may stand between tags
     _value: OpenValue | None = None
-    _unread_inside = Inside()  # what is open behind an unreadable part
+    _unread_inside = Inside()  # what is open after an unreadable part
     _stray = False  # whether a value of the open call holds an end tag that ended nothing
 
     # What a family defines.
@@ -79,11 +79,11 @@ class TaggedCalls(CallSteps):
 
     @abstractmethod
     def _may_follow(self, rest: str, position: int) -> Answer:
-        """Whether rest[position:], behind an end tag and white space, may follow a value."""
+        """Whether rest[position:], after an end tag and white space, may follow a value."""
 
     @abstractmethod
     def _call_ends(self, rest: str) -> Answer:
-        """Whether the text behind the call's end tag, which begins `rest`, may only follow a call."""
+        """Whether the text after the call's end tag, which begins `rest`, may only follow a call."""
 
     def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
         """The effect of an argument's start tag at text[at] on the open value, whose text continues at `start`."""
@@ -108,7 +108,7 @@ class TaggedCalls(CallSteps):
         """The problem of a value with an unknown end."""
         if value.rejected:
             return self._rejected_end(value)
-        return Problem("unclosed", f"the value of {shorten(value.name)!r} has no end; write {value.tags.end} behind it")
+        return Problem("unclosed", f"the value of {shorten(value.name)!r} has no end; write {value.tags.end} after it")
 
     def _rejected_end(self, value: OpenValue) -> Problem:
         reason = f"the value of {shorten(value.name)!r} did not end at its {value.tags.end}, because text follows it"
@@ -125,7 +125,7 @@ class TaggedCalls(CallSteps):
         return value.tags.flow if self._state == self._in_value else None
 
     def _expect(self, text: str, position: int, tags: tuple[str, ...]) -> tuple[str | None, int]:
-        """The tag behind white space, and its position. Empty if none of these tags stands there; None if more
+        """The tag after white space, and its position. Empty if none of these tags stands there; None if more
         characters are needed."""
         stop = self._gap(text, position)
         tag = stands(text, stop, tags)
@@ -179,7 +179,7 @@ class TaggedCalls(CallSteps):
         return len(text)
 
     def _sign(self, text: str, at: int) -> Event:
-        """What begins or ends at text[at], behind an unreadable part."""
+        """What begins or ends at text[at], after an unreadable part."""
         sign = stands(text, at, tuple(self.signs))
         return "undecided" if sign is None else self.signs.get(sign, "content")
 
@@ -259,14 +259,14 @@ class TaggedCalls(CallSteps):
             return "undecided", at
         if not rest.startswith(CDATA_END):
             return "content", at
-        behind = skip_space(rest, len(CDATA_END))
-        stop = value.tags.match_end(rest, behind)
+        after = skip_space(rest, len(CDATA_END))
+        stop = value.tags.match_end(rest, after)
         if stop <= 0:
             return "undecided" if stop == 0 and len(rest) < MAX_CANDIDATE else "content", at
         if value.inside.take("argument_end"):
             return "content", at
-        behind += at
-        return self._value_ends(value, text[behind : behind + MAX_CANDIDATE]), at + stop
+        after += at
+        return self._value_ends(value, text[after : after + MAX_CANDIDATE]), at + stop
 
     def _outcome(self, value: OpenValue, text: str, start: int, at: int, literal: str) -> Outcome:
         """The effect of the tag at text[at], as in the table at the top of this file."""
@@ -311,9 +311,9 @@ class TaggedCalls(CallSteps):
         stop = self._content(text, start, stop, visible=value.streams)
         if value.scanner is not None and stop > start:
             length = value.scanner.feed(text[start:stop], 0)
-            behind = text[start + length : stop]
-            behind = behind if self.rules.reading == "exact" else behind.strip()
-            if value.scanner.problem is not None or behind:
+            after = text[start + length : stop]
+            after = after if self.rules.reading == "exact" else after.strip()
+            if value.scanner.problem is not None or after:
                 self._stream(value)
         return self.problem is not None
 

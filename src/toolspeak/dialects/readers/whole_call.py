@@ -30,7 +30,7 @@ def whole_call(start: str, argument: str, end: str, joint: str = GAP) -> WholeCa
     `start`: the beginning; its one group is the name.
     `argument`: an argument with the groups `key`, `type` (not in function notation) and `value`.
     `end`: the end of the call.
-    `joint`: the text behind each argument.
+    `joint`: the text after each argument.
     """
     return WholeCall(re.compile(rf"{start}{GAP}((?:{argument}{joint})*+){end}"), re.compile(argument))
 

@@ -27,12 +27,12 @@ def write_argument(name: str, value: JSON, spec: ToolSpec | None, live: re.Patte
 
 
 def argument_nodes(
-    spec: ToolSpec, rules: Rules, live: re.Pattern[str], avoid: tuple[str, ...], behind: str = ""
+    spec: ToolSpec, rules: Rules, live: re.Pattern[str], avoid: tuple[str, ...], after: str = ""
 ) -> Iterable[Node]:
     """The grammar of each argument of a tool, as `write_argument` writes it.
 
     `avoid`: texts that no value may hold.
-    `behind`: the text between arguments.
+    `after`: the text between arguments.
     """
 
     def tagged(name: str, schema: JSON) -> Node:
@@ -47,7 +47,7 @@ def argument_nodes(
             fixed=lambda value: write_argument(name, value, spec, live),
         )
         node = argument(spec, name, schema, rules, how)
-        return series(node, behind) if behind else node
+        return series(node, after) if after else node
 
     return in_order(spec, tagged)
 

@@ -47,9 +47,9 @@ def candidate_pattern(markers: Iterable[Beginnings], end: str) -> re.Pattern[str
     patterns += sorted({pattern for each in markers for pattern in each.patterns})
     for char, rest in _by_first(words).items():
         first = re.escape(char)
-        # The look-behind comes last: most text that begins alike differs in the following characters.
+        # The lookbehind comes last: most text that begins alike differs in the following characters.
         before = rf"(?<![\w{re.escape(''.join(WITHIN))}]{first}"
-        each = [f"{second}{before}{second}){_behind(behind)}" for second, behind in _by_first(rest).items()]
+        each = [f"{second}{before}{second}){_rest_pattern(after)}" for second, after in _by_first(rest).items()]
         patterns.append(f"{first}(?:{'|'.join(each)}|\\Z{before}))" if "" not in rest else f"{first}{before})")
     return re.compile("|".join(dict.fromkeys(patterns)))
 
@@ -64,7 +64,7 @@ def beginning_of(texts: Iterable[str]) -> str:
 
     Each alternative begins with a literal character, which Python's search finds in one loop.
     """
-    return "|".join(re.escape(char) + _behind(rest) for char, rest in _by_first(texts).items())
+    return "|".join(re.escape(char) + _rest_pattern(rest) for char, rest in _by_first(texts).items())
 
 
 def beginnings_of(texts: Iterable[str], depth: int = NESTED) -> str:
@@ -76,18 +76,18 @@ def beginnings_of(texts: Iterable[str], depth: int = NESTED) -> str:
     return f"(?:{'|'.join(parts)})?" if parts else ""
 
 
-def _behind(texts: Iterable[str]) -> str:
+def _rest_pattern(texts: Iterable[str]) -> str:
     if "" in texts:
         return ""
-    behind = {re.escape(char): _behind(rest) for char, rest in _by_first(texts).items()}
-    last = "".join(char for char, rest in behind.items() if not rest)
+    after = {re.escape(char): _rest_pattern(rest) for char, rest in _by_first(texts).items()}
+    last = "".join(char for char, rest in after.items() if not rest)
     parts = [f"[{last}]"] if last else []
-    parts += [char + rest for char, rest in behind.items() if rest]
+    parts += [char + rest for char, rest in after.items() if rest]
     return f"(?:{'|'.join(parts)}|\\Z)"
 
 
 def _by_first(texts: Iterable[str]) -> dict[str, list[str]]:
-    """The rests of these texts behind their first character, by that character."""
+    """The rests of these texts after their first character, by that character."""
     rests: dict[str, list[str]] = {}
     for text in sorted({text for text in texts if text}):
         rests.setdefault(text[0], []).append(text[1:])

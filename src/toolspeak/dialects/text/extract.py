@@ -24,10 +24,10 @@ def json_values(text: str) -> Iterator[JSON]:
     """
     whole = [*_read(text)]
     yield from whole
-    _, closed, behind = text.partition(_THOUGHT_END)
+    _, closed, after = text.partition(_THOUGHT_END)
     if closed and not whole:
         has_value = False
-        for value in (*_read(behind), *_within(behind)):
+        for value in (*_read(after), *_within(after)):
             has_value = True
             yield value
         if has_value:

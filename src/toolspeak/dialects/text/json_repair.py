@@ -88,7 +88,7 @@ def _mended(value: str, tokens: list[_Token], repair: Callable[[str], str], caps
 
 
 def _read(text: str, start: int, caps: Caps) -> tuple[list[_Token], int]:
-    """The tokens of the value that begins at `start`, and its end: behind its bracket, or in front of other text.
+    """The tokens of the value that begins at `start`, and its end: after its bracket, or before other text.
 
     Returns no tokens for a value that must not be repaired.
     """
@@ -119,7 +119,7 @@ def _read(text: str, start: int, caps: Caps) -> tuple[list[_Token], int]:
 
 
 def _drop_comma(tokens: list[_Token]) -> None:
-    """Removes the comma behind the last entry, if there is an entry."""
+    """Removes the comma after the last entry, if there is an entry."""
     if tokens[-1] == ("mark", ",") and tokens[-2] not in _OPENERS:
         tokens.pop()
 

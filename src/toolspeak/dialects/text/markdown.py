@@ -13,10 +13,10 @@ from typing import Literal
 Place = Literal["line", "item", "sentence", "quoted", "indented", "cited"]
 """A place in a text.
 
-- `line`: a line begins, or a sentence behind another one.
+- `line`: a line begins, or a sentence after another one.
 - `item`: a list item begins.
 - `sentence`: in the middle of a sentence.
-- `quoted`: right behind a quotation mark, a bracket, an emphasis or a tag of HTML.
+- `quoted`: right after a quotation mark, a bracket, an emphasis or a tag of HTML.
 - `indented`: as far from the margin as code.
 - `cited`: in a block quote or a table row.
 """
@@ -70,12 +70,12 @@ class Markdown:
     def _begin_line(self) -> None:
         self._head = ""  # the beginning of the line
         self._column = 0
-        self._spaced = False  # a blank stands behind the last character
+        self._spaced = False  # a blank follows the last character
         self._ticks = 0  # the number of backticks that opened the inline code
         self._opener = ""  # a fence that opens a block if the rest of the line allows it
         self._closing = False  # a fence that closes the block if nothing follows on its line
         self._begins = False  # that fence begins the line
-        self._since = ""  # the text behind that fence
+        self._since = ""  # the text after that fence
         self._token = ""  # a token that may continue in the next piece
         self._at = 0  # the column of `_token`
 

@@ -1,4 +1,4 @@
-"""Markers, and the table that decides by the text behind a marker whether it opens a block.
+"""Markers, and the table that decides by the text after a marker whether it opens a block.
 
 `parser/running_text.py` decides whether the place of the marker allows a block.
 """
@@ -36,14 +36,14 @@ class Marker:
     `plain`: the body is text without structure, up to `end`.
     `ends_reasoning`: the marker also opens its block inside reasoning.
     `also_ends`: other texts that end reasoning.
-    `tails`: texts that are dropped right behind the block, such as the end marker of a wrapper that never began.
+    `tails`: texts that are dropped right after the block, such as the end marker of a wrapper that never began.
     `label`: a text that is dropped where reasoning begins.
     `nested`: reasoning may hold its own marker; without it the marker inside is text.
     `form`: the name of another dialect's format that the body is in; empty for the dialect's own.
     `forms`: the same marker with bodies in other formats.
     `place`: where a marker that is not a token may stand: anywhere, or where a word or the turn begins.
-    `ends_turn`: nothing behind the marker is part of the answer.
-    `ends_message`: a code block without an end does not continue behind the marker.
+    `ends_turn`: nothing after the marker is part of the answer.
+    `ends_message`: a code block without an end does not continue after the marker.
     `spare`: the marker is a special token, which is dropped where it opens nothing.
     """
 
@@ -83,8 +83,8 @@ class Marker:
 class MarkerMatch:
     """A start marker at the beginning of a text.
 
-    `length`: in characters; the block's body begins behind them.
-    `fence`: the code fence in front of the marker.
+    `length`: in characters; the block's body begins after them.
+    `fence`: the code fence before the marker.
     `notes`: which deviations were accepted.
     `reader`: the dialect that reads the block, if there are several.
     `problem`: why the call that begins here is unreadable.
@@ -170,8 +170,8 @@ class Table(Protocol):
     @property
     def candidate(self) -> re.Pattern[str]: ...
 
-    def behind(self, text: bool) -> Table:
-        """The table for the rest of a turn that has `text`, or for a turn's beginning, where more markers may stand."""
+    def for_turn(self, has_text: bool) -> Table:
+        """The table for a turn that already has text, or for the beginning of a turn, where more markers may stand."""
         ...
 
     def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:
@@ -221,11 +221,11 @@ class MarkerTable:
     def markup(self) -> Markup:
         return self._markup
 
-    def behind(self, text: bool) -> MarkerTable:
-        return self._behind_text if text else self
+    def for_turn(self, has_text: bool) -> MarkerTable:
+        return self._table_after_text if has_text else self
 
     @cached_property
-    def _behind_text(self) -> MarkerTable:
+    def _table_after_text(self) -> MarkerTable:
         """The table without the markers that only begin a turn: elsewhere these are ordinary brackets."""
         later = [marker for marker in self._own_markers if marker.place != "start"]
         if len(later) == len(self._own_markers):

@@ -1,4 +1,4 @@
-"""Openings: how the text behind a marker must begin, which separates a block from a mention of its marker in prose."""
+"""Openings: how the text after a marker must begin, which separates a block from a mention of its marker in prose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = Literal["text", "undecided", "opened"]
 
 - `text`: the candidate opens nothing.
 - `undecided`: more characters are needed.
-- `opened`: more characters are needed behind a whole marker.
+- `opened`: more characters are needed after a whole marker.
 """
 
 _INNER_FENCE = re.compile(r"\s*(?:```[\w+.-]{0,16}\s*)?")
@@ -29,13 +29,13 @@ _REST_OF_TAG = re.compile(r"[^<>]*>\s*")
 class Opening(Protocol):
     """How a block must begin.
 
-    `Alone`, `AtEnd`, `Something`, `Starts`, `Texts`, `Matches` and `Follows` test the text behind the marker. In
+    `Alone`, `AtEnd`, `Something`, `Starts`, `Texts`, `Matches` and `Follows` test the text after the marker. In
     `FirstTag` and `Signature` the marker is a part of the tested text.
     """
 
     @property
     def usual(self) -> str:
-        """The source of a pattern of what usually stands behind the marker, so that one match decides.
+        """The source of a pattern of what usually follows the marker, so that one match decides.
 
         It has no groups and matches up to the body. Where it matches, `decide` gives the same result whatever follows.
         Empty if there is no such pattern.
@@ -72,10 +72,10 @@ class AtEnd:
 
     def decide(self, text: str, start: int, stop: int) -> int | Answer:
         space = _SPACE.match(text, stop)
-        behind = space.end() if space else stop
-        if self.or_line and "\n" in text[stop:behind]:
+        after = space.end() if space else stop
+        if self.or_line and "\n" in text[stop:after]:
             return stop
-        return "undecided" if behind == len(text) else "text"
+        return "undecided" if after == len(text) else "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Starts:
     """White space, an optional code fence, and one of these characters follow."""
 
     chars: str
-    """'<' stands for an element, a line break for one right behind the marker."""
+    """'<' stands for an element, a line break for one right after the marker."""
     or_end: str = ""
     """The end marker, if it may follow at once."""
 
@@ -107,7 +107,7 @@ class Starts:
     def decide(self, text: str, start: int, stop: int) -> int | Answer:
         if "\n" in self.chars and text[stop : stop + 1] in ("\n", "\r"):
             return stop
-        body = _behind_fence(text, stop)
+        body = _after_fence(text, stop)
         if body is None:
             return "opened"
         ended = _any_stands(text, body, (self.or_end,)) if self.or_end else "text"
@@ -134,7 +134,7 @@ class Texts:
         return rf"\s*+(?={_any_of(self.texts)})"
 
     def decide(self, text: str, start: int, stop: int) -> int | Answer:
-        body = _behind_fence(text, stop)
+        body = _after_fence(text, stop)
         return "opened" if body is None else _any_stands(text, body, self.texts)
 
 
@@ -152,7 +152,7 @@ class Matches:
 
     @property
     def beginning_within(self) -> str:
-        """The source of a pattern of the text behind a `within` marker, or of its beginning at the end of the text."""
+        """The source of a pattern of the text after a `within` marker, or of its beginning at the end of the text."""
         return rf"\s*+(?:{self.whole.pattern}|(?:{self.beginning.pattern})\Z)"
 
     @property
@@ -160,7 +160,7 @@ class Matches:
         return "" if self.within else rf"\s*+(?={self.whole.pattern})"
 
     def decide(self, text: str, start: int, stop: int) -> int | Answer:
-        body = _behind_fence(text, stop)
+        body = _after_fence(text, stop)
         if body is None:
             return "undecided" if self.within else "opened"
         ended = _any_stands(text, body, (self.or_end,)) if self.or_end else "text"
@@ -177,7 +177,7 @@ class Matches:
 
 @quick()
 class Follows:
-    """A text that `test` accepts follows. The body begins right behind the marker."""
+    """A text that `test` accepts follows. The body begins right after the marker."""
 
     test: Callable[[str], bool | None]
     """Returns None if it needs more text."""
@@ -238,11 +238,11 @@ class Signature:
     parts: tuple[str | re.Pattern[str], ...]
     """A pattern takes one run of characters and never gives one back."""
     before: int
-    """The body begins behind this number of parts; the rest is lookahead."""
+    """The body begins after this number of parts; the rest is lookahead."""
     first: str
     """All characters that the start may begin with."""
     live: tuple[str, str]
-    """What a result must escape: a character, and the pattern of the text behind it that makes it live."""
+    """What a result must escape: a character, and the pattern of the text after it that makes it live."""
     words: tuple[str, ...] = ()
     """The words that the start may begin with, if there are several."""
     settled: str = ""
@@ -291,8 +291,8 @@ class Signature:
         return body
 
 
-def _behind_fence(text: str, stop: int) -> int | None:
-    """The position behind white space and a code fence; None if more characters are needed."""
+def _after_fence(text: str, stop: int) -> int | None:
+    """The position after white space and a code fence; None if more characters are needed."""
     inner = _INNER_FENCE.match(text, stop)
     position = inner.end() if inner else stop
     if position == len(text) or (text[position] == "`" and _INNER_FENCE_START.fullmatch(text, stop)):

@@ -140,7 +140,7 @@ class JsonScanner:
         self._stack: list[str] = []
         self._state = _VALUE
         self._in_key = False
-        self._escape = -1  # -1 outside of escapes, 0 right behind the backslash, else the missing hexadecimal digits
+        self._escape = -1  # -1 outside of escapes, 0 right after the backslash, else the missing hexadecimal digits
         self._atom = ""
         self.back = 0
         self.done = False
@@ -178,9 +178,9 @@ class JsonScanner:
         return match.end() if match else position
 
     def pass_over(self, char: str) -> int | None:
-        """Withdraws a problem behind which the value certainly continues.
+        """Withdraws a problem after which the value certainly continues.
 
-        Such a problem is a character that a string may not hold, a wrong escape or word, or a comma behind the last
+        Such a problem is a character that a string may not hold, a wrong escape or word, or a comma after the last
         entry. `char` is the character at which `feed` stopped. Returns how many characters to skip there; None if it
         is unclear how the value continues.
         """

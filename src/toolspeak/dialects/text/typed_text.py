@@ -44,7 +44,7 @@ _NARROWED = _COMBINED | {"enum", "const"}
 
 def as_mapping(value: JSON) -> Mapping[str, Any]:
     """The value if it is a JSON object, else an empty mapping."""
-    # `dict` comes first: the test for Mapping takes longer than most of the code behind it, and so does `|`.
+    # `dict` comes first: the test for Mapping takes longer than most of the code after it, and so does `|`.
     return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
 
 

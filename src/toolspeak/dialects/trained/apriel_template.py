@@ -1,4 +1,4 @@
-"""Apriel: each tool as Python prints a dictionary, behind the system text; Apertus: the types of gpt-oss."""
+"""Apriel: each tool as Python prints a dictionary, after the system text; Apertus: the types of gpt-oss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functionary: v3.1 tells each tool in a sentence and as JSON, v3.2 as types of TypeScript; both in front of all else."""
+"""Functionary: v3.1 tells each tool in a sentence and as JSON, v3.2 as types of TypeScript; both before all else."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _properties(properties: Mapping[str, Any], required: Sequence[JSON], depth: 
         else:
             value = "[]" if kind == "array" else _values(as_list(schema["enum"])) if "enum" in schema else kind
             value += " | null" if kind != "array" and schema.get("nullable") else ""
-            # The template shows the examples of a simple value only behind a comment.
+            # The template shows the examples of a simple value only after a comment.
             text += f"{comment_line}{example_lines if comment is not None else ''}\n{offset}{label}: {value},"
     return text
 

@@ -1,4 +1,4 @@
-"""Gemma 4: each tool as a declaration in Gemma's own notation, behind the system text."""
+"""Gemma 4: each tool as a declaration in Gemma's own notation, after the system text."""
 
 from __future__ import annotations
 

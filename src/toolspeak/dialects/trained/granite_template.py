@@ -1,4 +1,4 @@
-"""Granite, and Nemotron Nano 2: the tools in the system text, or in a turn of their own behind it."""
+"""Granite, and Nemotron Nano 2: the tools in the system text, or in a turn of their own after it."""
 
 from __future__ import annotations
 

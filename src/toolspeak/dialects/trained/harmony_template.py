@@ -1,4 +1,4 @@
-"""gpt-oss: the tools as a TypeScript namespace, behind the instructions of the developer."""
+"""gpt-oss: the tools as a TypeScript namespace, after the instructions of the developer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _object(mapping: Mapping[str, JSON]) -> str:
 
 
 def parameter(name: str, schema: JSON, required: bool) -> str:
-    """A parameter with its comments, without the comma behind it."""
+    """A parameter with its comments, without the comma after it."""
     mapping = as_mapping(schema)
     described = f"// {mapping['description']}\n" if mapping.get("description") else ""
     default = ""

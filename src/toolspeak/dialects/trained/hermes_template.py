@@ -25,7 +25,7 @@ For each function call, return a json object with function name and arguments wi
 </tool_call>"""
 
 
-def _behind(text: str, _calls: object, block: str) -> str:
+def _text_then_calls(text: str, _calls: object, block: str) -> str:
     return f"{text}\n{block}" if text else block
 
 
@@ -34,7 +34,7 @@ def _qwen(source: str, *models: str, default: str = "", lead: str = "") -> Templ
         source=source,
         models=models,
         place=in_system(filled(QWEN_PROMPT, tool_lines), default=default, lead=lead),
-        turn=_behind,
+        turn=_text_then_calls,
         tool_turns=True,
     )
 

@@ -1,4 +1,4 @@
-"""Models whose templates list the tools behind the system text, each as JSON."""
+"""Models whose templates list the tools after the system text, each as JSON."""
 
 from __future__ import annotations
 

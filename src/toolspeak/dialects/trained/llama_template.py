@@ -1,4 +1,4 @@
-"""Llama 3: the tools in front of the user's first message."""
+"""Llama 3: the tools before the user's first message."""
 
 from __future__ import annotations
 

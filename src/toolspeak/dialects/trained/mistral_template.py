@@ -1,4 +1,4 @@
-"""Mistral: the tools between `[AVAILABLE_TOOLS]` and its end, in front of the user's last message."""
+"""Mistral: the tools between `[AVAILABLE_TOOLS]` and its end, before the user's last message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Muse: the tools as lines of JSON behind the system text, with an example of a call."""
+"""Muse: the tools as lines of JSON after the system text, with an example of a call."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _listed(rules: str) -> WriteTools:
 GLM46 = Template(source="zai-org/GLM-4.6, of 4.5 too", place=first_message(_listed(f"{_GLM}{_PAIRS}")), tool_turns=True)
 GLM47 = Template(
     source="zai-org/GLM-4.7-Flash",
-    # Its template writes a line break between `<|system|>` and the tools, and none in front of a system text.
+    # Its template writes a line break between `<|system|>` and the tools, and none before a system text.
     place=first_message(filled(f"\n{_HEAD}{_LISTED}{_GLM}{_PAIRS.replace(chr(10), '')}", tool_lines)),
     tool_turns=True,
 )

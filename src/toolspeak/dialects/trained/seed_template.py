@@ -1,4 +1,4 @@
-"""Seed-OSS: each tool as the head of a Python function, behind the system text."""
+"""Seed-OSS: each tool as the head of a Python function, after the system text."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Template:
 
 
 def directly(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
-    """Writes the calls right behind the text."""
+    """Writes the calls right after the text."""
     return text + block
 
 
@@ -78,7 +78,7 @@ def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") 
 
 
 def first_message(write: WriteTools) -> Place:
-    """Writes the tools in a system message of their own, in front of the system text."""
+    """Writes the tools in a system message of their own, before the system text."""
 
     def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
         return Prompt((write(tools), system) if system else (write(tools),))
