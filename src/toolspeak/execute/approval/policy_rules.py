@@ -51,7 +51,9 @@ def rules_policy(rules: Iterable[Rule], by: str = "rule") -> Policy:
 
 def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
     """Returns the policy for a value of `policy=`: a function, rules in order, or None."""
-    if policy is None or callable(policy):
+    if policy is None:
+        return None
+    if callable(policy):
         if iscoroutinefunction(policy) or iscoroutinefunction(getattr(policy, "__call__", None)):  # noqa: B004
             raise ConfigurationError(
                 f"policy must be a plain function, and {policy!r} is async: nothing would await its answer. "
