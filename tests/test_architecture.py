@@ -374,14 +374,51 @@ def test_a_participle_in_a_longer_name_is_none():
 # --- the design names what is there ---------------------------------------------------------------------------------
 
 
+ONE_LINE_FOR_ALL = {"dialects/models", "dialects/trained", "cli/commands"}
+"""Folders whose files are named by one rule, which the page of source files says in a sentence."""
+
+
 def test_the_design_names_no_file_that_is_gone():
     root = SOURCE.parents[1]
     design = (root / "docs" / "design.md").read_text(encoding="utf-8")
-    map_of_files = design[design.index("\n## 2. ") : design.index("\n## 4. ")]
+    words_and_rooms = design[design.index("\n## 2. ") : design.index("\n## 4. ")]
     paths = [f"/{path.relative_to(root)}" for folder in (SOURCE, root / "tests") for path in folder.rglob("*.py")]
-    names = re.findall(r"[^\w*./]([\w./]+\.py)\b", map_of_files)
-    assert len(names) > 100
+    names = re.findall(r"[^\w*./]([\w./]+\.py)\b", words_and_rooms)
+    assert len(names) > 60
     assert [name for name in names if not any(path.endswith(f"/{name}") for path in paths)] == []
+
+
+def test_the_design_names_every_folder_once():
+    design = (SOURCE.parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    table = design[design.index("\n| room or folder |") : design.index("**Imports point down.**")]
+    named = re.findall(r"^\| `([\w/]+)/` \|", table, re.MULTILINE)
+    folders = {str(path.parent.relative_to(SOURCE)) for path in sources()} - {"."}
+    assert sorted(named) == sorted(folder for folder in folders if not re.match(r"wire/.", folder))
+
+
+def files_listed(page: str) -> Iterator[str]:
+    """The files that the page of source files has a line for; `page` is its text."""
+    for section in re.split(r"^##+ ", page, flags=re.MULTILINE)[1:]:
+        title, _, text = section.partition("\n")
+        folder = title.rstrip("/") + "/" if title.endswith("/") else ""
+        own, *of_each_api = text.split("Each API has a folder")
+        yield from (folder + name for name in re.findall(r"^\| `(\w+\.py)` \|", own, re.MULTILINE))
+        for rest in of_each_api:
+            apis = re.findall(r"`(\w+)/`", rest)
+            names = re.findall(r"^\| `(\w+\.py)` \|", rest, re.MULTILINE)
+            yield from (f"{folder}{api}/{name}" for api in apis for name in names)
+
+
+def test_every_source_file_has_a_line():
+    """An `__init__.py` needs none: its room or folder has one in the design."""
+    page = (SOURCE.parents[1] / "docs" / "reference" / "source-files.md").read_text(encoding="utf-8")
+    listed = [path for path in files_listed(page) if not path.endswith("/__init__.py")]
+    there = [str(path.relative_to(SOURCE)) for path in sources()]
+    expected = [
+        path for path in there if not path.endswith("/__init__.py") and str(Path(path).parent) not in ONE_LINE_FOR_ALL
+    ]
+    assert sorted(listed) == sorted(expected)
+    assert all(f"\n### {folder}/\n" in page for folder in ONE_LINE_FOR_ALL)
 
 
 def test_the_design_names_no_function_that_is_gone():
