@@ -1,7 +1,7 @@
 """The command in a process of its own, forked from one that has made its imports: they are most of what it costs.
 
 Arguments, streams, folder, environment, session, terminal, signals and the exit code are those of a process that was
-started. tests/cli/test_cli_start.py and the tests of `serve` and of the README start it from nothing.
+started. tests/cli/test_cli_fresh_process.py and the tests of `serve` and of the README start it from nothing.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def test_a_sub_run_that_is_resumed_tells_only_what_is_new():
     assert again.totals.cost == result.cost
 
 
-def test_a_sub_run_that_outlives_its_parent_is_not_recorded_behind_its_end():
+def test_a_sub_run_that_outlives_its_parent_is_not_recorded_after_its_end():
     gate, tasks, journal = asyncio.Event(), [], WatchedJournal()
 
     class Slow(ScriptedProvider):

@@ -41,7 +41,7 @@ def test_an_async_function_in_any_dialect(dialect: str):
     assert "Step 0." in prompts(model)[0]
 
 
-def test_instructions_of_the_answers_type_stand_behind():
+def test_instructions_for_the_answers_type_come_last():
     model = ScriptedProvider(['{"value": 3}'])
     agent = Agent(model, instructions=lambda _: "Be brief.", output=Output(int, mode="prompted"))
     assert agent.run_sync("What is 1 + 2?").output == 3

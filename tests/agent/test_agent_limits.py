@@ -279,7 +279,7 @@ def test_limits_of_a_run_replace_those_of_the_agent():
     assert asyncio.run(agent.run("go", limits=Limits(steps=1))).reason == "steps"
 
 
-def test_a_wrap_up_answer_behind_a_call_is_read():
+def test_a_wrap_up_answer_after_a_call_is_read():
     provider = ScriptedProvider([adding(1, 2), f"{adding(3, 4)} I stopped at 3."])
     result = Agent(provider, TOOLS, limits=Limits(steps=1)).run_sync("go")
     assert (result.answer, result.reason) == ("I stopped at 3.", "steps")

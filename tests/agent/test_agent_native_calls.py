@@ -79,7 +79,7 @@ def parts_of(*deltas):
 
 @pytest.mark.parametrize("text", ['{"title": "x"}', "a < b, so <tool_cal", "```json\n{}\n```"])
 @pytest.mark.parametrize("size", [1, 3, 100])
-def test_a_part_ends_behind_its_text_even_where_that_is_held_back(text, size):
+def test_a_part_ends_after_its_text_even_where_that_is_held_back(text, size):
     first = [TextDelta(piece) for piece in chunks(text, size)]
     found = parts_of(*first, ENDED, ReasoningDelta("hm"), PartEnded("reasoning", SIGNED), TextDelta(" and more"))
     assert found == (TextPart(text, SIGNED), ReasoningPart("hm", SIGNED), TextPart("and more"))
@@ -94,7 +94,7 @@ def test_text_that_goes_back_as_it_came_is_no_echo_to_be_dropped():
     assert call.arguments == {"a": 1, "b": 2}
 
 
-def test_a_part_ends_behind_a_call_that_stood_in_its_text():
+def test_a_part_ends_after_a_call_in_its_text():
     leaked = get_dialect("hermes").render([Message("assistant", (ToolCall("", "add", {"a": 1, "b": 2}),))])[0].text
     first, *_ = parts_of(TextDelta(f"I add. {leaked}"), ENDED)
     assert (type(first), first.text.strip()) == (TextPart, "I add.")

@@ -59,7 +59,7 @@ def test_a_turn_that_pauses_for_ever_ends_at_the_limit():
     assert (result.answer, result.reason) == ("So far.", "steps")
 
 
-def test_a_required_call_may_come_behind_a_pause():
+def test_a_required_call_may_come_after_a_pause():
     call = ScriptedTurn("", calls=[ScriptedCall("ping")])
     model, result, _ = run([ScriptedTurn("I look.", "pause"), call, "Done."], tool_choice="required")
     assert [request.choice.mode for request in model.requests] == ["required", "required", "auto"]

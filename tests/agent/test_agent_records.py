@@ -211,7 +211,7 @@ def test_digests_change_with_the_tools_and_the_instructions_and_with_nothing_els
     assert digests([TOOLS.get("add")], "")[0] != tools
 
 
-def test_the_stream_is_closed_behind_the_batch_and_the_usage_estimated():
+def test_the_stream_is_closed_after_the_batch_and_the_usage_estimated():
     turn = ScriptedTurn(adding(1, 2) + " and the result will be 12345", usage=Usage(1000, 1000), chunk=1)
     result, journal, _ = play([turn, ScriptedTurn("3", usage=Usage(50, 5))])
     first, last = journal.all(ModelAnswered)
@@ -223,7 +223,7 @@ def test_the_stream_is_closed_behind_the_batch_and_the_usage_estimated():
     assert result.usage.total == first.usage.total + 55 == result.state.totals.tokens
 
 
-def test_what_the_provider_has_behind_the_batch_is_never_read():
+def test_what_the_provider_sends_after_the_batch_is_never_read():
     class Counting(ScriptedProvider):
         read, closed = "", False
 

@@ -216,7 +216,7 @@ def test_a_call_that_was_not_recorded_is_not_run(tmp_path):
     assert RAN == []
 
 
-def test_a_run_that_goes_on_behind_the_end_says_so(tmp_path):
+def test_a_run_that_continues_past_the_recording_says_so(tmp_path):
     path, _, _ = recorded(tmp_path, TURNS)
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:-1]), "utf-8")

@@ -148,7 +148,7 @@ def test_a_standing_answer_is_in_the_recording_for_whoever_names_none(tmp_path):
         assert list(again.messages) == list(first.messages)
 
 
-def test_always_holds_for_the_replay_and_is_not_kept_behind_it(tmp_path):
+def test_always_holds_for_the_replay_and_not_longer(tmp_path):
     async def always(request):
         return Decision(True, by="eve", always=Rule("approve", tool="write"))
 

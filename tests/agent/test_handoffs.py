@@ -150,7 +150,7 @@ def test_a_tool_of_the_same_name_is_the_other_agents():
 
 
 @pytest.mark.parametrize("decision", [True, False])
-def test_a_pause_behind_a_hand_off_resumes_as_the_right_agent(decision: bool):
+def test_a_pause_after_a_hand_off_resumes_as_the_right_agent(decision: bool):
     async def work():
         desks = Desks(TO_BILLING, calling("refund"), saying("Done."), journal=(journal := WatchedJournal()))
         result = await desks.reception.run("My money, please.")
@@ -270,7 +270,7 @@ def test_a_result_as_text_goes_on_in_another_process():
     asyncio.run(work())
 
 
-def test_a_run_that_is_suspended_behind_a_hand_off_goes_on():
+def test_a_run_that_is_suspended_after_a_hand_off_continues():
     async def work():
         desks = Desks(TO_BILLING, saying("Done."))
         run = desks.reception.start("Hello?")

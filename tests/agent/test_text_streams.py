@@ -90,7 +90,7 @@ def test_an_answer_that_no_turn_wrote_as_text_is_the_last_piece():
     assert items(Agent(model, [end]).stream_text("go", accumulated=True)) == ["We have 3."]
 
 
-def test_a_session_streams_behind_its_messages():
+def test_a_session_streams_after_its_messages():
     model = scripted("One.", "Two.")
     session = Session(Agent(model, journal=MemoryJournal()))
     assert "".join(items(session.stream_text("1"))) == "One."

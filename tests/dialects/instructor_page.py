@@ -6,9 +6,13 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 
-_SEAMS, _HOOKS, _TRACES = "agent/test_agent_seams.py", "agent/test_agent_hooks.py", "agent/test_agent_traces.py"
-_VALUES, _REACT, _NATIVE = "agent/test_agent_values.py", "agent/test_react.py", "agent/test_native.py"
-_RUNS, _PAGE, _CALLS = "agent/test_seed_004_runs.py", "execute/test_seed_004.py", "execute/test_interceptors.py"
+_SEAMS, _HOOKS, _TRACES = "agent/test_extension_points.py", "agent/test_agent_hooks.py", "agent/test_agent_traces.py"
+_VALUES, _REACT, _NATIVE = "agent/test_result_values.py", "agent/test_react.py", "agent/test_native_driver.py"
+_RUNS, _PAGE, _CALLS = (
+    "agent/test_instructor_runs.py",
+    "execute/test_instructor_executor.py",
+    "execute/test_interceptors.py",
+)
 _EXECUTOR, _CHOICE, _LEVELS = (
     "execute/test_executor.py",
     "agent/test_tool_choice.py",

@@ -24,7 +24,7 @@ async def put() -> str:
     return "put"
 
 
-def test_what_the_time_limit_skips_behind_another_call_stays_in_doubt():
+def test_what_the_time_limit_skips_after_another_call_stays_in_doubt():
     async def main():
         facts = []
 

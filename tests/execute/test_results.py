@@ -149,7 +149,7 @@ def test_empty_values_pass(value):
     assert result.extra == {}
 
 
-def test_long_json_with_a_note_behind_it_stays_json():
+def test_long_json_with_a_note_after_it_stays_json():
     result = shown({"rows": list(range(5_000)), "share": float("nan")}, 1_000)
     part, note, shortened = result.content
     assert part.value["share"] == "nan"

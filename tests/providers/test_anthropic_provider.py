@@ -272,7 +272,7 @@ def test_the_turn_is_over_with_its_last_event_although_the_connection_stays():
     assert ask(answer, timeout=None)[0] == SAID
 
 
-def test_a_connection_that_drops_behind_the_stop_reason_loses_nothing():
+def test_a_connection_that_drops_after_the_stop_reason_loses_nothing():
     assert ask(dropped(CHUNKED_HEAD, chunked(EVENTS[:-1])))[0] == SAID
 
 

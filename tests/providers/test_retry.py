@@ -193,7 +193,7 @@ def test_an_error_that_comes_first_inside_the_stream():
     ],
     ids=["drop", "error"],
 )
-def test_behind_the_first_delta_nothing_is_asked_again(cut: Answer):
+def test_after_the_first_delta_nothing_is_asked_again(cut: Answer):
     found, asked, slept = fail(OPENAI, cut, OPENAI.turn)
     assert (asked, slept, found.retryable) == (1, [], True)
     assert "Asked" not in str(found)

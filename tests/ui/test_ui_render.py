@@ -288,7 +288,7 @@ TURNS = [
 ]
 
 
-def test_questions_stand_behind_what_led_to_them():
+def test_questions_come_after_what_led_to_them():
     stream = io.StringIO()
     console = make_console(stream)
     at_the_time: list[str] = []

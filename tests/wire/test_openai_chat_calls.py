@@ -279,7 +279,7 @@ def test_a_call_before_another_was_not_cut_off(finish: str):
 
 @pytest.mark.parametrize("behind", ["", " ", "\n", "\r\n\t "])
 @pytest.mark.parametrize("more", [{}, {"id": "c0", "name": "read"}, {"name": "read"}], ids=str)
-def test_white_space_behind_a_complete_call_is_nothing(behind: str, more: dict[str, Any]):
+def test_white_space_after_a_complete_call_is_nothing(behind: str, more: dict[str, Any]):
     deltas = decode(
         calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
         calls(fragment('{"n": 1}', index=1, id="c1", name="write")),

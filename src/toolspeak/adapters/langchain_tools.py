@@ -45,9 +45,9 @@ def from_langchain(tools: Iterable[BaseTool], *, effects: EffectsByName = _NO_EF
     Raises ToolDefinitionError for a name that no tool may have, a schema that cannot be used, an injected parameter
     other than ToolRuntime and InjectedToolCallId, and for effects of a tool that is not there.
     """
-    listed = list(tools)
-    check_effects(effects, [each.name for each in listed])
-    return Toolset([_from_one(each, effects) for each in listed])
+    tool_list = list(tools)
+    check_effects(effects, [each.name for each in tool_list])
+    return Toolset([_from_one(each, effects) for each in tool_list])
 
 
 def _from_one(foreign: BaseTool, effects: EffectsByName) -> Tool:
@@ -205,9 +205,9 @@ class _LangChainTool(BaseTool):
     def of(cls, batches: TurnBatches, name: str) -> _LangChainTool:
         tool = batches.toolset.get(name)
         assert tool is not None
-        made = cls(name=name, description=tool.spec.description, args_schema=dict(tool.spec.parameters))
-        made._batches = batches
-        return made
+        structured_tool = cls(name=name, description=tool.spec.description, args_schema=dict(tool.spec.parameters))
+        structured_tool._batches = batches
+        return structured_tool
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         return _Injected

@@ -36,12 +36,12 @@ def from_openai_agents(tools: Iterable[FunctionTool], *, effects: EffectsByName 
     Raises ToolDefinitionError for a tool of another kind, a schema that cannot be used, a name that no tool may have,
     and for effects of a tool that is not there.
     """
-    listed = list(tools)
-    for each in listed:
+    tool_list = list(tools)
+    for each in tool_list:
         if not isinstance(cast("object", each), FunctionTool):
             raise ToolDefinitionError(f"{type(each).__name__} is hosted by OpenAI or has no function; leave it out")
-    check_effects(effects, [each.name for each in listed])
-    return Toolset([_from_one(each, effects) for each in listed])
+    check_effects(effects, [each.name for each in tool_list])
+    return Toolset([_from_one(each, effects) for each in tool_list])
 
 
 def _from_one(foreign: FunctionTool, effects: EffectsByName) -> Tool:

@@ -17,7 +17,7 @@ from pydantic_ai.tools import Tool as PydanticTool
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_ai.usage import RunUsage
 
-from toolspeak.adapters.foreign_tools import EffectsByName, check_effects, foreign_tool
+from toolspeak.adapters.foreign_tools import EffectsByName, check_effects
 from toolspeak.data.messages import FilePart, ImagePart
 from toolspeak.errors import ToolDefinitionError, ToolError
 from toolspeak.tools import RunContext as ToolspeakContext
@@ -47,14 +47,14 @@ def from_pydantic_ai(
     """
     toolset = tools if isinstance(tools, FunctionToolset) else FunctionToolset(list(tools))
     context = _context(None, model)
-    listed: dict[str, ToolsetTool[Any]] = {}
+    foreign_tools: dict[str, ToolsetTool[Any]] = {}
     for name, each in toolset.tools.items():
         if each.prepare is not None:
             raise ToolDefinitionError(
                 f"the tool {name!r} has a prepare function, which needs a run: use from_pydantic_ai_toolset"
             )
-        listed[name] = toolset.tool_for_tool_def(each.tool_def, ctx=context)
-    return _made(listed, effects, model)
+        foreign_tools[name] = toolset.tool_for_tool_def(each.tool_def, ctx=context)
+    return _made(foreign_tools, effects, model)
 
 
 async def from_pydantic_ai_toolset(
@@ -71,13 +71,13 @@ async def from_pydantic_ai_toolset(
     return _made(await toolset.get_tools(_context(deps, model)), effects, model)
 
 
-def _made(listed: Mapping[str, ToolsetTool[Any]], effects: EffectsByName, model: Model | None) -> Toolset:
-    check_effects(effects, list(listed))
-    return Toolset([_tool(name, each, effects, model) for name, each in listed.items()])
+def _made(foreign_tools: Mapping[str, ToolsetTool[Any]], effects: EffectsByName, model: Model | None) -> Toolset:
+    check_effects(effects, list(foreign_tools))
+    return Toolset([_tool(name, each, effects, model) for name, each in foreign_tools.items()])
 
 
-def _tool(name: str, listed: ToolsetTool[Any], effects: EffectsByName, model: Model | None) -> Tool:
-    definition = listed.tool_def
+def _tool(name: str, foreign_tool: ToolsetTool[Any], effects: EffectsByName, model: Model | None) -> Tool:
+    definition = foreign_tool.tool_def
     if definition.kind == "external":
         raise ToolDefinitionError(
             f"the tool {name!r} is external, so its result comes from outside of the run; leave it out with"
@@ -85,13 +85,13 @@ def _tool(name: str, listed: ToolsetTool[Any], effects: EffectsByName, model: Mo
         )
 
     def validate(arguments: dict[str, Any]) -> Mapping[str, Any]:
-        return cast("Mapping[str, Any]", listed.args_validator.validate_python(arguments))
+        return cast("Mapping[str, Any]", foreign_tool.args_validator.validate_python(arguments))
 
     async def invoke(
         arguments: dict[str, Any], values: Mapping[str, Any], context: ToolspeakContext[Any] | None
     ) -> object:
         foreign = _context(None if context is None else context.deps, model)
-        foreign = replace(foreign, tool_name=name, max_retries=listed.max_retries, tool_call_approved=True)
+        foreign = replace(foreign, tool_name=name, max_retries=foreign_tool.max_retries, tool_call_approved=True)
         if context is not None:
             state = context.state
             foreign = replace(
@@ -101,11 +101,11 @@ def _tool(name: str, listed: ToolsetTool[Any], effects: EffectsByName, model: Mo
                 run_step=0 if state is None else state.step,
             )
         try:
-            if listed.args_validator_func is not None:
-                checked = listed.args_validator_func(foreign, **values)
+            if foreign_tool.args_validator_func is not None:
+                checked = foreign_tool.args_validator_func(foreign, **values)
                 if checked is not None:
                     await checked
-            value: object = await listed.toolset.call_tool(name, dict(values), foreign, listed)
+            value: object = await foreign_tool.toolset.call_tool(name, dict(values), foreign, foreign_tool)
         except (ModelRetry, ToolFailed) as error:
             raise ToolError(error.message) from error
         except (ApprovalRequired, CallDeferred) as error:

@@ -53,7 +53,7 @@ from toolspeak.execute import (
     resolve_approver,
 )
 from toolspeak.execute.approval.approvers import read_decisions
-from toolspeak.execute.approval.policy_rules import may_be_asked
+from toolspeak.execute.approval.policy_rules import may_need_approval
 from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
@@ -151,9 +151,9 @@ class Agent(Generic[DepsT, OutputT]):
             model, approver = recording.attach(model, approver, self.secrets)
         self.driver, text = choose_driver(model, speech.dialect, speech.starts_in, asks=True, listing=speech.listing)
         own = toolset_of(tools if tools or executor is None else getattr(executor, "tools", ()))
-        known = {each.name: each for each in handoffs or () if not isinstance(each, str)}
+        agents = {each.name: each for each in handoffs or () if not isinstance(each, str)}
         names = [each if isinstance(each, str) else each.name for each in handoffs or ()]
-        transfers = [handoff_tool(each, known[each].description if each in known else "") for each in names]
+        transfers = [handoff_tool(each, agents[each].description if each in agents else "") for each in names]
         answer_type = choose_output(output, self.driver, tools=len(own) + len(transfers) > 0)
         self.toolset = with_output(Toolset([*own, *transfers]) if transfers else own, answer_type)
         parts = [instructions if isinstance(instructions, str) else "", answer_type.instructions if answer_type else ""]
@@ -184,14 +184,14 @@ class Agent(Generic[DepsT, OutputT]):
             executor=runs,
             journal=self._run_journal(),
             keeps=journal is not None,
-            asks=partial(may_be_asked, approver, policy),
+            asks=partial(may_need_approval, approver, policy),
             secrets=self.secrets,
             approver=approver,
             kin_approver=kin_approver,
             instructions=self.secrets.hide_text("\n\n".join(filter(None, parts))),
             instructions_of=None if isinstance(instructions, str) else instructions,
             agent=name,
-            handoffs={made.name: agent for made, agent in zip(transfers, names, strict=True)},
+            handoffs={transfer.name: agent for transfer, agent in zip(transfers, names, strict=True)},
             choice=self._choice,
             rules=self.rules,
             interceptors=by_levels,
@@ -203,7 +203,7 @@ class Agent(Generic[DepsT, OutputT]):
             observers=tuple(observers),
             clock=clock if recording is None else recording.clock(clock),
         )
-        family = family_of(self._settings, [each._settings for each in known.values()])
+        family = family_of(self._settings, [each._settings for each in agents.values()])
         self._settings = changed(self._settings, family=family) if family else self._settings
 
     def start(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> Run:
@@ -212,9 +212,9 @@ class Agent(Generic[DepsT, OutputT]):
         Secrets in the task become placeholders. Raises ConfigurationError for an unknown option, a value of the wrong
         type, missing `deps` that a tool needs, and a limit in USD on a model without a known price.
         """
-        return self.start_behind(None, task, options)
+        return self.start_after(None, task, options)
 
-    def start_behind(self, place: Place | None, task: str | Message, options: RunOptions[DepsT]) -> Run:
+    def start_after(self, place: Place | None, task: str | Message, options: RunOptions[DepsT]) -> Run:
         """As `start`, in a session: the run follows the messages of the session until this place."""
         check_options(options, RunOptions.__annotations__)
         history = options.get("history", ())
@@ -397,10 +397,10 @@ class Agent(Generic[DepsT, OutputT]):
             raise
         if result.status in PAUSED and run.is_sub_run:
             raise SubRunPaused(f"the run of {self._settings.agent} is {result.status.replace('_', ' ')}", result)
-        wanted = self._settings.output
-        if wanted is None or result.status != "answered":
+        output = self._settings.output
+        if output is None or result.status != "answered":
             return result
-        answer = wanted.check(result.answer)
+        answer = output.check(result.answer)
         if answer.problems:  # an answer of the model is checked before the run ends
             problems = "; ".join(answer.problems)
             raise ConfigurationError(

@@ -24,7 +24,7 @@ from toolspeak.execute.approval.approvers import (
     decision_of,
     question_fact,
 )
-from toolspeak.execute.approval.evaluator import PolicyEvaluator, no_unasked_repair, only_a_person
+from toolspeak.execute.approval.evaluator import PolicyEvaluator, needs_person_reason, unapproved_repair
 from toolspeak.execute.approval.policy_rules import resolve_policy
 from toolspeak.execute.sub_runs import ENTERED, SubRun, SubRuns
 from toolspeak.journal.base import Journal
@@ -136,7 +136,7 @@ def decided_by_parent(state: RunState) -> dict[str, Decision]:
     return decisions
 
 
-def asked_of_parent(run: SubRun) -> list[ApprovalRequest]:
+def requests_for_parent(run: SubRun) -> list[ApprovalRequest]:
     """A run's open questions as its parent asks them: the call ids begin with the run's id."""
     short = run.run_id[:_SHORT]
     return [
@@ -178,7 +178,7 @@ async def ask_for_sub_runs(
     if recorder.state.stop is not None:
         return (), False  # the run ends: the calls are not entered again
     unanswered: list[ApprovalRequest] = []
-    questions = [question for run in runs for question in asked_of_parent(run)]
+    questions = [question for run in runs for question in requests_for_parent(run)]
     try:
         async with pause.ends():
             for question, answer in await _answers(recorder, settings, questions):
@@ -205,7 +205,7 @@ async def _answers(
         verdict = evaluator.of_policy(question)
         standing = isinstance(approver, StandingApprover) and approver.decision.approved
         if isinstance(verdict, Escalate) and verdict.person and standing:
-            verdict = Decision(False, only_a_person(verdict))
+            verdict = Decision(False, needs_person_reason(verdict))
         if isinstance(verdict, Decision) and not verdict.approved:  # an approval counts for the run's own calls only
             await recorder.record(question_fact(question))
             answers.append((question, verdict))
@@ -219,8 +219,8 @@ async def _answers(
         if approver is None or isinstance(approver, BatchApprover):
             answers.append((question, Escalate()))
             continue
-        answer, refused = await ask(approver, question), no_unasked_repair(question)
-        if isinstance(approver, StandingApprover) and not approver.repaired and refused:
-            answer = Decision(False, refused, approver.decision.by)
+        answer, problem = await ask(approver, question), unapproved_repair(question)
+        if isinstance(approver, StandingApprover) and not approver.repaired and problem:
+            answer = Decision(False, problem, approver.decision.by)
         answers.append((question, answer))
     return answers

@@ -12,7 +12,7 @@ from toolspeak.agent.validation import check_deps
 from toolspeak.data.tools import UNDECLARED, Effects
 from toolspeak.data.values import changed
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolError
-from toolspeak.execute.approval.policy_rules import may_be_asked
+from toolspeak.execute.approval.policy_rules import may_need_approval
 from toolspeak.tools import RunContext, Tool, ToolOptions, Toolset, tool
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
@@ -41,15 +41,15 @@ def agent_tool(
             raise ToolError(f"{agent} gave no answer: {result.error}")
         return result.answer if result.output is None else result.output
 
-    wanted = ToolOptions(timeout=_SECONDS)
+    tool_options = ToolOptions(timeout=_SECONDS)
     if "effects" not in options and not options.get("read_only"):
-        wanted["effects"] = _effects_of(tools)
-    wanted.update(options)
-    made = tool(ask, name=name or _ODD.sub("_", agent), description=description, **wanted)
+        tool_options["effects"] = _effects_of(tools)
+    tool_options.update(options)
+    ask_tool = tool(ask, name=name or _ODD.sub("_", agent), description=description, **tool_options)
     properties: Any = {"task": {"type": "string", "description": "What to do, with all that must be known for it."}}
-    parameters = {**made.spec.parameters, "properties": properties}
+    parameters = {**ask_tool.spec.parameters, "properties": properties}
     deps = next((each.deps for each in tools if each.deps), "")
-    return changed(made, spec=changed(made.spec, parameters=parameters), deps=deps)
+    return changed(ask_tool, spec=changed(ask_tool.spec, parameters=parameters), deps=deps)
 
 
 def _effects_of(tools: Toolset) -> Effects:
@@ -116,14 +116,14 @@ def check_start(first: RunSettings, deps: object, deps_type: object) -> None:
     check_deps(first.toolset, deps, deps_type)
     if not first.handoffs:
         return
-    known = {first.agent, *first.family}
+    names = {first.agent, *first.family}
     for each in (first, *first.family.values()):
         check_deps(each.toolset, deps)
         for agent in each.handoffs.values():
-            if agent not in known:
+            if agent not in names:
                 raise ConfigurationError(
                     f"the agent {each.agent!r} hands off to {agent!r}, which no agent that {first.agent!r} leads to is "
-                    f"named; known: {', '.join(sorted(known))}"
+                    f"named; known: {', '.join(sorted(names))}"
                 )
 
 
@@ -135,10 +135,10 @@ def settings_of(first: RunSettings, agent: str) -> RunSettings:
     """
     own = first if agent == first.agent else first.family.get(agent)
     if own is None:
-        known = ", ".join(sorted({first.agent, *first.family}))
+        names = ", ".join(sorted({first.agent, *first.family}))
         raise RunError(
             f"the run was handed to the agent {agent!r}, and hand-offs of {first.agent!r} do not lead there (known: "
-            f"{known}); resume it with an agent whose handoffs do"
+            f"{names}); resume it with an agent whose handoffs do"
         )
     approver = own.approver or first.approver
     return changed(
@@ -151,7 +151,7 @@ def settings_of(first: RunSettings, agent: str) -> RunSettings:
         parent_run_id=first.parent_run_id,
         approver=approver,
         kin_approver=own.kin_approver or first.kin_approver,
-        asks=partial(may_be_asked, approver, getattr(own.executor, "policy", None)),
+        asks=partial(may_need_approval, approver, getattr(own.executor, "policy", None)),
         observers=first.observers,
         clock=first.clock,
     )

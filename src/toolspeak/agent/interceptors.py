@@ -217,7 +217,7 @@ class InterceptorRunner:
         return outcome, self._facts(level, notes, metadata())
 
     def _chain(self, level: Level, notes: HookNotes, value: object) -> InterceptorChain[Any, Any]:
-        def seen_by(name: str) -> HookContext:
+        def context_for(name: str) -> HookContext:
             notes.last = name
             return self._hook_context(notes, name)
 
@@ -228,15 +228,17 @@ class InterceptorRunner:
             return verdict
 
         def own(outcome: object) -> object:
-            wanted = _OUTCOMES[level]
-            if not isinstance(outcome, wanted):
-                raise ConfigurationError(f"around and after return a {wanted.__name__}, not {type(outcome).__name__}")
+            outcome_types = _OUTCOMES[level]
+            if not isinstance(outcome, outcome_types):
+                raise ConfigurationError(
+                    f"around and after return a {outcome_types.__name__}, not {type(outcome).__name__}"
+                )
             return outcome
 
         def contain(error: HookError) -> object:
             raise error
 
-        return InterceptorChain(self._interceptors[level], level, seen_by, check, own, contain)
+        return InterceptorChain(self._interceptors[level], level, context_for, check, own, contain)
 
     def _facts(
         self, level: Level, notes: HookNotes, metadata: Mapping[str, JSON], error: HookError | AgentStop | None = None

@@ -360,9 +360,9 @@ class BatchRecorder:
     async def _with_memory(self, event: ToolFinished) -> None:
         if self._memory is None:
             self._memory = Memory(self._values, self._recorder.state.memory, self._settings.secrets)
-        changes, refused = self._memory.changes()
+        changes, refusals = self._memory.changes()
         await self._recorder.record(replace(event, memory=changes) if changes else event)
-        for key, reason in refused.items():
+        for key, reason in refusals.items():
             raise ToolDefinitionError(
                 f"the tool {event.result.name} stored a value in RunContext.memory[{key!r}] that is not JSON: {reason}."
                 " The memory is recorded with the run, so it takes only JSON; put other values in `deps`"

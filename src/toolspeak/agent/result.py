@@ -203,13 +203,13 @@ def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings
 
 def _dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:
     """A JSON object a line: the run's records, then the tools' memory as far as that is JSON."""
-    stored: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for key, value in memory.items():
         try:
-            stored[key] = jsonable(value)
+            metadata[key] = jsonable(value)
         except Unserialisable:
             continue  # an open connection, for example: the tool opens it again
-    return "".join(dumps(record) + "\n" for record in records) + json.dumps({"memory": stored}) + "\n"
+    return "".join(dumps(record) + "\n" for record in records) + json.dumps({"memory": metadata}) + "\n"
 
 
 def _load_run(text: str) -> tuple[list[Record], dict[str, Any]]:

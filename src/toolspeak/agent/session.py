@@ -68,7 +68,7 @@ class Session(Generic[DepsT, OutputT]):
         one begins, driving this one raises RunConflict.
         """
         place = await place_of(self._journal, self.session_id, self._principal, when_open)
-        return self._agent.start_behind(place, task, {**options, "principal": self._principal})
+        return self._agent.start_after(place, task, {**options, "principal": self._principal})
 
     async def run(
         self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions[DepsT]]

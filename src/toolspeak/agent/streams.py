@@ -41,15 +41,15 @@ async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[
             elif isinstance(item, Record) and type(item.event) is ModelAsked:
                 turn, earlier = "", earlier or bool(turn)
             elif isinstance(item, Record) and type(item.event) is RunFinished:
-                answer, written = item.event.answer.strip(), turn.strip()
-                if not answer or answer == written:
+                answer, turn_text = item.event.answer.strip(), turn.strip()
+                if not answer or answer == turn_text:
                     continue
                 if accumulated:
                     yield item.event.answer
-                elif written and answer.startswith(written):
-                    yield answer.removeprefix(written)
+                elif turn_text and answer.startswith(turn_text):
+                    yield answer.removeprefix(turn_text)
                 else:
-                    yield _BETWEEN_TURNS + answer if earlier or written else answer
+                    yield _BETWEEN_TURNS + answer if earlier or turn_text else answer
 
 
 async def stream_output(run: Run) -> AsyncGenerator[Any]:
@@ -63,10 +63,10 @@ async def stream_output(run: Run) -> AsyncGenerator[Any]:
     Raises RunError if the run ends without an answer or pauses, ConfigurationError for an agent without an output type,
     ProviderError when the model API fails.
     """
-    wanted = run.answer_type
-    if wanted is None:
+    answer_type = run.answer_type
+    if answer_type is None:
         raise ConfigurationError("stream_output needs the type of the answer: Agent(output=…)")
-    answer, is_call, index = wanted.partial(), wanted.mode == "tool", -1
+    answer, is_call, index = answer_type.partial(), answer_type.mode == "tool", -1
     async with aclosing(run.stream()) as items:
         async for item in items:
             piece = ""
@@ -87,7 +87,7 @@ async def stream_output(run: Run) -> AsyncGenerator[Any]:
     if state.status != "answered":
         why = state.error or state.reason.replace("_", " ") or state.status.replace("_", " ")
         raise RunError(f"run {run.run_id} has no output ({state.status.replace('_', ' ')}): {why}")
-    checked = wanted.check(state.answer or "")
+    checked = answer_type.check(state.answer or "")
     if checked.problems:
         raise ConfigurationError(
             f"an interceptor gave the run an answer that is not of the output type: {'; '.join(checked.problems)}"

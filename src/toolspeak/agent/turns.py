@@ -256,8 +256,8 @@ class Turns:
 
     async def begin_within(self, calls: Sequence[ToolCall]) -> None:
         """Records calls that a driver makes within its turn, as a turn of their own."""
-        named = tuple(changed(call, id=self._call_id(index)) for index, call in enumerate(calls))
-        hidden = tuple(hide_call(call, self._settings.secrets) for call in named)
+        calls_with_ids = tuple(changed(call, id=self._call_id(index)) for index, call in enumerate(calls))
+        hidden = tuple(hide_call(call, self._settings.secrets) for call in calls_with_ids)
         await self._recorder.record(ModelAnswered(Message("assistant", hidden), "tool_calls", Usage(0, 0), cost=0.0))
 
     def _start_early(self, collector: TurnCollector, before: RunState) -> None:

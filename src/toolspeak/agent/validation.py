@@ -233,9 +233,9 @@ def check_deps(tools: Toolset, deps: object, expected: object = None) -> None:
         raise ConfigurationError(f"deps is a {type(deps).__name__}, and the agent's deps_type is {expected.__name__}")
     wanting = [each for each in tools if each.deps] if deps is None else ()
     if wanting:
-        named = ", ".join(f"{each.name} ({each.deps})" for each in wanting)
+        needs = ", ".join(f"{each.name} ({each.deps})" for each in wanting)
         raise ConfigurationError(
-            f"no deps were given, and these tools need them: {named}. Pass them to the run: agent.run(task, deps=…), "
+            f"no deps were given, and these tools need them: {needs}. Pass them to the run: agent.run(task, deps=…), "
             "agent.resume(run, deps=…). A tool that can do without them declares RunContext[X | None]"
         )
 

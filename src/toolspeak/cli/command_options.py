@@ -74,7 +74,7 @@ def finish_option(command: CommandT) -> CommandT:
         "--finish",
         type=click.Choice(["stop", "length"]),
         default="stop",
-        help="How the turn ended: stop (by itself) or length (at the token limit).",
+        help="How the turn ended: stop (the model ended it) or length (the token limit cut it off).",
     )(command)
 
 
@@ -100,14 +100,14 @@ def prompt_listing_option(command: CommandT) -> CommandT:
     return click.option(
         "--listing",
         type=Spelled(get_args(PromptListing)),
-        help="Who writes the prompt if calls are text, and how: the server, with its chat template (server, the "
-        "default for vllm: and llamacpp:), or toolspeak, like the model's own template (trained, the default for all "
-        "others), in prose, as signatures (the shortest), or as JSON Schema.",
+        help="Who writes the prompt if calls are text, and how it lists the tools. server: the server writes it with "
+        "its chat template (the default for vllm: and llamacpp:). Otherwise toolspeak writes it: like the model's own "
+        "template (trained, the default for all others), in prose, as signatures (the shortest), or as JSON Schema.",
     )(command)
 
 
 def thoughts_option(command: CommandT) -> CommandT:
-    text = "Show the model's reasoning, dimmed (default: a terminal shows only that the model thinks)."
+    text = "Show the model's reasoning, dimmed (default: show only that the model is thinking, and only in a terminal)."
     return click.option("--thoughts/--no-thoughts", default=False, help=text)(command)
 
 
@@ -117,8 +117,8 @@ def reply_starts_in_option(command: CommandT) -> CommandT:
         "--starts-in",
         type=click.Choice(["text", "reasoning"]),
         default=None,
-        help="Where the reply starts. Default: in reasoning if the reply has an end marker of reasoning without a "
-        "start marker. With `text`, too, the text before such an end marker is reasoning.",
+        help="Where the reply starts (default: in reasoning if the reply has an end marker of reasoning without a "
+        "start marker, else in text). Even with `text`, the text before such an end marker is reasoning.",
     )(command)
 
 
@@ -148,8 +148,8 @@ def file_argument(command: CommandT) -> CommandT:
 
 def read_reply(file: str = STANDARD_INPUT) -> str:
     """A file, or standard input, as UTF-8 text. Raises ConfigurationError with the first byte that is not UTF-8."""
-    with open_input(file) as opened:
-        data = opened.read()
+    with open_input(file) as stream:
+        data = stream.read()
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -166,8 +166,8 @@ def open_input(file: str) -> Generator[BinaryIO]:
             raise ConfigurationError("standard input is closed; open it, or name a file")
         yield sys.stdin.buffer
         return
-    with _opened(file) as opened:
-        yield opened
+    with _opened(file) as stream:
+        yield stream
 
 
 def _opened(file: str) -> BinaryIO:
@@ -209,14 +209,14 @@ def read_json(path: str) -> Any:
         raise ConfigurationError(f"{path}: {error.strerror or error}") from None
 
 
-def tool_specs(listed: Any, where: str) -> tuple[ToolSpec, ...]:
+def tool_specs(tool_list: Any, where: str) -> tuple[ToolSpec, ...]:
     """The tools in JSON, in the forms of `read_tools`. `where` is the place for errors."""
-    if isinstance(listed, dict):
-        envelope = cast("dict[str, Any]", listed)
-        listed = envelope.get("tools", [envelope] if envelope else envelope)
-    if not isinstance(listed, list):
-        raise ConfigurationError(f"{where}: expected a JSON array of tools, found {json.dumps(listed)[:40]}")
-    return tuple(_tool(entry, f"{where}[{i}]") for i, entry in enumerate(cast("list[Any]", listed)))
+    if isinstance(tool_list, dict):
+        envelope = cast("dict[str, Any]", tool_list)
+        tool_list = envelope.get("tools", [envelope] if envelope else envelope)
+    if not isinstance(tool_list, list):
+        raise ConfigurationError(f"{where}: expected a JSON array of tools, found {json.dumps(tool_list)[:40]}")
+    return tuple(_tool(entry, f"{where}[{i}]") for i, entry in enumerate(cast("list[Any]", tool_list)))
 
 
 _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema")

@@ -103,19 +103,19 @@ async def compare_schedules(console: Console, timeline: str | None) -> int:
     write(console, "One batch of calls, as a model may write it:", "bold")
     for name, arguments in _CALLS:
         write(console, f"  {name}({', '.join(map(str, arguments.values()))})", "cyan")
-    played: dict[ScheduleName, _ScheduleOutcome] = {name: await _play(name) for name in _SCHEDULES}
-    right = played["sequential"]
-    longest = max(each.lanes.seconds for each in played.values())
+    outcomes: dict[ScheduleName, _ScheduleOutcome] = {name: await _play(name) for name in _SCHEDULES}
+    right = outcomes["sequential"]
+    longest = max(each.lanes.seconds for each in outcomes.values())
     write(console, "")
-    console.print(_table(played, right), soft_wrap=False)
+    console.print(_table(outcomes, right), soft_wrap=False)
     for name, description in _SCHEDULES.items():
         write(console, f"\n{name}: {description}", "bold")
-        for line in as_text(played[name].lanes, seconds=longest):
+        for line in as_text(outcomes[name].lanes, seconds=longest):
             write(console, f"  {line}")
     write(console, "\n█ runs  ░ waits for an earlier call", "dim")
     if timeline is not None:
-        write_timeline(timeline, [each.lanes for each in played.values()], ", ".join(played))
-    return ANSWERED if played["serializable"].same_as(right) else NO_ANSWER
+        write_timeline(timeline, [each.lanes for each in outcomes.values()], ", ".join(outcomes))
+    return ANSWERED if outcomes["serializable"].same_as(right) else NO_ANSWER
 
 
 async def _play(schedule: ScheduleName) -> _ScheduleOutcome:
@@ -132,16 +132,16 @@ async def _play(schedule: ScheduleName) -> _ScheduleOutcome:
     batch = await executor.run(calls, emit=emit, context=BatchContext(schedule), approver=approve_all)
     seconds = time.perf_counter() - started
     (lanes,) = batches(records)
-    named = replace(lanes, name=schedule)
-    return _ScheduleOutcome([result.structured for result in batch.results], shop.orders, seconds, named)
+    named_lanes = replace(lanes, name=schedule)
+    return _ScheduleOutcome([result.structured for result in batch.results], shop.orders, seconds, named_lanes)
 
 
-def _table(played: Mapping[ScheduleName, _ScheduleOutcome], right: _ScheduleOutcome) -> Table:
+def _table(outcomes: Mapping[ScheduleName, _ScheduleOutcome], right: _ScheduleOutcome) -> Table:
     table = Table("schedule", title="The same batch under three schedules")
     table.add_column("seconds", justify="right")
     for heading in ("results", "orders in the end", "outcome"):
         table.add_column(heading)
-    for name, each in played.items():
+    for name, each in outcomes.items():
         same = each.same_as(right)
         outcome = "right" if name == "sequential" else "the same" if same else "other: WRONG"
         table.add_row(

@@ -19,9 +19,9 @@ from toolspeak.errors import ConfigurationError, ToolspeakError
 def cli() -> None:
     """Any model can use tools.
 
-    Exit codes: 0 answered, 1 ended without an answer, 2 usage, 3 awaiting approval, 4 suspended, 130 interrupted.
+    Exit codes: 0 answered, 1 ended without an answer, 2 wrong usage, 3 awaiting approval, 4 suspended, 130 interrupted.
 
-    With TOOLSPEAK_LOG=FILE everything is logged to FILE: the tracebacks of tools that crash, retries of requests.
+    Set TOOLSPEAK_LOG=FILE to log details to FILE, such as retried requests and tracebacks of tools that crash.
     """
 
 

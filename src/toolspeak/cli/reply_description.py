@@ -36,10 +36,10 @@ class ReplyToRead:
 def read(reply: ReplyToRead) -> dict[str, Any]:
     """Parses a reply, and returns its description as JSON. Raises UnknownDialect, and ConfigurationError for `repair`
     or `strict` with a dialect that does not support it."""
-    chosen = chosen_dialect(reply.dialect, model=reply.model, strict=reply.strict, repair=reply.repair)
+    dialect = chosen_dialect(reply.dialect, model=reply.model, strict=reply.strict, repair=reply.repair)
     collector = TurnCollector(_call_id)
     fragments: dict[str, _CallFragments] = {}
-    for delta in _deltas(chosen, reply):
+    for delta in _deltas(dialect, reply):
         collector.add(delta)
         match delta:
             case CallStarted(index, name, id):
@@ -49,7 +49,7 @@ def read(reply: ReplyToRead) -> dict[str, Any]:
             case _:
                 pass
     turn = collector.turn()
-    return {**_describe(turn, fragments), "dialect": turn.dialect or chosen.name}
+    return {**_describe(turn, fragments), "dialect": turn.dialect or dialect.name}
 
 
 def _deltas(dialect: Dialect, reply: ReplyToRead) -> Iterator[Delta]:

@@ -27,13 +27,13 @@ def open_rules(path: str) -> StandingRules:
         # Another process may have changed the file since: apply only this process's additions and revocations to it.
         try:
             with Folder.top(os.path.realpath(file.parent)) as folder, folder.alone(_LOCK_SECONDS):
-                now, known = read(), [each.rule for each in last_read]
+                now, last_rules = read(), [each.rule for each in last_read]
                 mine = [each.rule for each in rules]
-                merged = [each for each in now if each.rule in mine or each.rule not in known]
+                merged = [each for each in now if each.rule in mine or each.rule not in last_rules]
                 there = [each.rule for each in merged]
                 last = max((int(each.id) for each in now if each.id.isdigit()), default=0)
                 for each in rules:
-                    if each.rule not in known and each.rule not in there:
+                    if each.rule not in last_rules and each.rule not in there:
                         last += 1
                         merged.append(replace(each, id=str(last)))
                 # Other processes read the old rules or the new ones, never a part of them.

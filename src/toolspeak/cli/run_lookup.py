@@ -31,13 +31,13 @@ async def find_session(journal: Journal, prefix: str) -> SessionInfo:
 
 async def last_session_of(journal: Journal, folder: str) -> SessionInfo:
     """The most recent session whose last run worked in this folder. Raises ConfigurationError if there is none."""
-    wanted, every = _resolved(folder), await journal.sessions()
+    path, every = _resolved(folder), await journal.sessions()
     for info in every:
-        if folder_of(await setup_of(journal, info)) == wanted:
+        if folder_of(await setup_of(journal, info)) == path:
             return info
     other = f" (the most recent one, {every[0].session_id[:SHORT]}, is in another folder)" if every else ""
     raise ConfigurationError(
-        f"there is no session of {wanted} to continue{other}: omit --continue, or name a session with --session; "
+        f"there is no session of {path} to continue{other}: omit --continue, or name a session with --session; "
         "`toolspeak sessions` lists them with their folders"
     )
 
@@ -75,9 +75,9 @@ async def unfinished(journal: Journal) -> Sequence[RunInfo]:
     return sorted(infos, key=lambda info: info.created, reverse=True)
 
 
-def _one(infos: Sequence[InfoT], ids: Sequence[str], wanted: str) -> InfoT:
+def _one(infos: Sequence[InfoT], ids: Sequence[str], prefix: str) -> InfoT:
     if len(infos) == 1:
         return infos[0]
     if not infos:
-        raise ConfigurationError(f"there is no {wanted}; `toolspeak sessions` lists all")
-    raise ConfigurationError(f"{wanted} is ambiguous; did you mean {', '.join(ids[:5])}?")
+        raise ConfigurationError(f"there is no {prefix}; `toolspeak sessions` lists all")
+    raise ConfigurationError(f"{prefix} is ambiguous; did you mean {', '.join(ids[:5])}?")

@@ -48,18 +48,18 @@ def has_terminal() -> bool:
         return False
 
 
-def terminal_approver(console: Console | None = None, kept_in: str = "", *, waits: bool = False) -> Approver:
+def terminal_approver(console: Console | None = None, rules_path: str = "", *, waits: bool = False) -> Approver:
     """An approver that asks the person at the terminal. Without a terminal it refuses every call, with that reason.
 
     It reads standard input if that is a terminal, else the terminal device. It writes questions to `console` (default:
     standard error) if that is a terminal, else to the device.
 
-    `kept_in`: the path of the file for the rules of "remember". Without it they last as long as the command.
+    `rules_path`: the path of the file for the rules of "remember". Without it they last as long as the command.
     `waits`: if the terminal is lost during a question, the call waits for a decision. Otherwise it is refused.
     """
     if not has_terminal():
         return approve_none("it needs approval, and there is no terminal to ask at")
-    return TerminalApprover(console or make_console(sys.stderr), kept_in, waits=waits)
+    return TerminalApprover(console or make_console(sys.stderr), rules_path, waits=waits)
 
 
 async def confirm(question: str) -> bool:
@@ -85,9 +85,9 @@ class TerminalApprover:
     are lines that arrived together with an invalid answer.
     """
 
-    def __init__(self, console: Console, kept_in: str = "", *, waits: bool = False) -> None:
+    def __init__(self, console: Console, rules_path: str = "", *, waits: bool = False) -> None:
         self._console = console
-        self._kept_in = kept_in
+        self._rules_path = rules_path
         self._waits = waits
         self._all = False
         self._draft: str | None = None  # edited arguments that are not valid: the next edit starts with them
@@ -122,8 +122,8 @@ class TerminalApprover:
 
     async def _ask_rule(self, current: ApprovalRequest, fd: int, console: Console) -> Rule | None:
         """The rule that the person chooses; None if the person chooses none."""
-        duration = f"also in later runs with --rules {self._kept_in}, until `toolspeak rules` revokes it"
-        write(console, f"  Always approve, {duration if self._kept_in else 'until this command ends'}:")
+        duration = f"also in later runs with --rules {self._rules_path}, until `toolspeak rules` revokes it"
+        write(console, f"  Always approve, {duration if self._rules_path else 'until this command ends'}:")
         offered: list[Literal["call", "commands", "tool"]] = ["call", *(["commands"] if current.begins else []), "tool"]
         begins = " or ".join(map(repr, current.begins))
         for number, each in enumerate(offered, 1):

@@ -158,18 +158,18 @@ def load_row(row: str, run_id: str, seq: int) -> Record:
     """The record that `dump_row` wrote. Raises FormatError as `loads` does."""
     if row.startswith(_HEAD):
         try:
-            read = _row_reader()(row)
+            values = _row_reader()(row)
             return Record(
-                read.event,
+                values.event,
                 run_id,
                 seq,
-                read.step,
-                read.time,
-                read.agent,
-                read.call_id,
-                read.parent_run_id,
-                read.principal,
-                read.traceparent,
+                values.step,
+                values.time,
+                values.agent,
+                values.call_id,
+                values.parent_run_id,
+                values.principal,
+                values.traceparent,
             )
         except Exception:  # noqa: BLE001 - as above
             pass

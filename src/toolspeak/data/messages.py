@@ -247,10 +247,10 @@ class Usage:
         A sum that is too low would count, but an unknown one is estimated.
         """
         whole = cls()
-        for used in requests:
-            if used.total is None:
+        for usage in requests:
+            if usage.total is None:
                 return cls()
-            whole = whole.plus(used)
+            whole = whole.plus(usage)
         return whole
 
     def plus(self, more: Usage) -> Usage:

@@ -37,9 +37,9 @@ class Price:
     long: Price | None = None
 
 
-def _claude(read: float, output: float, cached: float) -> Price:
+def _claude(uncached: float, output: float, cached: float) -> Price:
     # Writes to the cache for five minutes, the only ones we ask for, are 1.25 times the input on every model.
-    return Price(read, output, cached, round(1.25 * read, 6))
+    return Price(uncached, output, cached, round(1.25 * uncached, 6))
 
 
 # https://platform.claude.com/docs/en/about-claude/pricing
@@ -106,10 +106,10 @@ def cost(usage: Usage, model: str, prices: Mapping[str, Price] = PRICES) -> floa
         price = price.long
     cached = min(usage.cached or 0, usage.input)
     cache_writes = min(usage.cache_write or 0, usage.input - cached)
-    read = price.input if price.cached is None else price.cached
+    cached_price = price.input if price.cached is None else price.cached
     write = price.input if price.cache_write is None else price.cache_write
     plain = usage.input - cached - cache_writes
-    return (plain * price.input + cached * read + cache_writes * write + usage.output * price.output) / _MILLION
+    return (plain * price.input + cached * cached_price + cache_writes * write + usage.output * price.output) / _MILLION
 
 
 def read_prices(value: JSON, where: str) -> dict[str, Price]:

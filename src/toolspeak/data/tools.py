@@ -88,8 +88,8 @@ class Effects:
         for flag in flags:
             if flag is not True and flag is not False:
                 raise ConfigurationError(f"Effects: flags such as external must be True or False, not {flag!r}")
-        named: tuple[tuple[str, Iterable[str]], ...] = (("reads", self.reads), ("writes", self.writes))
-        for name, names in named:
+        key_sets: tuple[tuple[str, Iterable[str]], ...] = (("reads", self.reads), ("writes", self.writes))
+        for name, names in key_sets:
             if names is _NO_KEYS:
                 continue
             keys = frozenset([names]) if isinstance(names, str) else frozenset(names)

@@ -178,19 +178,19 @@ class RunScope:
 
     def limiters(self, tool: Tool, limits: Concurrency) -> tuple[Limiter, ...]:
         """The limiters of which a call of this tool needs a slot, besides its batch's. The tool's own is last."""
-        needed: tuple[Limiter, ...] = ()
+        limiters_needed: tuple[Limiter, ...] = ()
         if tool.is_async and tool.max_concurrent is None and limits.run is None:
-            return needed
+            return limiters_needed
         if limits.run is not None:
             if self._run is None:
                 self._run = Limiter(limits.run)
-            needed = (self._run,)
+            limiters_needed = (self._run,)
         if not tool.is_async:
             if self._threads is None:
                 self._threads = Limiter(limits.threads)
-            needed = (*needed, self._threads)
+            limiters_needed = (*limiters_needed, self._threads)
         own = None if tool.max_concurrent is None else self.own_limiter(tool)
-        return needed if own is None else (*needed, own)
+        return limiters_needed if own is None else (*limiters_needed, own)
 
     def own_limiter(self, tool: Tool) -> Limiter | None:
         """The tool's own limiter, None without `max_concurrent`."""

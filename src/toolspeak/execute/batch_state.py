@@ -156,8 +156,8 @@ class Call:
         """The call with its result and times, for observers. Call it once the call is done."""
         assert self.result is not None, "the call is done"
         started, call_id = self.started or self.completed, self.result.call_id
-        known = details.get(call_id, NO_DETAILS)
-        return ToolExecution(key_of(run_id, call_id), self.call, self.result, started, self.completed, known)
+        call_details = details.get(call_id, NO_DETAILS)
+        return ToolExecution(key_of(run_id, call_id), self.call, self.result, started, self.completed, call_details)
 
 
 @quick(frozen=False, eq=False)

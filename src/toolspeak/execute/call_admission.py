@@ -28,8 +28,8 @@ from toolspeak.execute.approval.evaluator import (
     RequestBuilder,
     changed_note,
     is_of_a_revision,
-    no_unasked_repair,
-    only_a_person,
+    needs_person_reason,
+    unapproved_repair,
 )
 from toolspeak.execute.batch_state import BatchState, Call
 from toolspeak.execute.calls.prepare import PreparedCall
@@ -204,11 +204,11 @@ class CallAdmission:
                 request = request.because(answer.reason)
                 if standing is None:
                     return request
-                refused_repair = "" if standing.repaired else no_unasked_repair(request)
+                refused_repair = "" if standing.repaired else unapproved_repair(request)
                 if not standing.decision.approved:
                     answer = standing.decision
                 elif answer.person:
-                    answer = Decision(False, only_a_person(answer))
+                    answer = Decision(False, needs_person_reason(answer))
                 elif refused_repair:
                     self._keep_from_running(call, failure(written, "rejected", refused_repair), standing.decision.by)
                     return None
@@ -285,8 +285,8 @@ class CallAdmission:
                     if result is None:
                         self._keep_from_running(call, failure(call.call, "skipped", self._skip_reason))
                     elif not call.recorded and result.code != "skipped":
-                        named = ToolCall(result.call_id, result.name, {})
-                        self._keep_from_running(call, failure(named, "skipped", self._skip_reason))
+                        placeholder_call = ToolCall(result.call_id, result.name, {})
+                        self._keep_from_running(call, failure(placeholder_call, "skipped", self._skip_reason))
                     continue
                 if call.phase == "pending":
                     await self._ask(call, together)
@@ -376,14 +376,14 @@ class CallAdmission:
         for fact in facts:
             await batch.emit(fact)
 
-    def _prepare_anew(self, call: Call, known: PreparedCall) -> None:
+    def _prepare_anew(self, call: Call, earlier: PreparedCall) -> None:
         """Makes the call ready again: its function may have begun early, and changed the arguments."""
         call.early = None
-        prepared = self._batch.prepare(known.call)
+        prepared = self._batch.prepare(earlier.call)
         if isinstance(prepared, ToolResult):
             self._keep_from_running(call, prepared)
         else:
-            call.prepared = replace(known, arguments=prepared.arguments)
+            call.prepared = replace(earlier, arguments=prepared.arguments)
 
     # --- time
 

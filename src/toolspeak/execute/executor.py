@@ -214,15 +214,22 @@ class Executor:
             if early is not None:
                 await early.drop()
         orphaned = tuple([call.call_id for call in scope.orphans.running()]) if scope.orphans.calls else ()
-        results, ran = list[ToolResult](), list[ToolCall | MalformedCall]()
+        results, run_calls = list[ToolResult](), list[ToolCall | MalformedCall]()
         times = list[tuple[float, float]]()
         for call in batch.calls:
             assert call.result is not None, "every call has a result"
             results.append(call.result)
-            ran.append(call.call)
+            run_calls.append(call.call)
             times.append((call.started or call.completed, call.completed))
         done = BatchResult(
-            tuple(results), (), admission.waited, orphaned, context.run_id, tuple(ran), tuple(times), scope.details
+            tuple(results),
+            (),
+            admission.waited,
+            orphaned,
+            context.run_id,
+            tuple(run_calls),
+            tuple(times),
+            scope.details,
         )
         stop = admission.stop or batch.stop
         if stop is not None:
@@ -248,8 +255,8 @@ class Scheduler:
         if len(running) > 1:
             waits: tuple[int, ...] = ()
             names: tuple[str, ...] = ()
-            planned = plan([prepared.effects for _, prepared in running], settings.schedule)
-            for (call, _), earlier in zip(running, planned, strict=True):
+            run_plan = plan([prepared.effects for _, prepared in running], settings.schedule)
+            for (call, _), earlier in zip(running, run_plan, strict=True):
                 if earlier is not waits:
                     waits, names = earlier, tuple(running[index][1].call.id for index in earlier)
                 call.wait_count, call.waited_for = len(waits), names

@@ -206,11 +206,11 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
         self, interceptor: Any, value: ValueT, inner: Callable[[], Awaitable[OutcomeT]]
     ) -> Callable[[], Awaitable[OutcomeT]]:
         async def run() -> OutcomeT:
-            ran = False
+            has_run = False
             inside: list[Exception] = []
 
             async def proceed(replacement: ValueT) -> OutcomeT:
-                nonlocal ran
+                nonlocal has_run
                 if replacement is not value and replacement != value:
                     raise ConfigurationError("around must proceed with the value it got; change it in before")
                 try:
@@ -218,7 +218,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
                 except Exception as error:
                     inside.append(error)
                     raise
-                ran = True
+                has_run = True
                 return outcome
 
             try:
@@ -228,7 +228,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
             except Exception as error:
                 if error in inside:  # what is inside failed, not the interceptor
                     raise
-                return self.contain(HookError(interceptor, self.level, "around", error, ran=ran))
+                return self.contain(HookError(interceptor, self.level, "around", error, ran=has_run))
 
         return run
 
@@ -299,7 +299,7 @@ def chain_of(
 ) -> InterceptorChain[ToolCall, ToolResult]:
     """Returns the interceptors around a call. What they record is in `notes`."""
 
-    def seen_by(name: str) -> HookContext:
+    def context_for(name: str) -> HookContext:
         notes.last = name
         return HookContext(
             context.run_id,
@@ -335,7 +335,7 @@ def chain_of(
     def contain(error: HookError) -> ToolResult:
         return hook_failure(call, error, notes)
 
-    return InterceptorChain(interceptors, "call", seen_by, check, own, contain)
+    return InterceptorChain(interceptors, "call", context_for, check, own, contain)
 
 
 def hook_failure(call: ToolCall, error: HookError, notes: HookNotes) -> ToolResult:

@@ -205,8 +205,8 @@ class EarlyStart:
         else:
             may_start = scope.result_cache.answer(call, effects) is None
             if may_start and settings.schedule == "serializable":
-                behind_a_write = self._writes is not None and self._writes.any_with(effects)
-                may_start = not behind_a_write and not (scope.orphans.calls and scope.orphans.conflicting_tool(effects))
+                after_a_write = self._writes is not None and self._writes.any_with(effects)
+                may_start = not after_a_write and not (scope.orphans.calls and scope.orphans.conflicting_tool(effects))
         if effects.writes:
             if self._writes is None:
                 self._writes = Conflicts()
@@ -234,9 +234,9 @@ class EarlyStart:
         early = self._calls.get(call.id)
         if early is None or (early.prepared.call is not call and early.prepared.call != call):
             return None
-        known = early.prepared
-        effects = known.tool.effects_of(known.arguments)
-        return known if effects is known.effects or effects == known.effects else None
+        prepared = early.prepared
+        effects = prepared.tool.effects_of(prepared.arguments)
+        return prepared if effects is prepared.effects or effects == prepared.effects else None
 
     def take(self, prepared: PreparedCall) -> EarlyCall | None:
         """The early call of a call that `prepared` returned, None if it has not begun. The batch goes on with it."""

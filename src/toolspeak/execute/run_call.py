@@ -274,10 +274,10 @@ async def _of_sub_runs(
     ended = [run for run in runs.resting.values() if run.reason == "terminated"]
     if ended:
         return "", AgentStop(f"a decision ended the run of {ended[0].agent}, which this call had started")
-    lost = [run for run in runs.waiting if not run.is_kept]
-    if lost:
+    lost_runs = [run for run in runs.waiting if not run.is_kept]
+    if lost_runs:
         return (
-            f"the run of {lost[0].agent} that this call started waits for approval, and no journal keeps it: give "
+            f"the run of {lost_runs[0].agent} that this call started waits for approval, and no journal keeps it: give "
             "that agent a journal of its own (Agent(journal=…)), or an approver"
         ), None
     if runs.waiting:

@@ -35,7 +35,7 @@ _PREFLIGHT_SECONDS = b"600"
 # --- keys ---------------------------------------------------------------------------------------------------------
 
 
-def let_in(request: Request, hosts: Container[str]) -> None:
+def authenticate(request: Request, hosts: Container[str]) -> None:
     """Authenticates a request and stores its key. `hosts`: the names of this machine.
 
     Raises Failure for a request without a valid key, or, if the gateway has no keys, from elsewhere.
@@ -50,8 +50,8 @@ def let_in(request: Request, hosts: Container[str]) -> None:
         if request.key is None:
             has_key = header(request.scope, b"authorization") or header(request.scope, b"x-api-key")
             why = "this key is not known here; " if has_key else ""
-            wanted = "the gateway needs one of its own API keys: Authorization: Bearer KEY, or x-api-key"
-            raise Failure(401, why + wanted, "invalid_api_key")
+            remedy = "the gateway needs one of its own API keys: Authorization: Bearer KEY, or x-api-key"
+            raise Failure(401, why + remedy, "invalid_api_key")
         if request.key.expires is not None and request.key.expires <= time.time():
             raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
     else:
@@ -87,10 +87,10 @@ def _check_host(request: Request, hosts: Container[str]) -> None:
         )
 
 
-def expect(method: str, wanted: str) -> None:
+def expect(method: str, required_method: str) -> None:
     """Raises Failure unless the request uses the wanted method (HEAD counts as GET)."""
-    if method != wanted and (method, wanted) != ("HEAD", "GET"):
-        raise Failure(405, f"{method} is not supported here; send {wanted}", "method_not_allowed")
+    if method != required_method and (method, required_method) != ("HEAD", "GET"):
+        raise Failure(405, f"{method} is not supported here; send {required_method}", "method_not_allowed")
 
 
 # --- web pages of other origins (Fetch Standard, "CORS protocol") ---------------------------------------------------
@@ -114,9 +114,9 @@ def preflight_headers(scope: Scope, origins: Sequence[str]) -> Headers | None:
     if not is_allowed(header(scope, b"origin"), origins):
         return None
     headers = [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _PREFLIGHT_SECONDS)]
-    wanted = header(scope, b"access-control-request-headers")
-    if len(wanted) <= _MOST_HEADERS and _TOKENS.fullmatch(wanted):
-        headers.append((b"access-control-allow-headers", wanted.encode("latin-1")))
+    requested_headers = header(scope, b"access-control-request-headers")
+    if len(requested_headers) <= _MOST_HEADERS and _TOKENS.fullmatch(requested_headers):
+        headers.append((b"access-control-allow-headers", requested_headers.encode("latin-1")))
     if header(scope, b"access-control-request-private-network") == "true":
         headers.append((b"access-control-allow-private-network", b"true"))
     return headers

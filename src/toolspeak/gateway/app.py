@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from toolspeak.data.values import changed
 from toolspeak.errors import McpError, ToolspeakError
-from toolspeak.gateway.admission import Admission, answer_preflight, expect, is_preflight, let_in
+from toolspeak.gateway.admission import Admission, answer_preflight, authenticate, expect, is_preflight
 from toolspeak.gateway.client_request import Answering, Request
 from toolspeak.gateway.generation import first_generation, next_generation
 from toolspeak.gateway.http.asgi import ClientGone, Fields, Receive, Scope, Send, header, read_body, with_notes
@@ -200,7 +200,7 @@ class Gateway:
             expect(method, "GET")
             await self._readiness.answer(request, self.current.router, draining=self.draining)
             return
-        let_in(request, self._hosts)
+        authenticate(request, self._hosts)
         if path in FORMATS:
             expect(method, "POST")
             await self._ask(request)
@@ -382,8 +382,8 @@ class Gateway:
     async def _fail(self, request: Request, failure: Failure) -> None:
         request.facts.setdefault("error", failure.cause)
         request.facts.setdefault("code", failure.code)
-        refused = failure.status in (401, 403)
-        if refused or (request.path in _ASKING and failure.status in (408, 413, 415, 429, 431, 503)):
+        is_auth_error = failure.status in (401, 403)
+        if is_auth_error or (request.path in _ASKING and failure.status in (408, 413, 415, 429, 431, 503)):
             self.metrics.rejected.labels(failure.code).inc()
         body = failure_body(request.wire, failure)
         headers = failure_headers(failure)

@@ -37,7 +37,7 @@ class Finding:
 
     `model` is its name for clients, `upstream` the provider, its name there and the address. Each of `calls`, `prompt`,
     `required` and `window` is a sentence: how its calls are written, who writes the prompt, how a required call is
-    held to, how many tokens it reads. `problems` keep it from answering; `warnings` do not. `is_spared`: another
+    held to, how many tokens it reads. `problems` keep it from answering; `warnings` do not. `has_substitute`: another
     upstream of the model answers in its place.
     """
 
@@ -49,7 +49,7 @@ class Finding:
     window: str = ""
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    is_spared: bool = False
+    has_substitute: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ async def _models(settings: Settings, environ: Mapping[str, str]) -> Sequence[Fi
         await router.aclose()
     rows = [(own, finding) for own, findings in zip(names, by_upstream, strict=True) for finding in findings]
     working = {(own, finding.model) for own, finding in rows if not finding.problems}
-    return [replace(finding, is_spared=_is_spared(own, finding, working)) for own, finding in rows]
+    return [replace(finding, has_substitute=_has_substitute(own, finding, working)) for own, finding in rows]
 
 
-def _is_spared(names: tuple[str, ...], finding: Finding, working: Collection[tuple[tuple[str, ...], str]]) -> bool:
+def _has_substitute(names: tuple[str, ...], finding: Finding, working: Collection[tuple[tuple[str, ...], str]]) -> bool:
     """`working`: the models that can be asked, each with the names of its row. An upstream that lists no model at all
     is spared by any other of its row."""
     if not finding.problems:
@@ -134,8 +134,8 @@ async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -
         why = problem or f"it lists no model that fits {', '.join(upstream.names)}"
         where = f"{upstream.provider} at {upstream.url}" if upstream.url else upstream.provider
         return [Finding(", ".join(upstream.names), where, problems=(why,))]
-    chosen = list(dict.fromkeys(names))[:MOST_MODELS]
-    findings = await asyncio.gather(*(_of_model(router, upstream, name, rows, problem) for name in chosen))
+    checked_names = list(dict.fromkeys(names))[:MOST_MODELS]
+    findings = await asyncio.gather(*(_of_model(router, upstream, name, rows, problem) for name in checked_names))
     return [finding for finding in findings if finding is not None]
 
 

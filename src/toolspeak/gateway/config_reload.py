@@ -14,7 +14,7 @@ from types import FrameType
 
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
-from toolspeak.gateway.generation import kept_fixed
+from toolspeak.gateway.generation import with_fixed_settings
 from toolspeak.gateway.observability import log
 from toolspeak.gateway.settings.gateway_settings import Settings, changed_keys
 from toolspeak.gateway.settings.settings_sources import Sources, Stamp, stamp
@@ -52,8 +52,8 @@ class Reloader:
     def changed(self) -> bool:
         """Looks at the files once. Returns whether they differ from those that were read last, and no longer change."""
         now = {path: stamp(path) for path in self._stamps_read}
-        settled, self._last_look = now == self._last_look, now
-        return settled and now != self._stamps_read
+        is_unchanged, self._last_look = now == self._last_look, now
+        return is_unchanged and now != self._stamps_read
 
     def read(self) -> tuple[LoadedSettings, tuple[str, ...]]:
         """The settings from the files, and the names of those that only a restart changes.
@@ -67,7 +67,7 @@ class Reloader:
             self._stamps_read = self._last_look = {**self._stamps_read, **stamps}
             raise
         self._stamps_read = self._last_look = stamps
-        settings, fixed = kept_fixed(self.loaded.settings, settings_now)
+        settings, fixed = with_fixed_settings(self.loaded.settings, settings_now)
         return LoadedSettings(settings, self.loaded.sources, stamps), fixed
 
     async def reload(self, gateway: Gateway, why: str) -> None:

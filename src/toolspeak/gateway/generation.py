@@ -53,7 +53,7 @@ def next_generation(
 
     Unchanged parts are taken over with their connections. Raises ConfigurationError for invalid settings.
     """
-    settings, _ = kept_fixed(old.settings, settings)
+    settings, _ = with_fixed_settings(old.settings, settings)
     same = all(getattr(settings, name) == getattr(old.settings, name) for name in _OF_ROUTES)
     tools = _tools(settings, metrics)
     if tools is not None and old.tools is not None and tools.same_as(old.tools):
@@ -61,7 +61,7 @@ def next_generation(
     return Generation(settings, old.router if same else Router(settings, environ, metrics), old.tools), tools
 
 
-def kept_fixed(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:
+def with_fixed_settings(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:
     """The new settings, except for those that only a restart changes, and the names of those exceptions that differ."""
     usage = old.usage or new.usage  # a store that is there stays; the first one may come at any time
     changed = [name for name in _FIXED if getattr(old, name) != getattr(new, name)]

@@ -14,15 +14,15 @@ from toolspeak.gateway.upstreams.upstream_probe import probe
 from toolspeak.providers.http_client import json_bytes
 
 
-async def answer_models(request: Request, wanted: str) -> None:
+async def answer_models(request: Request, model_name: str) -> None:
     """Answers `GET /v1/models`, or with one model of this name. Raises UnknownModel."""
     rows = [row for row in await listed_models(request.current.router) if request.allows(cast("str", row["id"]))]
-    if not wanted:
+    if not model_name:
         await request.respond(200, json_bytes({"object": "list", "data": rows}))
         return
-    matches = [row for row in rows if row["id"] == wanted]
+    matches = [row for row in rows if row["id"] == model_name]
     if not matches:
-        raise UnknownModel(f"there is no model {wanted!r}; GET /v1/models lists them")
+        raise UnknownModel(f"there is no model {model_name!r}; GET /v1/models lists them")
     await request.respond(200, json_bytes(matches[0]))
 
 
@@ -33,22 +33,22 @@ async def listed_models(router: Router) -> list[dict[str, JSON]]:
         upstreams = [upstream for upstream, _ in probes]
         answers = await asyncio.gather(*(probe(provider) for _, provider in probes))
     for upstream, (rows, _) in zip(upstreams, answers, strict=True):
-        listed = rows or {}
+        rows_by_name = rows or {}
         for name in upstream.exact:
-            models[name] = models[name] or listed.get(upstream.model or name, {})
+            models[name] = models[name] or rows_by_name.get(upstream.model or name, {})
         if upstream.model and not upstream.exact:  # it answers to any name, and this is its own
-            models.setdefault(upstream.model, listed.get(upstream.model, {}))
+            models.setdefault(upstream.model, rows_by_name.get(upstream.model, {}))
         elif not upstream.model and len(upstream.exact) != len(upstream.names):
-            for name, row in listed.items():
+            for name, row in rows_by_name.items():
                 if upstream.serves(name):
                     models.setdefault(name, row)
     return [_row(name, row) for name, row in models.items()]
 
 
-def _row(name: str, listed: Mapping[str, JSON]) -> dict[str, JSON]:
+def _row(name: str, row_fields: Mapping[str, JSON]) -> dict[str, JSON]:
     """A model's description for clients, under its name here."""
-    theirs = listed.get("id") or listed.get("name")
-    fields = {field: name if value == theirs else value for field, value in listed.items()}
+    theirs = row_fields.get("id") or row_fields.get("name")
+    fields = {field: name if value == theirs else value for field, value in row_fields.items()}
     return {"object": "model", "created": 0, "owned_by": "toolspeak", **fields, "id": name}
 
 

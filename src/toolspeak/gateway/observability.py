@@ -255,15 +255,17 @@ class JsonLines(logging.Formatter):
     `message`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        named: str | None = getattr(record, "event", None)
+        event_name: str | None = getattr(record, "event", None)
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, JSON] = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
-            "event": named or "message",
+            "event": event_name or "message",
             **({"id": REQUEST_ID.get()} if REQUEST_ID.get() else {}),
             **({"trace_id": TRACE_ID.get()} if TRACE_ID.get() else {}),
-            **(getattr(record, "fields", {}) if named else {"logger": record.name, "problem": record.getMessage()}),
+            **(
+                getattr(record, "fields", {}) if event_name else {"logger": record.name, "problem": record.getMessage()}
+            ),
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)

@@ -12,7 +12,7 @@ from toolspeak.gateway.turns.turn_attempts import request_size, tokens_of
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.load_balancing import most_telling
 from toolspeak.gateway.upstreams.routing import Route, Routes
-from toolspeak.gateway.upstreams.upstream_health import goes_elsewhere
+from toolspeak.gateway.upstreams.upstream_health import allows_failover
 from toolspeak.providers.api import ApiProvider
 from toolspeak.wire.base import WireRequest
 
@@ -37,14 +37,14 @@ async def counted(wire_request: WireRequest, routes: Routes, client_format: str)
     """Counts the tokens that an upstream would read, with the tools that a dialect writes into the prompt. Raises
     ProviderError, ConfigurationError."""
     errors: list[ToolspeakError] = []
-    for route in routes.up_first():
+    for route in routes.healthy_first():
         driver, turn, _ = turn_of(wire_request, route, client_format)
         request = driver.open().model_request(turn)
         provider = route.provider
         try:
             tokens = await provider.count_tokens(request) if isinstance(provider, ApiProvider) else None
         except ProviderError as error:
-            if not goes_elsewhere(error):
+            if not allows_failover(error):
                 raise
             errors.append(error)
             continue

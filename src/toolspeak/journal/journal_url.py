@@ -27,9 +27,9 @@ def open_journal(where: str | Path) -> Journal:
     if not separator:
         scheme = ""
     if scheme not in _STORES:
-        known = " or ".join(f"{each}://" for each in _STORES if each)
+        schemes = " or ".join(f"{each}://" for each in _STORES if each)
         raise ConfigurationError(
-            f"no journal is known for {scheme}://; write the path of a file, or a URL with {known}"
+            f"no journal is known for {scheme}://; write the path of a file, or a URL with {schemes}"
         )
     module, name = _STORES[scheme]
     try:

@@ -19,9 +19,9 @@ from toolspeak.journal.records import (
     plain,
     session_after,
     session_conflict,
+    session_exists,
     starts_rightly,
     status_after,
-    there_already,
     title_of,
     words,
 )
@@ -59,8 +59,8 @@ class MemoryJournal:
             raise no_start(record)
         started = cast("RunStarted", record.event)
         if started.session_id is not None:
-            known = self._sessions.get(started.session_id)
-            self._sessions[started.session_id] = session_after(known, record, started)
+            session = self._sessions.get(started.session_id)
+            self._sessions[started.session_id] = session_after(session, record, started)
         self._runs[record.run_id] = run
 
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
@@ -81,9 +81,9 @@ class MemoryJournal:
         alone: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
-        wanted = [("session_id", session_id), ("status", status), ("principal", principal)]
+        conditions = [("session_id", session_id), ("status", status), ("principal", principal)]
         infos = [_info(run) for run_id, run in self._runs.items() if run.records and run_id.startswith(prefix)]
-        for name, value in wanted:
+        for name, value in conditions:
             if value is not None:
                 infos = [info for info in infos if getattr(info, name) == value]
         if alone:
@@ -135,24 +135,24 @@ class MemoryJournal:
             runs.setdefault(record.run_id, _Run()).records.append(record)
         check_runs(session, records)
         if session.session_id in self._sessions or runs.keys() & self._runs.keys():
-            raise there_already(session.session_id)
+            raise session_exists(session.session_id)
         self._sessions[session.session_id] = session
         self._runs.update(runs)
 
     async def rename_session(self, session_id: str, title: str, version: int) -> SessionInfo:
-        known = self._sessions.get(session_id)
-        if known is None or known.version != version:
-            raise session_conflict(session_id, version, known.version if known else None)
-        self._sessions[session_id] = replace(known, title=plain(title), version=version + 1)
+        session = self._sessions.get(session_id)
+        if session is None or session.version != version:
+            raise session_conflict(session_id, version, session.version if session else None)
+        self._sessions[session_id] = replace(session, title=plain(title), version=version + 1)
         return self._sessions[session_id]
 
     async def delete_session(self, session_id: str) -> None:
         if session_id not in self._sessions:
             raise session_conflict(session_id, 0, None)
-        known = {run_id: _info(run) for run_id, run in self._runs.items() if run.records}
-        mine = [run_id for run_id, info in known.items() if info.session_id == session_id]
+        infos = {run_id: _info(run) for run_id, run in self._runs.items() if run.records}
+        mine = [run_id for run_id, info in infos.items() if info.session_id == session_id]
         for parent in mine:  # grows with the runs that these have started
-            mine += [name for name, info in known.items() if info.parent_run_id == parent and info.session_id is None]
+            mine += [name for name, info in infos.items() if info.parent_run_id == parent and info.session_id is None]
         for run_id in mine:
             if self._runs[run_id].owner is not None and self._runs[run_id].until > time.monotonic():
                 raise busy(run_id, self._runs[run_id].until - time.monotonic())
@@ -163,13 +163,13 @@ class MemoryJournal:
     async def search(
         self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
     ) -> Sequence[SearchHit]:
-        wanted = words(query)
+        query_words = words(query)
         hits: list[SearchHit] = []
-        for run in self._runs.values() if wanted else ():
+        for run in self._runs.values() if query_words else ():
             if not run.records or ((private or principal is not None) and run.records[0].principal != principal):
                 continue
             info = _info(run)
-            hits += [one for record in run.records for one in hits_in(info, record, wanted)]
+            hits += [one for record in run.records for one in hits_in(info, record, query_words)]
         created = {run_id: run.records[0].time for run_id, run in self._runs.items() if run.records}
         hits.sort(key=lambda one: (created[one.run_id], one.run_id, one.seq), reverse=True)
         return tuple(hits[:limit])

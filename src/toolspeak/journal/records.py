@@ -90,15 +90,15 @@ def words(text: str) -> list[str]:
     return [word[:_LONGEST] for word in _WORD.findall(plain(text).lower())]
 
 
-def holds(text: str, wanted: Sequence[str]) -> bool:
+def holds(text: str, query_words: Sequence[str]) -> bool:
     """Whether all wanted words stand in a text. The last one may be the beginning of a word."""
     there = set(words(text))
-    return all(word in there for word in wanted[:-1]) and any(word.startswith(wanted[-1]) for word in there)
+    return all(word in there for word in query_words[:-1]) and any(word.startswith(query_words[-1]) for word in there)
 
 
-def snippet(text: str, wanted: Sequence[str]) -> str:
+def snippet(text: str, query_words: Sequence[str]) -> str:
     """The text around the first of the words, on one line."""
-    places = [match.start() for match in _WORD.finditer(text) if match[0].lower().startswith(tuple(wanted))]
+    places = [match.start() for match in _WORD.finditer(text) if match[0].lower().startswith(tuple(query_words))]
     at = places[0] if places else 0
     start, end = max(0, at - _AROUND), at + _AROUND
     line = " ".join(text[start:end].split())
@@ -122,13 +122,13 @@ LISTED = (RunStarted, RunResumed, RunPaused, RunFinished)
 """The events that change what lists show of their run. Each has a `status_after`."""
 
 
-def session_after(known: SessionInfo | None, record: Record, event: RunStarted) -> SessionInfo:
+def session_after(session: SessionInfo | None, record: Record, event: RunStarted) -> SessionInfo:
     """Returns the session after one more run. Raises RunConflict unless it has the version that the run was started
     on."""
     session_id = event.session_id or ""
-    if (known.version if known else 0) != event.session_version:
-        raise session_conflict(session_id, event.session_version, known.version if known else None)
-    session = known or SessionInfo(
+    if (session.version if session else 0) != event.session_version:
+        raise session_conflict(session_id, event.session_version, session.version if session else None)
+    session = session or SessionInfo(
         session_id, title_of(event.messages), record.time, record.time, principal=record.principal
     )
     return replace(
@@ -141,12 +141,12 @@ def session_after(known: SessionInfo | None, record: Record, event: RunStarted) 
     )
 
 
-def hits_in(info: RunInfo, record: Record, wanted: Sequence[str]) -> list[SearchHit]:
+def hits_in(info: RunInfo, record: Record, query_words: Sequence[str]) -> list[SearchHit]:
     """Returns what a search finds in one record."""
     return [
-        SearchHit(info.run_id, record.seq, info.session_id, info.title, record.time, role, snippet(text, wanted))
+        SearchHit(info.run_id, record.seq, info.session_id, info.title, record.time, role, snippet(text, query_words))
         for role, text in texts_of(record)
-        if holds(text, wanted)
+        if holds(text, query_words)
     ]
 
 
@@ -175,7 +175,7 @@ def gone_on(record: Record) -> RunConflict:
     )
 
 
-def there_already(session_id: str) -> RunConflict:
+def session_exists(session_id: str) -> RunConflict:
     return RunConflict(f"session {session_id} or one of its runs is in this journal already; delete it first")
 
 
@@ -253,12 +253,12 @@ def _without_collection() -> Generator[None]:
 
     Nothing of a page becomes garbage at once, and looking for it again and again takes as long as all the rest.
     """
-    wanted = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if wanted:
+        if was_enabled:
             gc.enable()
 
 

@@ -33,10 +33,10 @@ from toolspeak.journal.records import (
     plain,
     session_after,
     session_conflict,
+    session_exists,
     starts_rightly,
     status_after,
     texts_of,
-    there_already,
     title_of,
     unpack,
     words,
@@ -146,8 +146,8 @@ class SqlJournal(SqlLeases):
 
     async def _start(self, db: Connection, record: Record, event: RunStarted) -> None:
         if event.session_id is not None:
-            known = await self._session(db, event.session_id)
-            await self._put_session(db, session_after(known, record, event), known)
+            session = await self._session(db, event.session_id)
+            await self._put_session(db, session_after(session, record, event), session)
         await db.change(
             _START,
             record.run_id,
@@ -179,9 +179,9 @@ class SqlJournal(SqlLeases):
             return ()
         first = rows[0][0] * SPAN
         while True:
-            wanted = PAGE if most is None else min(PAGE, most - len(records))
+            count = PAGE if most is None else min(PAGE, most - len(records))
             async with self._reading() as db:
-                page = await self._page(db, run_id, first, start + len(records), wanted)
+                page = await self._page(db, run_id, first, start + len(records), count)
             records += page
             if len(page) < PAGE:
                 return tuple(records)
@@ -194,8 +194,8 @@ class SqlJournal(SqlLeases):
                 f"{self}: records of run {run_id} behind number {start} are missing; it is damaged:"
                 " restore it from a backup"
             )
-        wanted = {digest for _, _, places in rows if places is not None for digest in digests(places)}
-        blobs = {digest: await self._blob(db, digest) for digest in wanted}
+        wanted_digests = {digest for _, _, places in rows if places is not None for digest in digests(places)}
+        blobs = {digest: await self._blob(db, digest) for digest in wanted_digests}
         try:
             return unpack([(pos - first, data, places) for pos, data, places in rows], run_id, blobs.__getitem__)
         except FormatError as error:
@@ -231,10 +231,10 @@ class SqlJournal(SqlLeases):
             "principal = $": _column(principal),
         }
         outside = " AND session_id IS NULL" if alone else ""
-        wanted, arguments = _where(f"SELECT * FROM runs WHERE created IS NOT NULL{outside}", where)
+        query, arguments = _where(f"SELECT * FROM runs WHERE created IS NOT NULL{outside}", where)
         order = "ORDER BY created DESC, run_id DESC"
         # How many records a run has is looked up for those that are shown, not for those left out by the limit.
-        sql = f"{_LISTED}({wanted} {order}{_limit(limit)}) AS runs {order}"
+        sql = f"{_LISTED}({query} {order}{_limit(limit)}) AS runs {order}"
         async with self._reading() as db:
             rows = await db.rows(sql, *arguments)
         return tuple(RunInfo(*row) for row in rows)
@@ -256,15 +256,15 @@ class SqlJournal(SqlLeases):
     async def add_session(self, session: SessionInfo, records: Sequence[Record] = ()) -> None:
         check_runs(session, records)
         async with self._writing() as db:
-            known = await db.rows("SELECT 1 FROM sessions WHERE session_id = $1", session.session_id)
-            if known:
-                raise there_already(session.session_id)
+            rows = await db.rows("SELECT 1 FROM sessions WHERE session_id = $1", session.session_id)
+            if rows:
+                raise session_exists(session.session_id)
             for record in records:
                 stored, of_session = pack(record), None
                 if isinstance(record.event, RunStarted):
                     of_session = record.event.session_id  # None of a run that a tool started
                     if await db.rows("SELECT 1 FROM runs WHERE run_id = $1", record.run_id):
-                        raise there_already(session.session_id)
+                        raise session_exists(session.session_id)
                     # As it is stored, it belongs to the session; that has its version already.
                     record = replace(record, event=replace(record.event, session_id=None))
                 await self._add(db, record, stored, None)
@@ -276,11 +276,11 @@ class SqlJournal(SqlLeases):
 
     async def rename_session(self, session_id: str, title: str, version: int) -> SessionInfo:
         async with self._writing() as db:
-            known = await self._session(db, session_id)
-            if known is None or known.version != version:
-                raise session_conflict(session_id, version, known.version if known else None)
-            renamed = replace(known, title=plain(title), version=version + 1)
-            await self._put_session(db, renamed, known)
+            session = await self._session(db, session_id)
+            if session is None or session.version != version:
+                raise session_conflict(session_id, version, session.version if session else None)
+            renamed = replace(session, title=plain(title), version=version + 1)
+            await self._put_session(db, renamed, session)
             return renamed
 
     async def delete_session(self, session_id: str) -> None:
@@ -293,8 +293,8 @@ class SqlJournal(SqlLeases):
                     raise busy(run_id, until - now)
             for _, number, _, _, _ in runs:
                 for statement in _DELETE:
-                    wanted = statement.count("$")
-                    await db.change(statement, *(number * SPAN, (number + 1) * SPAN)[:wanted])
+                    placeholder_count = statement.count("$")
+                    await db.change(statement, *(number * SPAN, (number + 1) * SPAN)[:placeholder_count])
                 await self._delete_records(db, number)
                 await db.change("DELETE FROM runs WHERE number = $1", number)
             await db.change("DELETE FROM sessions WHERE session_id = $1", session_id)
@@ -303,11 +303,11 @@ class SqlJournal(SqlLeases):
         rows = await db.rows(_SESSION.replace("{history}", "history") + " WHERE session_id = $1 {update}", session_id)
         return _session_info(rows[0]) if rows else None
 
-    async def _put_session(self, db: Connection, session: SessionInfo, known: SessionInfo | None) -> None:
-        """Writes a session that was `known` in this transaction; None if it is new. Raises RunConflict for a new one
+    async def _put_session(self, db: Connection, session: SessionInfo, earlier: SessionInfo | None) -> None:
+        """Writes a session that replaces the `earlier` one; None if it is new. Raises RunConflict for a new one
         that is there by now."""
         values = (session.session_id, session.title, session.updated, session.version, session.runs, session.last_run)
-        if known is not None:
+        if earlier is not None:
             await db.change(
                 "UPDATE sessions SET title = $2, updated = $3, version = $4, runs = $5, last_run = $6"
                 " WHERE session_id = $1",
@@ -328,44 +328,44 @@ class SqlJournal(SqlLeases):
             history,
         )
         if not changed:
-            raise there_already(session.session_id)
+            raise session_exists(session.session_id)
 
     # --- search --------------------------------------------------------------------------------------------------
 
     async def search(
         self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
     ) -> Sequence[SearchHit]:
-        wanted = words(query)
-        if not wanted:
+        query_words = words(query)
+        if not query_words:
             return ()
         await self._index_new()
         hits: list[SearchHit] = []
         async with self._reading() as db:
-            for pos in await self._matches(db, wanted, _column(principal), private, limit):
+            for pos in await self._matches(db, query_words, _column(principal), private, limit):
                 (row,) = await db.rows(f"{_RUN} AND number = $1", pos // SPAN)
                 info = RunInfo(*row)
                 records = await self._page(db, info.run_id, pos // SPAN * SPAN, pos % SPAN, 1)
                 # The column's text is made plain, so that two principals may look the same there.
                 if records[0].principal == principal or (principal is None and not private):
-                    hits += hits_in(info, records[0], wanted)
+                    hits += hits_in(info, records[0], query_words)
         return tuple(hits)
 
     async def _index_new(self) -> None:
         """Indexes what was recorded since the last search: so appending is not slowed down by it. A part at a time, so
         that others go on meanwhile, in this process and in others."""
         async with self._writing() as db:
-            behind = [*reversed(await self._behind(db))]
-        while behind:
+            unindexed = [*reversed(await self._unindexed_runs(db))]
+        while unindexed:
             async with self._writing() as db:
                 room = AT_ONCE
-                while behind and room > 0:
-                    count, whole = await self._index_run(db, *behind[-1], room)
+                while unindexed and room > 0:
+                    count, whole = await self._index_run(db, *unindexed[-1], room)
                     room -= 1 + count
                     if whole:
-                        behind.pop()
+                        unindexed.pop()
             await asyncio.sleep(0)
 
-    async def _behind(self, db: Connection) -> Sequence[tuple[str, int]]:
+    async def _unindexed_runs(self, db: Connection) -> Sequence[tuple[str, int]]:
         """The runs of which something is not indexed: id and number."""
         rows = await db.rows(
             f"SELECT run_id, number FROM runs WHERE created IS NOT NULL AND {{end}} > number * {SPAN} + indexed"
@@ -394,8 +394,8 @@ def _column(text: str | None) -> str | None:
 def _where(sql: str, conditions: dict[str, Any]) -> tuple[str, list[Any]]:
     """The statement with the conditions whose value is not None, and their values."""
     arguments = [value for value in conditions.values() if value is not None]
-    wanted = [condition for condition, value in conditions.items() if value is not None]
-    for number, condition in enumerate(wanted, 1):
+    conditions_given = [condition for condition, value in conditions.items() if value is not None]
+    for number, condition in enumerate(conditions_given, 1):
         sql += " AND " + condition.replace("$", f"${number}")
     return sql, arguments
 
@@ -408,5 +408,5 @@ def _session_info(row: Sequence[Any]) -> SessionInfo:
     forked_run, forked_seq, history = row[8:]
     forked = None if forked_run is None else (forked_run, forked_seq)
     messages = cast("list[Any]", load_text(history)) if history else []
-    read = tuple(cast("Message", load(message)) for message in messages)
-    return SessionInfo(*row[:8], forked_from=forked, history=read)
+    message_values = tuple(cast("Message", load(message)) for message in messages)
+    return SessionInfo(*row[:8], forked_from=forked, history=message_values)

@@ -181,17 +181,17 @@ class SqliteJournal(SqliteTables):
         known_runs = self._known
         for waiting in group:
             record, stored, lease = waiting.record, waiting.stored, waiting.lease
-            known = known_runs.get(record.run_id)
+            known_run = known_runs.get(record.run_id)
             if (
-                known is not None
-                and known.next == record.seq
-                and known.epoch == (lease.epoch if lease else 0)
+                known_run is not None
+                and known_run.next == record.seq
+                and known_run.epoch == (lease.epoch if lease else 0)
                 and stored.places is None
                 and not isinstance(record.event, LISTED)
             ):
-                pos = known.first + record.seq
+                pos = known_run.first + record.seq
                 rows.append((pos, stored.text, sum_of(pos, stored.text)))
-                known.next += 1
+                known_run.next += 1
                 outcomes.append(None)
                 continue
             if rows:
@@ -393,7 +393,7 @@ class SqliteJournal(SqliteTables):
         """Like `close`, but other tasks go on while it waits for the disk."""
         await self._commits.drain()
         await self._commits.idle()
-        close = self._taken_out()
+        close = self._detach()
         if close is not None:
             await self._commits.in_thread(close)
         self._commits.stop_if_idle()
@@ -404,11 +404,11 @@ class SqliteJournal(SqliteTables):
         Blocks while SQLite moves its write-ahead log into the file; in an event loop use `aclose`.
         """
         self._commits.stop()
-        close = self._taken_out()
+        close = self._detach()
         if close is not None:
             close()
 
-    def _taken_out(self) -> Callable[[], None] | None:
+    def _detach(self) -> Callable[[], None] | None:
         """Takes the connections out of the object, and returns what closes them."""
         with self._lock:
             close, self._finalizer = self._finalizer, None

@@ -110,7 +110,7 @@ def _check_log(path: Path, file: Path) -> bool:
         if scan.lost:
             transactions = "transaction" if scan.lost == 1 else "transactions"
             what = f"{name} is damaged in the middle, and {scan.lost} {transactions} behind that place cannot be read"
-        elif missing and index == _index_of(file) and _was_written_since(boot, file):
+        elif missing and index == _index_of(file) and _written_since(boot, file):
             what = (
                 f"{name} ends before what was recorded last ({missing} of its pages are missing): it was cut short or"
                 " damaged there, or is an older copy"
@@ -137,15 +137,15 @@ def _index_of(file: Path) -> bytes:
             _INDEXES.remove(descriptor)
             os.close(descriptor)
         status = os.stat(f"{file}-shm")
-        known = next((each for each in _INDEXES if os.path.samestat(os.fstat(each), status)), None)
-        if known is None:
-            known = os.open(f"{file}-shm", os.O_RDONLY)
-            _INDEXES.append(known)
-        return os.pread(known, 128, 0)
+        descriptor = next((each for each in _INDEXES if os.path.samestat(os.fstat(each), status)), None)
+        if descriptor is None:
+            descriptor = os.open(f"{file}-shm", os.O_RDONLY)
+            _INDEXES.append(descriptor)
+        return os.pread(descriptor, 128, 0)
     return b""
 
 
-def _was_written_since(boot: str, file: Path) -> bool:
+def _written_since(boot: str, file: Path) -> bool:
     """Whether a process wrote to the file since the machine started.
 
     Otherwise the index is older than that, and after a power cut the log may rightly hold less.

@@ -48,7 +48,7 @@ def log_in(log: bytes) -> LogScan:
     for number, at in enumerate(starts, 1):
         checksum = _sum_of(log, at, size, seed, order)
         if log[at + 8 : at + 16] != salts or checksum != _stored(log, at):
-            return LogScan(salts, frames, _lost_behind(log, at, size, salts, checksum, order))
+            return LogScan(salts, frames, _commits_lost_after(log, at, size, salts, checksum, order))
         if any(log[at + 4 : at + 8]):
             frames = number
         seed = checksum
@@ -79,7 +79,7 @@ def frames_missing(log: LogScan, index: bytes) -> int:
     return counted - log.frames if counted > log.frames and (log.frames or counted > in_file) else 0
 
 
-def _lost_behind(log: bytes, bad: int, size: int, salts: bytes, computed: tuple[int, int], order: str) -> int:
+def _commits_lost_after(log: bytes, bad: int, size: int, salts: bytes, computed: tuple[int, int], order: str) -> int:
     """`bad` is where the first bad frame starts, `computed` what its checksum should be."""
 
     def follows(at: int) -> bool:
@@ -91,18 +91,18 @@ def _lost_behind(log: bytes, bad: int, size: int, salts: bytes, computed: tuple[
         return any(_sum_of(log, at, size, seed, order) == _stored(log, at) for seed in seeds)
 
     ended = False  # the bad frame's own transaction
-    lost = 0
+    lost_commits = 0
     for at in range(bad, len(log) - _FRAME - size + 1, _FRAME + size):
         following = at + _FRAME + size
         if not log[at + 4 : at + 8].strip(b"\0"):
             continue  # not the last frame of a transaction
         if ended:
-            lost += follows(at)
+            lost_commits += follows(at)
         elif log[at + 8 : at + 16] == salts:
             ended = True
         elif at == bad and following + _FRAME + size <= len(log):
             ended = follows(following)
-    return lost
+    return lost_commits
 
 
 def _commits_of_unknown(log: bytes) -> int:

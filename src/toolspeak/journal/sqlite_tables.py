@@ -81,11 +81,11 @@ class SqliteTables(SqlJournal):
     async def _delete_records(self, db: Connection, number: int) -> None:
         await delete_run(db, number)
 
-    async def _behind(self, db: Connection) -> Sequence[tuple[str, int]]:
+    async def _unindexed_runs(self, db: Connection) -> Sequence[tuple[str, int]]:
         for statement in NOTE:  # so that every run's newest record is found by its stretch
             await db.change(statement)
         self._unnoted = 0
-        return await super()._behind(db)
+        return await super()._unindexed_runs(db)
 
     async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
         await db.change("INSERT INTO found (rowid, words) VALUES ($1, $2)", pos, " ".join(text))
@@ -141,6 +141,6 @@ def _faults_of_records(db: sqlite3.Connection, run_id: str | None) -> Iterator[s
         count += pos // SPAN == number
     if run_id is not None and count != (end or number * SPAN) - number * SPAN:
         yield f"{count} records of the run are there, and {(end or number * SPAN) - number * SPAN} can be found"
-    known = {each for (each,) in db.execute("SELECT number FROM runs")}
-    for each in numbers - known:
+    run_numbers = {each for (each,) in db.execute("SELECT number FROM runs")}
+    for each in numbers - run_numbers:
         yield f"there are records of a run that is not listed (number {each})"

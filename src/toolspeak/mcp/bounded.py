@@ -31,16 +31,16 @@ _EITHER = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib from the first bytes
 
 async def limit_body(response: httpx2.Response) -> None:
     """Limits the response's body: replaces its stream with one that checks it in pieces."""
-    packed = response.headers.pop("content-encoding", "identity").strip().lower()
+    encoding = response.headers.pop("content-encoding", "identity").strip().lower()
     stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     longest = None if stream else MAX_ANSWER  # the SDK limits each event of a stream
-    response.stream = _Bounded(cast("httpx2.AsyncByteStream", response.stream), packed, longest)
+    response.stream = _Bounded(cast("httpx2.AsyncByteStream", response.stream), encoding, longest)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, packed: str, longest: int | None) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, encoding: str, longest: int | None) -> None:
         self._stream = stream
-        self._packed = packed
+        self._packed = encoding
         self._longest = longest
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

@@ -43,9 +43,9 @@ class McpConnection:
         link = await self._open()
         self.listed, self.unreadable = link.listed, dict(link.unreadable)
 
-    def definition(self, listed: types.Tool) -> types.Tool:
+    def definition(self, mcp_tool: types.Tool) -> types.Tool:
         """The tool's definition in the server's latest listing."""
-        return self._by_now.get(listed.name, listed)
+        return self._by_now.get(mcp_tool.name, mcp_tool)
 
     async def close(self) -> None:
         """Ends the connection, and a server that was started, within 5 seconds. Cancellation does not stop it."""

@@ -227,14 +227,14 @@ class Link:
                 ) as http,
                 streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams,
             ):
-                read, write = streams
-                yield Incoming(read, lambda: None, self.unreadable), write
+                read_stream, write = streams
+                yield Incoming(read_stream, lambda: None, self.unreadable), write
             return
         assert self._stderr is not None
-        async with _running(server, self._stderr.file, self._broken) as (read, write):
+        async with _running(server, self._stderr.file, self._broken) as (read_stream, write):
             self._stderr.close()
             try:
-                yield Incoming(read, self._ending.set, self.unreadable), write
+                yield Incoming(read_stream, self._ending.set, self.unreadable), write
             finally:
                 self._ends_process = True
 

@@ -44,18 +44,18 @@ class LeftOut:
         return f"the tool {self.tool!r} of the MCP server {self.server!r} is left out: {self.reason}"
 
 
-def tool_name(server: str, tool: str, used: Container[str] = ()) -> str:
+def tool_name(server: str, tool: str, names: Container[str] = ()) -> str:
     """`server__tool`, with characters that every model API accepts in a name. If the name is in use or too long, it
     ends with a digest of both names, so that it is the same in every process."""
     plain = f"{server}__{tool}"
     name = _ODD.sub("_", plain)
     if not re.match(r"[A-Za-z_]", name):
         name = f"_{name}"
-    if name not in used and len(name) <= MAX_NAME:
+    if name not in names and len(name) <= MAX_NAME:
         return name
     digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
     ends = (f"_{digest[:length]}" for length in range(8, len(digest)))
-    return next(candidate for end in ends if (candidate := name[: MAX_NAME - len(end)] + end) not in used)
+    return next(candidate for end in ends if (candidate := name[: MAX_NAME - len(end)] + end) not in names)
 
 
 def effects_of(annotations: types.ToolAnnotations | None) -> Effects:
@@ -83,11 +83,11 @@ def effects_of(annotations: types.ToolAnnotations | None) -> Effects:
 
 def tool_of(
     server: str,
-    listed: types.Tool,
+    listed_tool: types.Tool,
     name: str,
     call: McpCall,
     timeout: float | None,
-    definition: Callable[[types.Tool], types.Tool] = lambda listed: listed,
+    definition: Callable[[types.Tool], types.Tool] = lambda listed_tool: listed_tool,
 ) -> Tool | LeftOut:
     """A listed tool as a Tool, or why it cannot be used.
 
@@ -96,12 +96,12 @@ def tool_of(
     `definition`: the tool's definition in the server's latest listing.
     """
     # Model APIs require `properties`, even empty ones, and some refuse `$schema`.
-    schema: dict[str, Any] = {"type": "object", "properties": {}, **listed.input_schema}
+    schema: dict[str, Any] = {"type": "object", "properties": {}, **listed_tool.input_schema}
     try:
         reader = SchemaReader(checks_of(schema))
     except UnusableSchema as error:
-        return LeftOut(server, listed.name, f"its schema cannot be used: {error}")
-    output, judged = _output_check(listed), listed
+        return LeftOut(server, listed_tool.name, f"its schema cannot be used: {error}")
+    output, approved_definition = _output_check(listed_tool), listed_tool
 
     def spec_of(tool: types.Tool) -> ToolSpec:
         schema: dict[str, Any] = {"type": "object", "properties": {}, **tool.input_schema}
@@ -109,29 +109,29 @@ def tool_of(
         return ToolSpec(name, tool.description or tool.title or "", parameters, effects_of(tool.annotations))
 
     def effects(_arguments: object) -> Effects:
-        nonlocal judged
-        judged = definition(listed)  # the definition that approval decides about
-        return effects_of(judged.annotations)
+        nonlocal approved_definition
+        approved_definition = definition(listed_tool)  # the definition that approval decides about
+        return effects_of(approved_definition.annotations)
 
     async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> Returned:
         progress = None if context is None else context.progress
-        return returned(await call(judged, arguments, progress), output)
+        return returned(await call(approved_definition, arguments, progress), output)
 
     return Tool(
-        spec=spec_of(listed),
+        spec=spec_of(listed_tool),
         function=function,
         is_async=True,
         read_arguments=reader,
         effects_of=effects,
         injected={"context": "context"},
         timeout=timeout,
-        live=lambda: spec_of(definition(listed)),
+        live=lambda: spec_of(definition(listed_tool)),
     )
 
 
-def _output_check(listed: types.Tool) -> Checks | None:
+def _output_check(mcp_tool: types.Tool) -> Checks | None:
     """The checks of the tool's structured results; None without a usable schema."""
     try:
-        return None if listed.output_schema is None else checks_of(listed.output_schema)
+        return None if mcp_tool.output_schema is None else checks_of(mcp_tool.output_schema)
     except UnusableSchema:
         return None

@@ -43,12 +43,12 @@ class McpServers:
         call_timeout: float | None = 120.0,
         probe_timeout: float = 5.0,
     ) -> None:
-        listed = tuple(servers)
-        names = [server.name for server in listed]
+        server_list = tuple(servers)
+        names = [server.name for server in server_list]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(f"two MCP servers have the name {twice[0]!r}; rename one")
-        self._connections = tuple(McpConnection(server, connect_timeout, probe_timeout) for server in listed)
+        self._connections = tuple(McpConnection(server, connect_timeout, probe_timeout) for server in server_list)
         self._call_timeout = call_timeout
         self._tools = Toolset()
         self._left_out: tuple[LeftOut, ...] = ()
@@ -128,11 +128,11 @@ class McpServers:
         for connection in self._connections:
             server = connection.server.name
             left_out += [LeftOut(server, tool, reason) for tool, reason in connection.unreadable.items()]
-            for listed in connection.listed:
-                name = tool_name(server, listed.name, tools)
-                made = tool_of(server, listed, name, connection.call, self._call_timeout, connection.definition)
-                if isinstance(made, LeftOut):
-                    left_out.append(made)
+            for mcp_tool in connection.listed:
+                name = tool_name(server, mcp_tool.name, tools)
+                new_tool = tool_of(server, mcp_tool, name, connection.call, self._call_timeout, connection.definition)
+                if isinstance(new_tool, LeftOut):
+                    left_out.append(new_tool)
                 else:
-                    tools[name], origins[name] = made, (server, listed.name)
+                    tools[name], origins[name] = new_tool, (server, mcp_tool.name)
         self._tools, self._left_out, self._origins = Toolset(tools.values()), tuple(left_out), origins

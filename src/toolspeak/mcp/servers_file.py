@@ -61,29 +61,31 @@ def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None
     """
     place = Path(path)
     protect(place, "the configuration of the MCP servers")
-    listed = _load(place)
-    if not isinstance(listed, dict):
-        raise ConfigurationError(f'{place}: expected an object {{"mcpServers": {{…}}}}, found {_excerpt(listed)}')
-    entries = cast("dict[str, Any]", listed)
+    server_entries = _load(place)
+    if not isinstance(server_entries, dict):
+        raise ConfigurationError(
+            f'{place}: expected an object {{"mcpServers": {{…}}}}, found {_excerpt(server_entries)}'
+        )
+    entries = cast("dict[str, Any]", server_entries)
     keys = [key for key in ("mcpServers", "servers") if key in entries]
     if len(keys) != 1:
         problem = "both" if keys else f"neither, but: {', '.join(entries) or 'nothing'}"
         raise ConfigurationError(
             f"{place}: list the servers under 'mcpServers' or (VS Code) under 'servers'; the file has {problem}"
         )
-    servers = entries[keys[0]]
-    if not isinstance(servers, dict):
-        raise ConfigurationError(f'{place}: {keys[0]}: expected {{"name": {{…}}}}, found {_excerpt(servers)}')
+    listing = entries[keys[0]]
+    if not isinstance(listing, dict):
+        raise ConfigurationError(f'{place}: {keys[0]}: expected {{"name": {{…}}}}, found {_excerpt(listing)}')
     variables = {**(os.environ if environ is None else environ)}
     folder = place.resolve().parent
     workspace = str(folder.parent if folder.name == ".vscode" else folder)
-    read: list[Server] = []
-    for name, entry in cast("dict[str, Any]", servers).items():
+    servers: list[Server] = []
+    for name, entry in cast("dict[str, Any]", listing).items():
         at = _Place(f"{place}: {keys[0]}.{name}", variables, workspace)
         server = _server(name, entry, at)
         if server is not None:
-            read.append(server)
-    return tuple(read)
+            servers.append(server)
+    return tuple(servers)
 
 
 def _load(place: Path) -> Any:

@@ -18,10 +18,10 @@ class Stderr:
     """
 
     def __init__(self) -> None:
-        read, write = os.pipe()
+        read_end, write = os.pipe()
         self.file = os.fdopen(write, "w", encoding="utf-8")
         self._tail = b""
-        self._reader = threading.Thread(target=self._read, args=(read,), name="mcp-stderr", daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(read_end,), name="mcp-stderr", daemon=True)
         self._reader.start()
 
     def close(self) -> None:

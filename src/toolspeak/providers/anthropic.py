@@ -62,8 +62,8 @@ class AnthropicProvider(ApiProvider):
             ),
             listing="models" if _ends_in_version(base_url) else "v1/models",
         )
-        known = capabilities or capabilities_of("anthropic", model, own_server=bool(base_url))
-        super().__init__("anthropic", model, endpoint, options=options, capabilities=known, **connection)
+        model_capabilities = capabilities or capabilities_of("anthropic", model, own_server=bool(base_url))
+        super().__init__("anthropic", model, endpoint, options=options, capabilities=model_capabilities, **connection)
 
     @classmethod
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> AnthropicProvider:

@@ -385,11 +385,11 @@ def _has_content(part: Relayed) -> bool:
     return bool(part.deltas) or (part.data is not None and not is_preamble(part.data))
 
 
-def _malformed_call(written: str) -> list[Delta]:
+def _malformed_call(text: str) -> list[Delta]:
     """A turn with a malformed call, for an answer that the server rejected because of it: the model reads the problem,
     and calls again."""
     why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
-    malformed = CallAssembler().fail(written, "invalid_arguments", why)
+    malformed = CallAssembler().fail(text, "invalid_arguments", why)
     return [*malformed, TurnEnded("tool_calls")]
 
 

@@ -40,14 +40,14 @@ def capabilities_of(provider: str, model: str, *, own_server: bool = False) -> C
     A flag is True if the API has the feature, and no row says that the model lacks it. The context is only known at a
     service: with `own_server`, and at servers that people run themselves, the server's settings decide, and it is None.
     """
-    known = APIS.get(provider)
-    if known is None:
+    api_capabilities = APIS.get(provider)
+    if api_capabilities is None:
         return Capabilities()
     family = family_of(provider, model)
     if family is None:
-        return known
+        return api_capabilities
     lacks = {flag: False for flag in _FLAGS if getattr(family, flag) is False}
-    return replace(known, context=None if own_server else family.context, **lacks)
+    return replace(api_capabilities, context=None if own_server else family.context, **lacks)
 
 
 def family_of(provider: str, model: str) -> Family | None:

@@ -60,8 +60,8 @@ class GeminiProvider(ApiProvider):
             query={"alt": "sse"},
             listing=f"{version}models",
         )
-        known = capabilities or capabilities_of("gemini", model, own_server=bool(base_url))
-        super().__init__("gemini", model, endpoint, options=options, capabilities=known, **connection)
+        model_capabilities = capabilities or capabilities_of("gemini", model, own_server=bool(base_url))
+        super().__init__("gemini", model, endpoint, options=options, capabilities=model_capabilities, **connection)
 
     @classmethod
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> GeminiProvider:

@@ -170,20 +170,20 @@ class HttpApi:
         """The JSON at `path` below the base URL; None for another body, or a status other than success. Raises
         ProviderError if the server does not answer, and for the statuses `refusals`."""
         url = self._below(path)
-        refused: ProviderError | None = None
+        refusal: ProviderError | None = None
         try:
             async with self._response_to("GET", url) as response:
                 if response.is_success:
                     return await Reply(response).json()
                 if response.status_code in refusals:
-                    refused = await self._refusal(response)
+                    refusal = await self._refusal(response)
         except ProviderError:
             return None
         except httpx2.HTTPError as error:
             why = self.hide(shortened(str(error))) or type(error).__name__
             raise transport_error(self.address, why, error, None, self._timeouts.connect or 0) from error
-        if refused is not None:
-            raise refused
+        if refusal is not None:
+            raise refusal
         return None
 
     async def _refusal(self, response: httpx2.Response) -> ProviderError:
@@ -250,7 +250,7 @@ class HttpApi:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            for other in [known for known in self._clients if known.is_closed()]:
+            for other in [client for client in self._clients if client.is_closed()]:
                 self._clients.pop(other, None)
             client = self._clients[loop] = self._make_client()
         return client
@@ -288,11 +288,11 @@ async def _send(
     (RFC 9112, 9.3.1): the request is sent on another connection at once.
     """
     while True:
-        opened: list[str] = []
+        connections: list[str] = []
 
-        async def note(event: str, _info: object, opened: list[str] = opened) -> None:
+        async def note(event: str, _info: object, connections: list[str] = connections) -> None:
             if "connect_" in event:
-                opened.append(event)
+                connections.append(event)
             elif event == "http11.send_request_body.complete" and (sent := REQUEST_SENT.get()) is not None:
                 sent()
 
@@ -301,7 +301,7 @@ async def _send(
         try:
             return await client.send(request, stream=True)
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-            if opened:  # it failed on a new connection; each failing idle one leaves the pool, so the loop ends
+            if connections:  # it failed on a new connection; each failing idle one leaves the pool, so the loop ends
                 raise
 
 
@@ -359,13 +359,13 @@ def _checked_url(base_url: str) -> httpx2.URL:
 
 async def _beginning(response: httpx2.Response) -> bytes:
     """The start of an error's body, or less if the connection drops."""
-    read = bytearray()
+    body = bytearray()
     try:
         async with aclosing(unpacked(response)) as chunks:
             async for chunk in chunks:
-                read += chunk
-                if len(read) >= MAX_ERROR_BYTES:
+                body += chunk
+                if len(body) >= MAX_ERROR_BYTES:
                     break
     except httpx2.HTTPError:
         pass  # the status matters; its text only helps
-    return bytes(read)
+    return bytes(body)

@@ -88,7 +88,9 @@ def _refuse_other_providers(prefix: str) -> None:
         )
     # 0.85 catches 'opnai' and 'OpenAI', and not the models 'openchat', 'llama3' and 'codellama'. 'deepseek-r1' is a
     # model too.
-    close = [known for known in PROVIDERS if name == known or not name.startswith(known)]
+    close = [
+        provider_name for provider_name in PROVIDERS if name == provider_name or not name.startswith(provider_name)
+    ]
     if difflib.get_close_matches(name, close, n=1, cutoff=0.85):
         raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")
 

@@ -68,8 +68,8 @@ class OpenAIProvider(ApiProvider):
             counting=Counting("chat/completions/input_tokens"),  # llama.cpp's
         )
         self.is_unknown = capabilities is None and bool(base_url)
-        known = capabilities or (Capabilities() if base_url else capabilities_of("openai", model))
-        super().__init__(name, model, endpoint, options=options, capabilities=known, **connection)
+        model_capabilities = capabilities or (Capabilities() if base_url else capabilities_of("openai", model))
+        super().__init__(name, model, endpoint, options=options, capabilities=model_capabilities, **connection)
 
     @classmethod
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> OpenAIProvider:

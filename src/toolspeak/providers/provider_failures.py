@@ -55,9 +55,9 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
     retryable = error.retryable and headers.get("x-should-retry", "").strip().lower() != "false"
     if wait:
         remedy = f"{remedy} Retry-After: {wait:g} seconds."
-    quoted = f": {message!r}" if message else ""
+    quotation = f": {message!r}" if message else ""
     return ProviderError(
-        f"{address} answered HTTP {status}{quoted}. {remedy}",
+        f"{address} answered HTTP {status}{quotation}. {remedy}",
         status=status,
         retryable=retryable,
         code=code,

@@ -67,17 +67,17 @@ class Reply:
 
     async def whole(self) -> bytes:
         """The bytes of the whole body. Raises ProviderError for more than `MAX_BODY`."""
-        read: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
         async with aclosing(self.pieces()) as pieces:
             async for piece in pieces:
-                read.append(piece)
+                chunks.append(piece)
                 size += len(piece)
                 if size > MAX_BODY:
                     raise ProviderError(
                         f"the server's answer has more than {MAX_BODY} bytes: check the base URL", code="ill_formed"
                     )
-        return b"".join(read)
+        return b"".join(chunks)
 
     async def kind(self, *, lines: bool = False) -> Kind:
         """The body's kind. `lines`: the API's streams are lines of JSON.
@@ -85,10 +85,10 @@ class Reply:
         Self-made servers send a stream without a content type, or with a wrong one, which other clients ignore. The
         first characters decide then.
         """
-        named = self.content_type
-        if named == ("application/x-ndjson" if lines else "text/event-stream"):
+        content_type = self.content_type
+        if content_type == ("application/x-ndjson" if lines else "text/event-stream"):
             return "stream"
-        if named == "application/json" and lines:
+        if content_type == "application/json" and lines:
             return "json"  # lines of JSON begin like JSON
         begins = b""
         while any(mark.startswith(begins) and mark != begins for mark in (*_EVENTS, BOM_UTF8)):
@@ -102,7 +102,7 @@ class Reply:
             return "stream"
         if begins.startswith(b"{"):
             return "stream" if lines else "json"
-        return "json" if named == "application/json" else "other"
+        return "json" if content_type == "application/json" else "other"
 
     async def events(self, last: str) -> AsyncGenerator[str]:
         """The data of each server-sent event, up to the event `last`, which is left out.
@@ -328,9 +328,9 @@ class RawEvents:
             line = chunk[6:-2]
             if _LF not in line and _CR not in line:  # the ordinary chunk is one event of one line
                 return [(chunk, line)]
-        searched = self._end + chunk  # a blank line may span chunks
-        self._end = searched[-3:]
-        if _BLANK_LINE.search(searched) is None:
+        text = self._end + chunk  # a blank line may span chunks
+        self._end = text[-3:]
+        if _BLANK_LINE.search(text) is None:
             self._open_line.append(chunk)
             self._size += len(chunk)
             if self._size > self._longest:

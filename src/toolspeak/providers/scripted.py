@@ -115,9 +115,9 @@ class ScriptedProvider:
             turns = playbook.get("turns")
             if not isinstance(turns, list):
                 raise ConfigurationError("turns: expected a list")
-            read = [_read_turn(turn, f"turns[{i}]") for i, turn in enumerate(cast("list[Any]", turns))]
+            script = [_read_turn(turn, f"turns[{i}]") for i, turn in enumerate(cast("list[Any]", turns))]
             chunk = _read_chunk(playbook.get("chunk"), "chunk")
-            return cls(read, chunk=chunk, name=f"scripted:{path}", follow=playbook.get("follow") is True)
+            return cls(script, chunk=chunk, name=f"scripted:{path}", follow=playbook.get("follow") is True)
         except ConfigurationError as error:
             raise ConfigurationError(f"{path}: {error}") from None
 
@@ -148,8 +148,10 @@ class ScriptedProvider:
         if self._follow:
             number = 1 + sum(message.role == "assistant" for message in request.messages)
         if number > len(self._turns):
-            known = len(self._turns)
-            raise ProviderError(f"{self._name}: turn {number} was requested, and the playbook has {known}; add a turn")
+            turn_count = len(self._turns)
+            raise ProviderError(
+                f"{self._name}: turn {number} was requested, and the playbook has {turn_count}; add a turn"
+            )
         turn = self._turns[number - 1]
         if not isinstance(turn, str | ScriptedTurn):
             turn = _require_turn(turn(request.messages), f"turns[{number - 1}]")
@@ -251,13 +253,13 @@ def _check_chunk(chunk: Chunk) -> None:
 # --- playbook files ----------------------------------------------------------------------------------------------
 
 
-def _fields(value: Any, known: Sequence[str], place: str) -> dict[str, Any]:
+def _fields(value: Any, allowed: Sequence[str], place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigurationError(f"{place}: expected an object")
     members = cast("dict[str, Any]", value)
     for name in members:
-        if name not in known:
-            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
+        if name not in allowed:
+            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(allowed)}")
     return members
 
 

@@ -125,12 +125,12 @@ def written_turns(dialect: Dialect) -> list[str]:
         (("set", typed),),
         (("ping", {}),),
     ]
-    written: list[str] = []
+    texts: list[str] = []
     for batch in batches:
         calls = [ToolCall(f"callid00{i}", name, arguments) for i, (name, arguments) in enumerate(batch)]
         rendered = dialect.render([Message("assistant", (TextPart("Let me see."), *calls))], SAMPLE_TOOLS)
-        written.append("\n".join(message.text for message in rendered))
-    return written
+        texts.append("\n".join(message.text for message in rendered))
+    return texts
 
 
 def vocabulary(dialect: Dialect) -> tuple[str, ...]:
@@ -155,11 +155,13 @@ def check_held_back(dialect: Dialect) -> None:
         text = f"{start}{' ' * (MAX_HELD + 20)}"
         if read_turn(dialect, text, SAMPLE_TOOLS).text != text:
             continue  # a marker
-        parser, emitted, fed = dialect.parser(SAMPLE_TOOLS), 0, 0
+        parser, emitted, position = dialect.parser(SAMPLE_TOOLS), 0, 0
         for piece in (start, *chunks(text[len(start) :], 5)):
-            fed += len(piece)
+            position += len(piece)
             emitted += sum(len(delta.text) for delta in parser.feed(piece) if isinstance(delta, TextDelta))
-            _require(fed - emitted <= MAX_HELD, f"{dialect.name}: {fed - emitted} characters are held back", text)
+            _require(
+                position - emitted <= MAX_HELD, f"{dialect.name}: {position - emitted} characters are held back", text
+            )
 
 
 def check_emitted_stays(dialect: Dialect, text: str, pieces: Iterable[str]) -> None:
@@ -210,8 +212,8 @@ def check_results(dialect: Dialect, texts: Iterable[str]) -> None:
     for text in texts:
         results = [ToolResult("callid000", "read", status, (TextPart(text),)) for status in ("success", "failure")]
         rendered = check_results_cannot_forge(dialect, results, (), SAMPLE_TOOLS)
-        read = parse_pieces(dialect, [f"Well.\n{rendered}"], SAMPLE_TOOLS)
-        wrong = [delta for delta in read if isinstance(delta, CallCompleted | CallMalformed)]
+        turn = parse_pieces(dialect, [f"Well.\n{rendered}"], SAMPLE_TOOLS)
+        wrong = [delta for delta in turn if isinstance(delta, CallCompleted | CallMalformed)]
         _require(not wrong, f"{dialect.name}: results in a turn are read as {wrong!r}", rendered)
 
 
@@ -230,8 +232,10 @@ def check_markers(dialect: Dialect) -> None:
                 not again, f"{dialect.name}: a result can write {text!r}: escape it, with what is `live`", rendered
             )
     thoughts, description = [each.text for each in markers if each.kind == "reasoning"], dialect.info.reasoning
-    known = not thoughts or " " in description or any(description.startswith(text) for text in thoughts)
-    _require(known, f"{dialect.name}: reasoning is described as {description!r}, and its markers are {thoughts}")
+    has_description = not thoughts or " " in description or any(description.startswith(text) for text in thoughts)
+    _require(
+        has_description, f"{dialect.name}: reasoning is described as {description!r}, and its markers are {thoughts}"
+    )
 
 
 def _rendered_result(dialect: Dialect, text: str) -> str:

@@ -76,13 +76,13 @@ def check_round_trip(dialect: Dialect, calls: Sequence[ToolCall], tools: Sequenc
     message = Message("assistant", (TextPart("Let me see."), *calls))
     rendered = [entry.text for entry in dialect.render([message], tools) if entry.role == "assistant"]
     turns = [read_turn(dialect, text, tools) for text in rendered]
-    read = [call for turn in turns for call in turn.calls]
+    calls_read = [call for turn in turns for call in turn.calls]
     text = "\n".join(rendered)
     for turn in turns:
         require(not turn.ignored, f"{dialect.name}: a rendered call is ignored: {turn.ignored!r}", text)
         require(not turn.notes, f"{dialect.name}: what was rendered needs leniency: {turn.notes!r}", text)
-    require(len(read) == len(calls), f"{dialect.name}: {len(calls)} calls rendered, {len(read)} read", text)
-    for call, back in zip(calls, read, strict=True):
+    require(len(calls_read) == len(calls), f"{dialect.name}: {len(calls)} calls rendered, {len(calls_read)} read", text)
+    for call, back in zip(calls, calls_read, strict=True):
         require(isinstance(back, ToolCall), f"{dialect.name}: a rendered call is malformed: {back!r}", text)
         assert isinstance(back, ToolCall)
         require(not back.notes, f"{dialect.name}: a rendered call needs leniency: {back.notes!r}", text)
@@ -134,12 +134,17 @@ def _require_same_shape(
         [delta for delta in join_deltas(parse_pieces(dialect, [each], tools, finish)) if not _is_report(delta)]
         for each in (text, plain)
     )
-    blocks, known = ([delta for delta in deltas if not isinstance(delta, TextDelta)] for deltas in (actual, expected))
+    blocks, expected_blocks = (
+        [delta for delta in deltas if not isinstance(delta, TextDelta)] for deltas in (actual, expected)
+    )
     wrong = [delta for delta in blocks if not isinstance(delta, ForgedResults)]
     require(not wrong, f"{dialect.name}: results are read as {wrong!r}", text)
-    problem = f"{dialect.name}: results are read by what they hold: as {blocks!r}, with a harmless text as {known!r}"
-    require(len(blocks) == len(known), problem, text)
+    problem = (
+        f"{dialect.name}: results are read by what they hold: as {blocks!r}, with a harmless text as "
+        f"{expected_blocks!r}"
+    )
+    require(len(blocks) == len(expected_blocks), problem, text)
     around, usual = (
         "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) for deltas in (actual, expected)
     )
-    require(around == (usual if known else text), f"{dialect.name}: a result breaks out: {around!r}", text)
+    require(around == (usual if expected_blocks else text), f"{dialect.name}: a result breaks out: {around!r}", text)

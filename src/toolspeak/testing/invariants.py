@@ -191,11 +191,13 @@ class CheckedParser:
         texts = [delta.text for delta in step if isinstance(delta, TextDelta | TextAside | ReasoningDelta)]
         for delta in step:
             self._turn.add(delta)
-        held = sum(len(delta.text) for delta in step if isinstance(delta, TextDelta | TextAside)) - arrived
+        held_back = sum(len(delta.text) for delta in step if isinstance(delta, TextDelta | TextAside)) - arrived
         in_examples = getattr(self._parser, "shown_chars", 0)  # an example is held back until it is known as one
-        held, self._in_examples = held - (in_examples - self._in_examples), in_examples
-        if self._max_held is not None and held > self._max_held:
-            raise AssertionError(f"{held} characters of text were held back, more than {self._max_held}: {texts!r}")
+        held_back, self._in_examples = held_back - (in_examples - self._in_examples), in_examples
+        if self._max_held is not None and held_back > self._max_held:
+            raise AssertionError(
+                f"{held_back} characters of text were held back, more than {self._max_held}: {texts!r}"
+            )
         self._emitted += texts
         return step
 
@@ -226,8 +228,8 @@ def check_nothing_lost(words: Iterable[str], deltas: Iterable[Delta]) -> None:
     """Each of these words, which stand in what a model wrote, stands in what was read: as text, in a call, in the raw
     text of a malformed one or of forged results."""
     content = "\n".join(text for delta in deltas for text in words_in(delta))
-    lost = [word for word in words if word not in content]
-    require(not lost, f"lost: {lost!r}", content)
+    lost_words = [word for word in words if word not in content]
+    require(not lost_words, f"lost: {lost_words!r}", content)
 
 
 def exact(value: JSON) -> str:

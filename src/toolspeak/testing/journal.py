@@ -138,8 +138,8 @@ async def check_large_contents(open_store: OpenStore) -> None:
     """Contents of any size come back, and go with the last session that has them."""
     journal, remaining, gone = open_store(), new_id(), new_id()
     large = "\ud800é\0" * 60_000
-    listed = {"many": [f"item {i}" for i in range(20_000)]}
-    finished = ToolFinished(ToolResult("call_1_0", "read", "success", (TextPart(large),) * 2, structured=listed))
+    items = {"many": [f"item {i}" for i in range(20_000)]}
+    finished = ToolFinished(ToolResult("call_1_0", "read", "success", (TextPart(large),) * 2, structured=items))
     runs = {session: a_run(new_id(), finished, session_id=session) for session in (remaining, gone)}
     for records in runs.values():
         await write(journal, records)
@@ -196,12 +196,12 @@ async def check_a_stale_owner_is_fenced_off(open_store: OpenStore) -> None:
 async def check_one_of_two_takes_a_run(open_store: OpenStore) -> None:
     run_id = new_id()
     await write(open_store(), a_run(run_id))
-    wanted = [open_store().acquire(run_id, name, 60) for name in ("a", "b", "c")]
-    outcomes = await asyncio.gather(*wanted, return_exceptions=True)
+    attempts = [open_store().acquire(run_id, name, 60) for name in ("a", "b", "c")]
+    outcomes = await asyncio.gather(*attempts, return_exceptions=True)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Lease", "RunBusy", "RunBusy"], outcomes
 
 
-async def check_a_holder_is_asked_to_suspend(open_store: OpenStore) -> None:
+async def check_a_request_to_suspend_reaches_the_holder(open_store: OpenStore) -> None:
     mine, other, run_id = open_store(), open_store(), new_id()
     assert not await other.ask_to_suspend(run_id)
     lease = await mine.acquire(run_id, "mine", 60)
@@ -240,9 +240,9 @@ async def check_runs_are_listed(open_store: OpenStore) -> None:
     info = await journal.run(paused)
     assert info is not None
     assert (info.status, info.updated) == ("running", 2002.0)
-    held = new_id()
-    await journal.acquire(held, "me", 60)
-    assert await journal.run(held) is None
+    run_id = new_id()
+    await journal.acquire(run_id, "me", 60)
+    assert await journal.run(run_id) is None
 
 
 async def check_sessions(open_store: OpenStore) -> None:
@@ -340,10 +340,10 @@ async def check_search(open_store: OpenStore) -> None:
     assert [one.seq for one in await journal.search(f"{word} col", principal=user)] == [2]
     for nothing in (f"{word} facade", f"col {word}", f'{word} "', "", '" OR *', f"{word} NOT blue"):
         assert [one for one in await journal.search(nothing, principal=user) if nothing != f'{word} "'] == [], nothing
-    nobodys = a_run(new_id(), answer)
-    await write(journal, nobodys)
+    run_without_principal = a_run(new_id(), answer)
+    await write(journal, run_without_principal)
     await write(journal, a_run(new_id(), answer, principal=f"{user}\0"))
-    assert [one.run_id for one in await journal.search(word, private=True)] == [nobodys[0].run_id]
+    assert [one.run_id for one in await journal.search(word, private=True)] == [run_without_principal[0].run_id]
     assert {one.run_id for one in await journal.search(word, principal=user, private=True)} == {mine[0].run_id}
     await journal.append(Record(UserMessageQueued(Message.user(f"{word} again")), mine[0].run_id, 3, 1, 1.0))
     assert [one.seq for one in await journal.search(f"{word} again")] == [3]
@@ -360,7 +360,7 @@ JOURNAL_CHECKS: tuple[Check, ...] = (
     check_a_lease_keeps_others_out,
     check_a_stale_owner_is_fenced_off,
     check_one_of_two_takes_a_run,
-    check_a_holder_is_asked_to_suspend,
+    check_a_request_to_suspend_reaches_the_holder,
     check_runs_are_listed,
     check_sessions,
     check_a_session_is_deleted_with_the_runs_that_its_tools_started,

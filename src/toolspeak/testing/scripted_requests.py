@@ -33,10 +33,10 @@ class ScriptedRequest:
         """What came since the model last called something: a text for each native result; in a dialect, whose results
         are text, one for each message. Empty in a first request."""
         messages = self.request.messages
-        spoken = [place for place, message in enumerate(messages) if message.role == "assistant"]
-        if not spoken:
+        assistant_indexes = [place for place, message in enumerate(messages) if message.role == "assistant"]
+        if not assistant_indexes:
             return ()
-        news = messages[spoken[-1] + 1 :]
+        news = messages[assistant_indexes[-1] + 1 :]
         native = [_result(result) for message in news for result in _results(message)]
         return tuple(native or map(_text, news))
 
@@ -80,15 +80,15 @@ def assert_request(
     Raises AssertionError with what was asked.
     """
     request = scripted_request(provider, number)
-    for name, wanted, text in (("user", user, request.user), ("system", system, request.system)):
-        if wanted is not None and wanted not in text:
-            raise _wrong(provider, number, request, f"{wanted!r} is not in its {name} message")
+    for name, expected, text in (("user", user, request.user), ("system", system, request.system)):
+        if expected is not None and expected not in text:
+            raise _wrong(provider, number, request, f"{expected!r} is not in its {name} message")
     if results is not None:
         if len(results) != len(request.results):
             raise _wrong(provider, number, request, f"it has {len(request.results)} results, not {len(results)}")
-        for place, (wanted, text) in enumerate(zip(results, request.results, strict=True)):
-            if wanted not in text:
-                raise _wrong(provider, number, request, f"{wanted!r} is not in its result {place}, {text!r}")
+        for place, (expected, text) in enumerate(zip(results, request.results, strict=True)):
+            if expected not in text:
+                raise _wrong(provider, number, request, f"{expected!r} is not in its result {place}, {text!r}")
     if tools is not None and tuple(tools) != request.tools:
         raise _wrong(provider, number, request, f"its tools are {list(request.tools)}, not {list(tools)}")
 

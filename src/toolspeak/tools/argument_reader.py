@@ -46,10 +46,10 @@ class StrictReader:
                 flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
                 if flaws:
                     return flaws
-            renamed, clashes = arguments, ()
+            unaliased, clashes = arguments, ()
             if self.aliases and not self.aliases.keys().isdisjoint(arguments):
-                renamed, clashes = self._apply_aliases(arguments)
-            values = self._validate(renamed)
+                unaliased, clashes = self._apply_aliases(arguments)
+            values = self._validate(unaliased)
         except Exception as error:  # noqa: BLE001 - for instance a validator's exception whose text cannot be had
             return (problem((), f"the arguments cannot be read ({type(error).__name__})"),)
         if clashes:
@@ -73,12 +73,12 @@ class StrictReader:
     def _validate(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
         unknown: list[ErrorDetails] = []
         if self.as_instance and self.schema["additionalProperties"] is False:  # else pydantic may ignore the unknown
-            known = cast("Mapping[str, JSON]", self.schema["properties"])
-            names = [name for name in arguments if name not in known]
+            properties = cast("Mapping[str, JSON]", self.schema["properties"])
+            names = [name for name in arguments if name not in properties]
             unknown = [ErrorDetails(type="extra_forbidden", loc=(name,), msg="", input=None) for name in names]
         try:
             # `find_flaw` has let nothing through that the two ways of writing JSON would write differently.
-            read = self.model.__pydantic_validator__.validate_json(to_json(arguments), strict=True)
+            validated = self.model.__pydantic_validator__.validate_json(to_json(arguments), strict=True)
         except ValidationError as error:
             of_model = error.errors(include_url=False)
             errors = [*unknown, *(each for each in of_model if not unknown or each["type"] != "extra_forbidden")]
@@ -88,8 +88,8 @@ class StrictReader:
         if unknown:
             return explain(unknown, arguments, self.schema, self.aliases)
         if self.as_instance:
-            return {self.names[0]: read}
-        return dict(zip(self.names, read.__dict__.values(), strict=True))  # pydantic keeps the order of the fields
+            return {self.names[0]: validated}
+        return dict(zip(self.names, validated.__dict__.values(), strict=True))  # pydantic keeps the order of the fields
 
     def _raised_at(self, arguments: Mapping[str, JSON]) -> tuple[str | int, ...]:
         """The argument whose validator raised something other than a validation error."""

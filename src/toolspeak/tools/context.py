@@ -79,9 +79,9 @@ Injected: TypeAlias = Literal["context", "call", "state"]
 INJECTED: Mapping[type, Injected] = {RunContext: "context", ToolCall: "call", StateView: "state"}
 
 
-def injected(wanted: Mapping[str, Injected], context: RunContext[Any] | None) -> dict[str, Any]:
+def injected(kinds: Mapping[str, Injected], context: RunContext[Any] | None) -> dict[str, Any]:
     """The arguments that come from the run, by parameter; all None without a context."""
     if context is None:
-        return dict.fromkeys(wanted)
+        return dict.fromkeys(kinds)
     sources = {"context": context, "call": context.call, "state": context.state}
-    return {name: sources[kind] for name, kind in wanted.items()}
+    return {name: sources[kind] for name, kind in kinds.items()}

@@ -46,9 +46,9 @@ class Declaration:
         for option in ("effects", "effects_bound"):
             option_value = getattr(self, option)
             if self.read_only and isinstance(option_value, Effects) and option_value.writes:
-                written = ", ".join(sorted(option_value.writes))
+                keys = ", ".join(sorted(option_value.writes))
                 raise ToolDefinitionError(
-                    f"{where}: read_only=True, but {option} writes {written}; remove read_only or the writes"
+                    f"{where}: read_only=True, but {option} writes {keys}; remove read_only or the writes"
                 )
 
     @property
@@ -121,19 +121,19 @@ def by_name(
     Raises ToolDefinitionError for a parameter that is none of the tool's.
     """
     try:
-        wanted = signature_of(function).parameters.values()
+        signature_parameters = signature_of(function).parameters.values()
     except (ValueError, TypeError, NameError) as error:
         raise ToolDefinitionError(f"{where}: its signature cannot be read ({error}); use a lambda") from error
     if inspect.iscoroutinefunction(function) and not may_be_async:
         raise ToolDefinitionError(f"{where}: must not be async; write it as a plain function")
-    for parameter in wanted:
+    for parameter in signature_parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ToolDefinitionError(f"{where}: parameter '{parameter}' must be named; the tool has: {parameters}")
         if parameter.name not in parameters:
-            known = ", ".join(parameters) or "(none)"
+            names = ", ".join(parameters) or "(none)"
             raise ToolDefinitionError(
-                f"{where}: parameter {parameter.name!r} does not belong to the tool; its parameters: {known}"
+                f"{where}: parameter {parameter.name!r} does not belong to the tool; its parameters: {names}"
             )
-    names = [parameter.name for parameter in wanted]
+    names = [parameter.name for parameter in signature_parameters]
     # An argument that a schema leaves to the function's default is not there.
     return lambda arguments: function(**{name: arguments[name] for name in names if name in arguments})

@@ -211,8 +211,8 @@ def build_tool(
     timeout, preview, verify = options.get("timeout"), options.get("preview"), options.get("verify")
     command_line = options.get("command_line", "")
     if command_line and command_line not in parameters:
-        known = ", ".join(parameters) or "none"
-        raise ToolDefinitionError(f"{where}: command_line={command_line!r} is none of its parameters: {known}")
+        names = ", ".join(parameters) or "none"
+        raise ToolDefinitionError(f"{where}: command_line={command_line!r} is none of its parameters: {names}")
     return Tool(
         ToolSpec(name, description, schema, declaration.bound, dict(aliases), command_line),
         function,
@@ -263,23 +263,23 @@ def _limiter(
 
 def _verifier(verify: Callable[..., Any], parameters: Sequence[str], where: str) -> Verify:
     where = f"{where}: verify"
-    wanted = injected_parameters(verify, where)
-    ask = by_name(verify, [*parameters, *wanted], where, may_be_async=True)
+    injected_sources = injected_parameters(verify, where)
+    ask = by_name(verify, [*parameters, *injected_sources], where, may_be_async=True)
 
     def verified(arguments: Mapping[str, Any], context: RunContext[Any]) -> Any:
-        return ask({**arguments, **injected(wanted, context)})
+        return ask({**arguments, **injected(injected_sources, context)})
 
     return verified
 
 
 def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: str) -> Preview:
     where = f"{where}: preview"
-    wanted = injected_parameters(preview, where)
-    show = by_name(preview, [*parameters, *wanted], where)
+    injected_sources = injected_parameters(preview, where)
+    show = by_name(preview, [*parameters, *injected_sources], where)
 
     def safe(arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str:
         try:
-            text = show({**arguments, **injected(wanted, context)})
+            text = show({**arguments, **injected(injected_sources, context)})
             return "" if text is None else str(text)
         except Exception as error:  # noqa: BLE001 - a preview is shown to a person who can still decide without it
             log_crash(_LOG, f"{where} failed", error)

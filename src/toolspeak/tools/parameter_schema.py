@@ -76,8 +76,10 @@ def _ordered(raw: Schema) -> Schema:
 def _check_aliases(aliases: Mapping[str, str], names: Sequence[str], injected: Collection[str], where: str) -> None:
     for alias, name in aliases.items():
         if name not in names:
-            known = ", ".join(names) or "(none)"
-            raise ToolDefinitionError(f"{where}: alias {alias!r} stands for {name!r}, which is no parameter: {known}")
+            name_list = ", ".join(names) or "(none)"
+            raise ToolDefinitionError(
+                f"{where}: alias {alias!r} stands for {name!r}, which is no parameter: {name_list}"
+            )
         if alias in names or alias in injected:
             raise ToolDefinitionError(f"{where}: alias {alias!r} is itself a parameter; remove it from aliases")
 
@@ -132,8 +134,8 @@ def _field(parameter: Parameter) -> Any:
     """The parameter as `create_model` takes a field."""
     # `n: int = None` says by its default that None is fine.
     annotation = _optional(parameter.annotation) if parameter.default is None else parameter.annotation
-    named = Annotated[annotation, Field(alias=parameter.name)]
-    return named if parameter.default is REQUIRED else (named, parameter.default)
+    aliased_annotation = Annotated[annotation, Field(alias=parameter.name)]
+    return aliased_annotation if parameter.default is REQUIRED else (aliased_annotation, parameter.default)
 
 
 def _optional(annotation: Any) -> Any:
@@ -227,11 +229,11 @@ def _inline(schema: Schema) -> Schema:
 
 
 def _reachable(start: Iterable[str], targets: Mapping[str, set[str]]) -> set[str]:
-    reached: set[str] = set()
+    reachable: set[str] = set()
     waiting = list(start)
     while waiting:
         name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
+        if name not in reachable:
+            reachable.add(name)
             waiting.extend(targets.get(name, ()))
-    return reached
+    return reachable

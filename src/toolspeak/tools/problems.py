@@ -141,13 +141,13 @@ def _likely_branches(faults: Sequence[_Fault]) -> Iterator[_Fault]:
     for fault in faults:
         if fault.union is not None:
             unions.setdefault(fault.union, {}).setdefault(fault.branch, []).append(fault)
-    chosen: dict[Path, str] = {}
+    branch_of_union: dict[Path, str] = {}
     for union, branches in unions.items():
         fitting = [name for name, inner in branches.items() if all(len(fault.path) > len(union) for fault in inner)]
         if fitting:
-            chosen[union] = min(fitting, key=lambda name: len(branches[name]))
+            branch_of_union[union] = min(fitting, key=lambda name: len(branches[name]))
     for fault in faults:
-        if fault.union is None or chosen.get(fault.union, fault.branch) == fault.branch:
+        if fault.union is None or branch_of_union.get(fault.union, fault.branch) == fault.branch:
             yield fault
 
 
@@ -172,12 +172,12 @@ def _text(path: Path, faults: Sequence[_Fault], schema: Mapping[str, JSON], alia
 def _expected(error: ErrorDetails, options: Sequence[Mapping[str, JSON]]) -> str | None:
     if error["type"] not in ("enum", "literal_error"):
         return EXPECTED.get(error["type"])
-    named = [option for option in options if "const" in option or "enum" in option]
-    if len(named) != 1:  # two enums in one union: the schema does not say which of them this error is about
+    literal_options = [option for option in options if "const" in option or "enum" in option]
+    if len(literal_options) != 1:  # two enums in one union: the schema does not say which of them this error is about
         return "one of " + _cut(str(error.get("ctx", {}).get("expected")), _ALLOWED)
-    if "const" in named[0]:
-        return show(named[0]["const"])
-    return "one of " + _cut(", ".join(map(show, named[0]["enum"])), _ALLOWED)
+    if "const" in literal_options[0]:
+        return show(literal_options[0]["const"])
+    return "one of " + _cut(", ".join(map(show, literal_options[0]["enum"])), _ALLOWED)
 
 
 def _other(error: ErrorDetails, path: Path) -> str:
@@ -196,15 +196,15 @@ def _other(error: ErrorDetails, path: Path) -> str:
 
 def _unknown(path: Path, schema: Mapping[str, JSON], aliases: Mapping[str, str]) -> str:
     noun, holder = ("argument", "the tool") if len(path) == 1 else ("field", "the object")
-    known = list(_properties(_schema_at(schema, path[:-1]), schema))
-    if not known:
+    property_names = list(_properties(_schema_at(schema, path[:-1]), schema))
+    if not property_names:
         return f"unknown {noun}; {holder} takes none"
-    names = {name: name for name in known}
+    names = {name: name for name in property_names}
     if len(path) == 1:
         names |= aliases
     close = difflib.get_close_matches(str(path[-1])[:VALUE_CHARACTERS], names, n=1, cutoff=0.5)
     hint = f". Did you mean {names[close[0]]}?" if close else ""
-    return f"unknown {noun}; known: {_cut(', '.join(known), _ALLOWED)}{hint}"
+    return f"unknown {noun}; known: {_cut(', '.join(property_names), _ALLOWED)}{hint}"
 
 
 def _either(nouns: Sequence[str]) -> str:

@@ -241,8 +241,8 @@ class _Conversion:
                     self._check_numbers(item, cast("dict[str, JSON]", plain).get(key, ""), (*path, key))
         if isinstance(before, list | tuple) and isinstance(plain, list):
             pairs = zip(cast("Sequence[object]", before), cast("list[JSON]", plain), strict=False)
-            for index, (item, written) in enumerate(pairs):
-                self._check_numbers(item, written, (*path, index))
+            for index, (item, item_text) in enumerate(pairs):
+                self._check_numbers(item, item_text, (*path, index))
 
     def _refused(self, value: object, path: Path, what: str) -> str:
         """The text that stands for a value, which is named. Raises Unserialisable if it must be JSON."""
@@ -270,9 +270,9 @@ def _own_plain(value: object) -> object:
     return value
 
 
-def _free(name: str, used: Mapping[str, JSON]) -> str:
+def _free(name: str, names: Mapping[str, JSON]) -> str:
     number = 2
-    while f"{name} ({number})" in used:
+    while f"{name} ({number})" in names:
         number += 1
     return f"{name} ({number})"
 

@@ -56,22 +56,22 @@ class Checks:
     weight: int
     """The most subschemas that are applied to one value."""
 
-    def flaws(self, value: JSON, wanted: int = MAX_PROBLEMS) -> tuple[ArgumentProblem, ...]:
-        """At most `wanted` flaws of the value. Takes at most a few seconds."""
+    def flaws(self, value: JSON, limit: int = MAX_PROBLEMS) -> tuple[ArgumentProblem, ...]:
+        """At most `limit` flaws of the value. Takes at most a few seconds."""
         cost = self.weight * _size(value)
         if _FLAWS_COST < cost <= _VALID_COST and self.validator.is_valid(value):
             return ()
         if cost <= _FLAWS_COST or not _SEPARATE:
-            pairs = schema_worker.flaws_of(self.validator, value, wanted)
+            pairs = schema_worker.flaws_of(self.validator, value, limit)
         else:
-            pairs = self._flaws_in_process(value, wanted)
+            pairs = self._flaws_in_process(value, limit)
         return tuple(problem(tuple(path), _first_line(message)) for path, message in pairs)
 
-    def _flaws_in_process(self, value: JSON, wanted: int) -> list[tuple[list[str | int], str]]:
+    def _flaws_in_process(self, value: JSON, limit: int) -> list[tuple[list[str | int], str]]:
         request = {
             "schema": self.schema,
             "value": value,
-            "wanted": wanted,
+            "wanted": limit,
             "library": str(Path(jsonschema_rs.__file__).parent.parent),
             "seconds": int(_SECONDS),
             "memory": _MEMORY,
@@ -86,8 +86,8 @@ class Checks:
                 check=True,
             )
         except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-            known = (error.stdout or b"").startswith(b"false")
-            what = "it does not match the schema; finding where" if known else "checking it against the schema"
+            was_read = (error.stdout or b"").startswith(b"false")
+            what = "it does not match the schema; finding where" if was_read else "checking it against the schema"
             return [([], f"{what} takes too long: nest less, or send less at once")]
         return json.loads(done.stdout.partition(b"\n")[2])
 
@@ -111,26 +111,26 @@ def checks_of(schema: Mapping[str, Any]) -> Checks:
         return Checks(schema, validator, _ENDLESS)
 
 
-def _weight(node: Any, schema: Mapping[str, Any], known: dict[int, int]) -> int:
+def _weight(node: Any, schema: Mapping[str, Any], weights: dict[int, int]) -> int:
     """The number of subschemas in a part of the schema, with the target of each reference counted each time. `_ENDLESS`
     for a part that refers to itself, or to a place that is not looked up here."""
     if not isinstance(node, dict | list):
         return 0
     part = cast("dict[str, Any] | list[Any]", node)
-    if id(part) in known:
-        return known[id(part)]
-    known[id(part)] = _ENDLESS  # while it is being counted, a reference to it is a cycle
+    if id(part) in weights:
+        return weights[id(part)]
+    weights[id(part)] = _ENDLESS  # while it is being counted, a reference to it is a cycle
     members = part.values() if isinstance(part, dict) else part
-    weight = 1 + sum(_weight(each, schema, known) for each in members)
+    weight = 1 + sum(_weight(each, schema, weights) for each in members)
     if isinstance(part, dict):
         reference = part.get("$ref")
         if isinstance(reference, str):
-            weight += _weight(_place(schema, reference), schema, known)
+            weight += _weight(_place(schema, reference), schema, weights)
         if "$dynamicRef" in part or "$recursiveRef" in part:
             weight += _ENDLESS
         patterns = [part.get("pattern"), *(part.get("patternProperties") or ())]
         weight += sum(_SLOW for each in patterns if isinstance(each, str) and _SLOW_PATTERN.search(each))
-    known[id(part)] = weight = min(weight, _ENDLESS)
+    weights[id(part)] = weight = min(weight, _ENDLESS)
     return weight
 
 

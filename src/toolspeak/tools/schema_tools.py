@@ -85,8 +85,8 @@ class KeywordReader:
         values: Mapping[str, JSON] = reading[ARGUMENTS]
         unknown = [] if self.names is None else [name for name in values if name not in self.names]
         if unknown:
-            known = ", ".join(self.names or ()) or "none"
-            return tuple([problem((name,), f"unknown argument; known: {known}") for name in unknown])
+            name_list = ", ".join(self.names or ()) or "none"
+            return tuple([problem((name,), f"unknown argument; known: {name_list}") for name in unknown])
         return {**copy.deepcopy(self.defaults), **values}
 
 
@@ -132,5 +132,7 @@ def _check_function_fits(signature: FunctionSignature, schema: Mapping[str, JSON
             )
     for name, parameter in parameters.items():
         if name not in properties and parameter.default is REQUIRED:
-            known = ", ".join(properties) or "none"
-            raise ToolDefinitionError(f"{where}: the function needs {name!r}, and the schema's properties are: {known}")
+            property_names = ", ".join(properties) or "none"
+            raise ToolDefinitionError(
+                f"{where}: the function needs {name!r}, and the schema's properties are: {property_names}"
+            )

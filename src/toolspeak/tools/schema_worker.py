@@ -20,9 +20,9 @@ def refuse(uri: str) -> Never:
     raise LookupError(uri)
 
 
-def flaws_of(validator: Any, value: Any, wanted: int) -> list[tuple[list[str | int], str]]:
+def flaws_of(validator: Any, value: Any, limit: int) -> list[tuple[list[str | int], str]]:
     """The places where the value does not match, and the reasons."""
-    return [(list(error.instance_path), error.message) for error in islice(validator.iter_errors(value), wanted)]
+    return [(list(error.instance_path), error.message) for error in islice(validator.iter_errors(value), limit)]
 
 
 def limited(seconds: int, memory: int) -> None:

@@ -140,10 +140,10 @@ def _deps_of(annotation: Any) -> str:
     """The X of `RunContext[X]`, "" if it may be None, or anything."""
     if get_origin(annotation) in (Annotated, Union, UnionType):
         return "".join(_deps_of(option) for option in get_args(annotation))
-    wanted = next(iter(get_args(annotation)), None) if injected_by(annotation) == "context" else None
-    if wanted in (None, NoneType, Any, object) or isinstance(wanted, TypeVar) or NoneType in get_args(wanted):
+    argument = next(iter(get_args(annotation)), None) if injected_by(annotation) == "context" else None
+    if argument in (None, NoneType, Any, object) or isinstance(argument, TypeVar) or NoneType in get_args(argument):
         return ""
-    return wanted.__name__ if isinstance(wanted, type) and not get_args(wanted) else str(wanted)
+    return argument.__name__ if isinstance(argument, type) and not get_args(argument) else str(argument)
 
 
 def injected_parameters(function: Callable[..., Any], where: str) -> dict[str, Injected]:
@@ -209,15 +209,15 @@ def _annotation(parameter: inspect.Parameter, namespaces: tuple[dict[str, Any], 
 
     # One parameter at a time, so that the message can name it and the return annotation may stay unresolved.
     holder.__annotations__ = {name: annotation}
-    written = getattr(annotation, "__forward_arg__", annotation)
+    text = getattr(annotation, "__forward_arg__", annotation)
     try:
         return get_type_hints(holder, *namespaces, include_extras=True)[name]
     except NameError as error:
         remedy = f"define or import {error.name!r} at module level (not under TYPE_CHECKING, not inside a function)"
         raise ToolDefinitionError(
-            f"{where}: the annotation {written!r} of parameter {name!r} cannot be resolved ({error}); {remedy}"
+            f"{where}: the annotation {text!r} of parameter {name!r} cannot be resolved ({error}); {remedy}"
         ) from error
     except Exception as error:  # evaluating an annotation runs its author's code
         raise ToolDefinitionError(
-            f"{where}: the annotation {written!r} of parameter {name!r} is not a type ({error}); correct it"
+            f"{where}: the annotation {text!r} of parameter {name!r} is not a type ({error}); correct it"
         ) from error

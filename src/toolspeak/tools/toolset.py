@@ -30,14 +30,14 @@ class Toolset:
         for item in tools:
             if item is None:
                 raise ToolDefinitionError("None is no function; leave it out of the tools")
-            made = cast("Tool", item) if isinstance(item, Tool) else tool(item)
-            name = made.spec.name
+            new_tool = cast("Tool", item) if isinstance(item, Tool) else tool(item)
+            name = new_tool.spec.name
             check_name(name)
             if name in by_name:
                 raise ToolDefinitionError(
                     f"two tools are named {name!r}; rename one with @tool(name=…) or Toolset.prefixed(…)"
                 )
-            by_name[name] = made
+            by_name[name] = new_tool
         self._tools = by_name
         self._specs: tuple[ToolSpec, ...] | None = None
         self._digest = ""
@@ -50,7 +50,7 @@ class Toolset:
     def specs(self) -> tuple[ToolSpec, ...]:
         """The definitions that a model reads, in order."""
         if self._specs is None:
-            self._specs = tuple([made.spec for made in self._tools.values()])
+            self._specs = tuple([each.spec for each in self._tools.values()])
         return self._specs
 
     @property
@@ -62,11 +62,11 @@ class Toolset:
 
     def filtered(self, predicate: Callable[[Tool], bool]) -> Toolset:
         """The tools for which the predicate holds."""
-        return Toolset(made for made in self if predicate(made))
+        return Toolset(each for each in self if predicate(each))
 
     def prefixed(self, prefix: str) -> Toolset:
         """The same tools with the prefix before each name. Raises ToolDefinitionError if a name becomes invalid."""
-        return Toolset(_changed(made, lambda spec: replace(spec, name=prefix + spec.name)) for made in self)
+        return Toolset(_changed(each, lambda spec: replace(spec, name=prefix + spec.name)) for each in self)
 
     def approval_required(self, predicate: Callable[[Tool], bool] = lambda _: True) -> Toolset:
         """The same tools, where a person approves each call of those for which the predicate holds, whatever the call
@@ -75,15 +75,18 @@ class Toolset:
         def asking(effects: Effects) -> Effects:
             return replace(effects, approval=True)
 
-        def changed(made: Tool) -> Tool:
-            effects_of, asks = made.effects_of, _changed(made, lambda spec: replace(spec, effects=asking(spec.effects)))
+        def changed(original: Tool) -> Tool:
+            effects_of, asks = (
+                original.effects_of,
+                _changed(original, lambda spec: replace(spec, effects=asking(spec.effects))),
+            )
 
             def effects(arguments: Mapping[str, Any]) -> Effects:
                 return asking(effects_of(arguments))
 
             return replace(asks, effects_of=effects)
 
-        return Toolset(changed(made) if predicate(made) else made for made in self)
+        return Toolset(changed(each) if predicate(each) else each for each in self)
 
     def __add__(self, other: Toolset) -> Toolset:
         """The tools of both. Raises ToolDefinitionError if they share a name."""
@@ -105,10 +108,10 @@ class Toolset:
         return f"Toolset({', '.join(self._tools)})"
 
 
-def _changed(made: Tool, change: Callable[[ToolSpec], ToolSpec]) -> Tool:
+def _changed(original: Tool, change: Callable[[ToolSpec], ToolSpec]) -> Tool:
     """The tool with another definition, which follows the one of a server that changes it."""
-    live = made.live
-    return replace(made, spec=change(made.spec), live=None if live is None else lambda: change(live()))
+    live = original.live
+    return replace(original, spec=change(original.spec), live=None if live is None else lambda: change(live()))
 
 
 def _is_no_list(tools: object) -> bool:
@@ -117,5 +120,5 @@ def _is_no_list(tools: object) -> bool:
 
 def tools_digest(tools: Iterable[ToolSpec]) -> str:
     """SHA-256 (hex) over names, descriptions and parameters."""
-    listed = [[spec.name, spec.description, spec.parameters] for spec in tools]
-    return hashlib.sha256(json.dumps(listed, sort_keys=True, default=dict).encode()).hexdigest()
+    definitions = [[spec.name, spec.description, spec.parameters] for spec in tools]
+    return hashlib.sha256(json.dumps(definitions, sort_keys=True, default=dict).encode()).hexdigest()

@@ -11,7 +11,7 @@ from rich.console import Console
 from toolspeak.agent.recorder import Watched
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
-from toolspeak.execute.approval.evaluator import no_unasked_repair
+from toolspeak.execute.approval.evaluator import unapproved_repair
 from toolspeak.ui.question import Question
 
 
@@ -27,7 +27,7 @@ class AnnouncingApprover:
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
         Question(request).show(self.console)
-        refused = "" if self.repaired else no_unasked_repair(request)
+        refused = "" if self.repaired else unapproved_repair(request)
         return Decision(not refused, refused, by=self.by)
 
 

@@ -150,8 +150,8 @@ class Renderer:
                     write(self._console, _INDENT + line)
                 self._accepted(notes)
             case CallMalformed():
-                named = f" of {one_line(delta.name)}" if delta.name else ""
-                self._line(f"✗ malformed call{named} ({delta.code}): ", "red", one_line(delta.reason))
+                tool_phrase = f" of {one_line(delta.name)}" if delta.name else ""
+                self._line(f"✗ malformed call{tool_phrase} ({delta.code}): ", "red", one_line(delta.reason))
                 write(self._console, f"{_INDENT}{value_text(delta.raw, 120)}", "dim")
             case CallIgnored(index, reason):
                 name = one_line(self._names.get(index, f"number {index + 1}"))

@@ -83,10 +83,10 @@ class Timeline:
                 yield f"  {self._name(call_id)} waits for a run that it started"
             case ToolFinished(result):
                 started_at = self._started_at.get(result.call_id)
-                took = f" in {record.time - started_at:.2f} s" if started_at is not None and self._times else ""
+                duration = f" in {record.time - started_at:.2f} s" if started_at is not None and self._times else ""
                 failed = result.status == "failure"
                 first = next(iter(result_lines(result)), "")
-                yield f"  {'✗' if failed else '✓'} {self._name(result.call_id)}{took}: {_short(first)}"
+                yield f"  {'✗' if failed else '✓'} {self._name(result.call_id)}{duration}: {_short(first)}"
             case LimitReached(limit, _, allowed):
                 yield from self._cut_off()
                 yield f"! the limit of {allowed:g} {limit} is reached"
@@ -95,8 +95,8 @@ class Timeline:
                 if event.summary:
                     yield f"  summary: {_short(event.summary)}"
             case SubRunUsed() as used:
-                took = f": {_usage(used.usage, used.usage_estimated, used.cost)}" if self._times else ""
-                yield f"  {one_line(used.agent)} ran for it{took}"
+                usage_note = f": {_usage(used.usage, used.usage_estimated, used.cost)}" if self._times else ""
+                yield f"  {one_line(used.agent)} ran for it{usage_note}"
             case HandedOff(_, agent, model):
                 yield f"→ {one_line(agent)} goes on ({one_line(model)})"
             case RunPaused("suspended"):
@@ -117,11 +117,11 @@ class Timeline:
         if text:
             yield f"✂ cut off: {_short(text)}"
 
-    def _answered(self, event: ModelAnswered, took: float) -> Iterator[str]:
+    def _answered(self, event: ModelAnswered, duration: float) -> Iterator[str]:
         self._partial = ""
         self._calls = {call.id: call for call in event.message.calls}
-        used = _usage(event.usage, event.usage_estimated, event.cost)
-        cost = f"  ({used}, {took:.2f} s)" if self._times else ""
+        usage = _usage(event.usage, event.usage_estimated, event.cost)
+        cost = f"  ({usage}, {duration:.2f} s)" if self._times else ""
         text = event.message.text.strip()
         yield f"model: {_short(text) or count(len(self._calls), 'call')}{cost}"
         for call in event.message.calls:

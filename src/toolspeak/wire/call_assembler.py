@@ -87,10 +87,10 @@ class CallAssembler:
             last = next((piece for piece in reversed(call.pieces) if not piece.isspace()), "")
             if call.name and last.rstrip().endswith("}"):
                 raw = "".join(call.pieces)
-                read = read_arguments(raw)
-                if read[0] is not None:
+                arguments = read_arguments(raw)
+                if arguments[0] is not None:
                     del self._open[key]
-                    out += self._completed(call, raw, *read)
+                    out += self._completed(call, raw, *arguments)
         return out
 
     def complete(self, key: Hashable, *, whole: bool = True) -> list[Delta]:

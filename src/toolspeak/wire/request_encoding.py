@@ -39,14 +39,14 @@ def call_ids(messages: Iterable[Message | TextMessage]) -> dict[str, str]:
     """Maps each call's own id to the id in the request, for the call and its result: its `provider_id`, if that is
     unique."""
     ids: dict[str, str] = {}
-    used: set[str] = set()
+    ids_so_far: set[str] = set()
     for message in messages:
         if isinstance(message, Message) and message.role == "assistant":
             for part in message.parts:
                 if isinstance(part, ToolCall):
-                    wanted = part.provider_id
-                    ids[part.id] = sent = wanted if wanted and wanted not in used else part.id
-                    used.add(sent)
+                    preferred = part.provider_id
+                    ids[part.id] = wire_id = preferred if preferred and preferred not in ids_so_far else part.id
+                    ids_so_far.add(wire_id)
     return ids
 
 

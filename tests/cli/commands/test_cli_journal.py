@@ -491,7 +491,7 @@ def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):
     assert "not both" in folder.here("resume", "abc", "--all", code=2)
 
 
-def test_a_task_behind_a_run_that_waits_is_refused_until_it_is_decided_or_closed(folder):
+def test_a_task_after_a_waiting_run_is_refused_until_it_is_decided_or_closed(folder):
     folder.plays(calling("write", path="a.txt", content="a\n"), "Next.")
     folder.toolspeak("run", "Make a file", code=3)
     said = folder.toolspeak("run", "-c", "next", code=1)

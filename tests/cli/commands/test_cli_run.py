@@ -333,7 +333,7 @@ def test_a_yes_is_taken_once_all_of_the_call_was_on_the_screen(folder: Path, nam
 
 
 @pytest.mark.parametrize("no", ["n ", "no, ", "No: ", "nope - "])
-def test_what_stands_behind_a_no_is_its_reason_for_the_model(folder: Path, no: str):
+def test_the_text_after_a_no_is_its_reason_for_the_model(folder: Path, no: str):
     told = 'I was told: {{find:the call was rejected[^"]*}}.'
     with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
         process.read_until(ASKS)

@@ -126,7 +126,7 @@ def test_a_web_search_is_the_tool_that_the_operator_names(tmp_path: Path):
     asyncio.run(run())
 
 
-def test_a_stored_conversation_goes_on_behind_calls_that_ran_here(tmp_path: Path):
+def test_a_stored_conversation_continues_after_calls_that_ran_here(tmp_path: Path):
     async def run() -> None:
         turns = (calling(("s__echo", {"text": "né"})), texts("It says né."), texts("Yes."))
         async with served(tmp_path, *turns, memory=True) as (found, upstream, _):

@@ -226,7 +226,7 @@ def test_past_a_limit_the_model_is_asked_for_its_answer_alone(limits, ran, told,
     assert traces(tmp_path, "calls") == ["echo"] * ran
 
 
-def test_calls_behind_the_limit_are_left_out(tmp_path):
+def test_calls_past_the_limit_are_left_out(tmp_path):
     async def run() -> None:
         async with served(tmp_path, calling(ECHO), calling(ECHO, before="Once more."), steps=1) as (found, _):
             turn, _ = await found.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
@@ -377,7 +377,7 @@ def test_the_stream_of_an_answer_is_one_answer(tmp_path):
     assert sum("role" in chunk["choices"][0]["delta"] for chunk in found) == 1
 
 
-def test_a_turn_behind_a_tool_is_taken_over_by_another_upstream(tmp_path: Path):
+def test_another_upstream_takes_over_a_turn_after_a_tool(tmp_path: Path):
     """The tools ran once, and the other upstream reads what came of them. Till then all turns go to the same one."""
 
     async def run() -> None:

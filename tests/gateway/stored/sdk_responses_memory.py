@@ -17,7 +17,7 @@ from loopback_server import serve
 from postgres_server import postgres
 from processes import Process, started
 from serving import in_turn, texts, written
-from test_gateway_memory import TOOL, changed
+from test_gateway_stored_responses import TOOL, changed
 
 KEY = "k" * 20
 

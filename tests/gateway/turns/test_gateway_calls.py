@@ -203,7 +203,7 @@ def test_only_the_last_call_of_a_dialect_that_says_so(stream: bool):
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_a_block_that_breaks_behind_a_whole_call(path: str, stream: bool):
+def test_a_block_that_breaks_after_a_whole_call(path: str, stream: bool):
     whole = written("cogency-json", ROME, OSLO)
     broken = whole[: whole.index("Oslo")] + '"]]]</execute>'
 
@@ -270,7 +270,7 @@ def test_a_server_that_takes_no_tools_gets_them_as_text(stream: bool):
     assert messages[0]["content"].startswith("Be brief.")
 
 
-def test_behind_its_calls_a_model_is_read_for_its_usage_alone(stream: bool):
+def test_after_its_calls_a_model_is_read_for_its_usage_alone(stream: bool):
     text = written("cogency-json", ROME)
     turn, told, _ = asked(texts(text, "\n<end>"), stream=stream, dialect="cogency-json")
     assert (made(turn), told) == ([ROME], [])

@@ -75,7 +75,7 @@ def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, fl
             case "probed":
                 health = health.probed()
             case "left":
-                health = health.after_trial_left()
+                health = health.after_abandoned_trial()
             case "answered":
                 health = health.answered()
             case _:
@@ -85,7 +85,7 @@ def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, fl
     if health.state == "aside":
         assert health.is_due(health.until)
     else:
-        assert health.is_asked or health.after_trial_left().is_asked or health.probed().is_asked
+        assert health.is_asked or health.after_abandoned_trial().is_asked or health.probed().is_asked
 
 
 def test_no_wait_at_all_puts_nothing_aside():

@@ -118,10 +118,10 @@ class _RecordingReader:
         elif "approval" in line:
             self._answer(line)
         elif "spent" in line:
-            used = load({"format": 1, **line["spent"]})
-            if not isinstance(used, SubRunUsed):
+            sub_run_usage = load({"format": 1, **line["spent"]})
+            if not isinstance(sub_run_usage, SubRunUsed):
                 raise TypeError("what was spent is none")
-            self._sub_runs.append(used)
+            self._sub_runs.append(sub_run_usage)
         elif "resumed" in line:
             self._resumed(line)
         else:
@@ -129,8 +129,8 @@ class _RecordingReader:
 
     def provider(self, line: dict[str, Any]) -> None:
         names = {each.name for each in fields(Capabilities)}
-        stored = cast("dict[str, Any]", line["capabilities"])
-        capabilities = Capabilities(**{name: stored[name] for name in stored if name in names})
+        capability_fields = cast("dict[str, Any]", line["capabilities"])
+        capabilities = Capabilities(**{name: capability_fields[name] for name in capability_fields if name in names})
         self._recorded.providers.append((line["provider"], capabilities))
 
     def _turn(self, line: dict[str, Any]) -> None:

@@ -108,8 +108,8 @@ def differences(recorded: Mapping[str, JSON], current: Mapping[str, JSON]) -> st
     recorded, current = _numbered(recorded), _numbered(current)
     names = [name for name in {**recorded, **current} if recorded.get(name) != current.get(name)]
     if _is_native(recorded) != _is_native(current):
-        was, now = ("the API's own", "written in text")[:: 1 if _is_native(recorded) else -1]
-        names.append(f"calls were {was} and are {now} (another dialect)")
+        recorded_form, now = ("the API's own", "written in text")[:: 1 if _is_native(recorded) else -1]
+        names.append(f"calls were {recorded_form} and are {now} (another dialect)")
     sides = [list(_lines(recorded)), list(_lines(current))]
     if sides[0] == sides[1]:
         sides = [

@@ -133,17 +133,17 @@ class CassetteRecorder(Recording, ResultRecorder):
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
         if self._attached:
             raise ConfigurationError(f"{self._path}: is recorded by another agent; give each a cassette of its own")
-        reached = cast("Provider | Driver", model)
+        inner_model = cast("Provider | Driver", model)
         self._secrets, self._standing = secrets.and_keys(self._keys), standing_json(approver)
         if isinstance(model, str) or not hasattr(model, "open"):
-            reached = self.provider(cast("str | Provider", model))
+            inner_model = self.provider(cast("str | Provider", model))
         elif not self._providers:
             raise ConfigurationError(
                 "a cassette records a provider's turns: give the agent a model's name or a Provider, or make the "
                 "driver of cassette.provider(…)"
             )
         self._attached = True
-        return reached, self._recorded_approver(approver)
+        return inner_model, self._recorded_approver(approver)
 
     def clock(self, own: Callable[[], float]) -> Callable[[], float]:
         self._clock = own

@@ -25,7 +25,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ReplayDiverged
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, Replayer, Secrets
 from toolspeak.execute.approval.approvers import Answer, StandingApprover, decision_of
-from toolspeak.execute.approval.evaluator import no_unasked_repair
+from toolspeak.execute.approval.evaluator import unapproved_repair
 from toolspeak.execute.recovery import IN_DOUBT_REASON
 from toolspeak.providers.base import Provider
 from toolspeak.providers.capabilities import Capabilities
@@ -81,13 +81,13 @@ class Player(Recording, Replayer):
         self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
         self._secrets = secrets
-        reached = cast("Provider | Driver", model)
+        inner_model = cast("Provider | Driver", model)
         if isinstance(model, str) or not hasattr(model, "open") or not self._providers:
             self._providers = 0
-            reached = self.provider("")
+            inner_model = self.provider("")
         if isinstance(approver, StandingApprover):
-            return reached, approver
-        return reached, _PlayedBatchApprover(self) if isinstance(approver, BatchApprover) else _PlayedApprover(self)
+            return inner_model, approver
+        return inner_model, _PlayedBatchApprover(self) if isinstance(approver, BatchApprover) else _PlayedApprover(self)
 
     def clock(self, own: Callable[[], float]) -> Callable[[], float]:
         """Time passes as it did when it was recorded: limits in seconds are reached where they were."""
@@ -168,10 +168,10 @@ class Player(Recording, Replayer):
     def _compare(self, call: ToolCall, name: str, arguments: JSON, where: str = "at the call") -> None:
         now = plain(self._secrets.hide(plain(call.arguments)))
         if (name, arguments) != (call.name, now):
-            was, became = (json.dumps(each, ensure_ascii=False, sort_keys=True) for each in (arguments, now))
+            recorded_text, became = (json.dumps(each, ensure_ascii=False, sort_keys=True) for each in (arguments, now))
             self._diverge(
-                f"behind model request {self._requests}, {where} {call.id}: it was {name} {was} and is {call.name}"
-                f" {became}"
+                f"behind model request {self._requests}, {where} {call.id}: it was {name} {recorded_text} and is"
+                f" {call.name} {became}"
             )
 
     def record_sub_run(self, used: SubRunUsed) -> None:
@@ -215,7 +215,7 @@ class Player(Recording, Replayer):
             (self._recorded.standing[at] for at in range(self._requests, -1, -1) if at in self._recorded.standing), None
         )
         if standing is not None:
-            refused = "" if standing.repaired else no_unasked_repair(request)
+            refused = "" if standing.repaired else unapproved_repair(request)
             return replace(standing.decision, approved=False, reason=refused) if refused else standing.decision
         if paused is None:
             self._diverge(

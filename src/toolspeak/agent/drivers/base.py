@@ -27,7 +27,7 @@ async def _no_tools(_calls: Sequence[ToolCall]) -> tuple[ToolExecution, ...]:
     raise ConfigurationError("run_tools needs a run of an agent: this conversation was opened without one")
 
 
-def _asks_nobody(_tool: ToolSpec) -> bool:
+def _never_asks(_tool: ToolSpec) -> bool:
     return False
 
 
@@ -43,7 +43,7 @@ class TurnRequest:
     choice: ToolChoice = ToolChoice()
     output: OutputSchema | None = None
     """The form of the answer."""
-    asks: Callable[[ToolSpec], bool] = _asks_nobody
+    asks: Callable[[ToolSpec], bool] = _never_asks
     """Whether somebody may be asked before a call of this tool runs."""
     parallel: bool | None = None
     """Whether a turn may hold several calls. None leaves it to the API and the dialect."""

@@ -81,9 +81,9 @@ def choose_driver(
 def _dialects_of(model: str) -> tuple[Dialect | None, Dialect]:
     """The dialect that a model of this name was trained on, if it is known, and one that reads whatever a turn is in
     and writes what the model is told."""
-    known = dialects.known_dialect(model)
-    default = None if known else dialects.get_dialect(DEFAULT_DIALECT)
-    return known, dialects.AutoDialect(known, default)
+    trained_dialect = dialects.known_dialect(model)
+    default = None if trained_dialect else dialects.get_dialect(DEFAULT_DIALECT)
+    return trained_dialect, dialects.AutoDialect(trained_dialect, default)
 
 
 def _text_driver(

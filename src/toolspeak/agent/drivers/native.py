@@ -118,9 +118,9 @@ class NativeConversation:
         driver, on_raw_delta = self._driver, self._run.on_raw_delta
         fallback = driver.fallback
         while fallback is None or not driver.fell_back:
-            sent = self.model_request(request)
+            model_request = self.model_request(request)
             received, last, read = False, _LastCall(), _as_it_is
-            stream = cast("AsyncGenerator[Delta]", driver.provider.stream(sent))
+            stream = cast("AsyncGenerator[Delta]", driver.provider.stream(model_request))
             try:
                 async for piece in stream:
                     if not received:
@@ -131,7 +131,7 @@ class NativeConversation:
                             yield delta
                         continue
                     if type(piece) is TurnEnded:
-                        piece = with_limit(piece, sent.options) if sent.options else piece
+                        piece = with_limit(piece, model_request.options) if model_request.options else piece
                         if driver.resumes and piece.response_id is not None:
                             self._earlier = Earlier(piece.response_id, len(self._messages))
                     for own in last.feed(piece):
@@ -143,9 +143,9 @@ class NativeConversation:
             except ProviderError as error:
                 if received:
                     raise
-                if sent.earlier is not None and error.code == "forgotten":
+                if model_request.earlier is not None and error.code == "forgotten":
                     self._earlier = None
-                elif _is_forced(sent.choice) and _refuses_choice(error):
+                elif _is_forced(model_request.choice) and _refuses_choice(error):
                     driver.forces = False
                 elif fallback is not None and request.tools and _refuses_tools(error):
                     driver.fell_back = True

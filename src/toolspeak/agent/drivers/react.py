@@ -15,7 +15,7 @@ from toolspeak.agent.drivers.react_decision import (
     EXTRACTION,
     BadDecision,
     ReActDecision,
-    asked_choice,
+    choice_instruction,
     decision_schema,
     observed,
     react_prompt,
@@ -131,7 +131,7 @@ class ReActConversation:
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         driver, notify = self._driver, self._run.notify
         history = self._sent(request)
-        messages = with_words(history, asked_choice(request.choice))
+        messages = with_words(history, choice_instruction(request.choice))
         retry: list[TextMessage] = []
         used, ended, text = list[Usage](), TurnEnded("stop"), ""
         decision: ReActDecision | BadDecision = BadDecision(EXTRACTION, ())

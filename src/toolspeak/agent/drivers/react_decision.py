@@ -85,7 +85,7 @@ def react_prompt(tools: Sequence[ToolSpec]) -> str:
     return _PROMPT.format(catalog=next(lines), schemas=next(lines))
 
 
-def asked_choice(choice: ToolChoice) -> str:
+def choice_instruction(choice: ToolChoice) -> str:
     """The words that ask for a tool choice, which a schema does not say."""
     match choice.mode:
         case "auto":
@@ -156,8 +156,8 @@ def _call(
     if not isinstance(args, dict | None):
         return BadDecision(VALIDATION, (f'"args" must be an object, not {_excerpt(args)}',))
     arguments = cast("dict[str, JSON]", args or {})
-    wanted = cast("Iterable[str]", spec.parameters.get("required") or ())
-    missing = [each for each in wanted if each not in arguments]
+    required_names = cast("Iterable[str]", spec.parameters.get("required") or ())
+    missing = [each for each in required_names if each not in arguments]
     if missing:
         return BadDecision(VALIDATION, tuple(f'"args" lacks {each!r}, which {name!r} requires' for each in missing))
     return ReActDecision(thought, "call_tool", name, arguments)

@@ -26,7 +26,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import ModelRequest
 
-_AS_SAID: Mapping[str, Mapping[str, JSON]] = {"vllm": {"skip_special_tokens": False}}
+_UNFILTERED: Mapping[str, Mapping[str, JSON]] = {"vllm": {"skip_special_tokens": False}}
 """By a provider's name, options for a reply as the model said it. vLLM leaves special tokens out of a text in which it
 looks for no calls (its tool parsers' `adjust_request`), and many models' markers are such tokens."""
 
@@ -110,7 +110,7 @@ class ServerPromptConversation(TextConversation):
             request.tools,
             ToolChoice("none"),
             constraint=driver.constraint(request),
-            options={**_AS_SAID.get(api, {}), **request.options},
+            options={**_UNFILTERED.get(api, {}), **request.options},
         )
 
     def _may_drop_tool_role(self, request: TurnRequest) -> bool:

@@ -169,12 +169,12 @@ class TextConversation:
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         driver, on_raw_delta = self._driver, self._on_raw_delta
-        sent = self.model_request(request)
+        model_request = self.model_request(request)
         parser = driver.dialect.parser(request.tools, driver.starts_in)
         while True:
             received = False
             try:
-                async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(sent))) as stream:
+                async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(model_request))) as stream:
                     async for piece in stream:
                         received = True
                         on_raw_delta(piece)
@@ -183,11 +183,13 @@ class TextConversation:
                                 for delta in parser.feed(text):
                                     yield delta
                                     if isinstance(delta, BatchEnded) and request.choice.mode != "none":
-                                        usage = await _usage_behind(stream, driver.grace) if driver.grace else Usage()
+                                        usage = (
+                                            await _usage_after_batch(stream, driver.grace) if driver.grace else Usage()
+                                        )
                                         yield TurnEnded("closed_by_us", usage)
                                         return
                             case TurnEnded():
-                                ended = with_limit(piece, sent.options) if sent.options else piece
+                                ended = with_limit(piece, model_request.options) if model_request.options else piece
                                 last = [*parser.close(ended.read_as)]
                                 for delta in last:
                                     yield delta
@@ -201,13 +203,13 @@ class TextConversation:
             except ProviderError as error:
                 if received:
                     raise
-                if sent.constraint is not None and _refuses_grammar(error):
-                    sent = replace(sent, constraint=None)
+                if model_request.constraint is not None and _refuses_grammar(error):
+                    model_request = replace(model_request, constraint=None)
                     driver.drop_constraint(request)
-                elif self._may_drop_tool_role(request) and refuses_tool_role(error, sent.messages):
+                elif self._may_drop_tool_role(request) and refuses_tool_role(error, model_request.messages):
                     driver.takes_tool_role = False
                     self._rendered = None
-                    sent = replace(self.model_request(request), constraint=sent.constraint)
+                    model_request = replace(self.model_request(request), constraint=model_request.constraint)
                 else:
                     raise
 
@@ -290,7 +292,7 @@ def with_limit(ended: TurnEnded, options: Mapping[str, JSON]) -> TurnEnded:
     return ended if limit is None else changed(ended, limit=limit)
 
 
-async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
+async def _usage_after_batch(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
     """The usage that the end of a turn tells, if it comes within `seconds`; else it is unknown."""
     characters = 0
     with suppress(TimeoutError, ProviderError):
@@ -342,11 +344,11 @@ def refuses_tool_role(error: ProviderError, messages: Sequence[Message | TextMes
 def system_text(request: TurnRequest) -> str:
     """The instructions with what our loop says besides: all else is as the model's template writes it."""
     asks = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
-    schema = "" if request.output is None else schema_asked(request.output.schema)
+    schema = "" if request.output is None else schema_instruction(request.output.schema)
     return joined(request.instructions, asks, schema)
 
 
-def schema_asked(schema: Mapping[str, JSON]) -> str:
+def schema_instruction(schema: Mapping[str, JSON]) -> str:
     """The words that ask for an answer of a JSON Schema."""
     schema_json = json.dumps(dict(schema), ensure_ascii=False)
     return f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{schema_json}"

@@ -67,9 +67,9 @@ def decide(state: RunState, window: Window | None = None) -> Action:
         if allowed is None:
             return RunTools(pending.calls)
         # A batch that goes on has results already: the executor counts the calls without one alone.
-        ran = sum(result.code not in ("skipped", "malformed") for result in pending.results)
+        run_count = sum(result.code not in ("skipped", "malformed") for result in pending.results)
         before = state.totals.calls - sum(isinstance(call, ToolCall) for call in pending.calls)
-        return RunTools(pending.calls, max(0, allowed - before - ran))
+        return RunTools(pending.calls, max(0, allowed - before - run_count))
     if state.stop is not None:
         return _stopped(state.stop)
     if state.limit is not None and state.wrapped_up:

@@ -136,14 +136,14 @@ def _approval_decided(state: RunState, record: Record, decided: ApprovalDecided)
     approvals, pending = state.approvals, state.pending
     # The time of a question does not count for the time limit: it moves the start on. A pause does that on resuming.
     counts = approvals.requested_at is not None and state.status == "running"
-    waited = record.time - (approvals.requested_at or 0.0) if counts else 0.0
+    seconds_waited = record.time - (approvals.requested_at or 0.0) if counts else 0.0
     if any(one.call_id == decided.call_id for one in pending.started):
         pending = changed(pending, started=pending.started.append(decided))
     return changed(
         state,
         approvals=Approvals(approvals.requests, approvals.decisions.append(decided)),
         pending=pending,
-        started=state.started + waited,
+        started=state.started + seconds_waited,
     )
 
 
@@ -194,13 +194,13 @@ def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
 
 def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
     # Nor does the time count for which the run paused, or no process drove it.
-    waited = record.time - (state.time if state.paused_at is None else state.paused_at)
+    seconds_paused = record.time - (state.time if state.paused_at is None else state.paused_at)
     return changed(
         state,
         status=_following(state, "running"),
         paused_at=None,
         approvals=changed(state.approvals, requested_at=None),
-        started=state.started + waited,
+        started=state.started + seconds_paused,
     )
 
 

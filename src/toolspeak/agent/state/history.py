@@ -230,13 +230,13 @@ def _head(history: Sequence[Message]) -> int:
 
 def _newest(history: Sequence[Message], sizes: Sequence[int], head: int, room: float) -> int:
     """The index from which on the newest messages fit into `room` tokens; at least the last one, with its calls."""
-    start, used = len(history), 0
+    start, size = len(history), 0
     while start > head:
         first = start - 1
         while first > head and history[first].role == "tool":  # results go with their calls
             first -= 1
-        used += sum(sizes[first:start])
-        if used > room and start < len(history):
+        size += sum(sizes[first:start])
+        if size > room and start < len(history):
             break
         start = first
     return start

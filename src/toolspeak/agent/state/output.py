@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.native import NativeDriver
-from toolspeak.agent.drivers.text import schema_asked
+from toolspeak.agent.drivers.text import schema_instruction
 from toolspeak.agent.state.partial_output import PartialAnswer
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.values import quick
@@ -98,7 +98,7 @@ class AnswerType:
     def instructions(self) -> str:
         """The words that ask the model for such an answer; empty where the API is sent the schema."""
         if self.mode == "prompted":
-            return schema_asked(self._plain)
+            return schema_instruction(self._plain)
         return _BY_TOOL if self.mode == "tool" else ""
 
     def tool(self) -> Tool:

@@ -138,11 +138,11 @@ def _partial_object(
     """An instance of a class with the fields that are there."""
     values: dict[str, Any] = {}
     names = {key: name for name, (keys, _) in fields.items() for key in keys}
-    known = [(names[key], each) for key, each in value.items() if key in names]
-    if value and not known:
+    items = [(names[key], each) for key, each in value.items() if key in names]
+    if value and not items:
         return ABSENT
-    for at, (name, each) in enumerate(known, 1):
-        is_last = at == len(known) and each is value[[*value][-1]]
+    for at, (name, each) in enumerate(items, 1):
+        is_last = at == len(items) and each is value[[*value][-1]]
         read = _partial(fields[name][1], each, is_open=is_open) if is_last else _whole(fields[name][1], each)
         if read is not ABSENT:
             values[name] = read
@@ -165,9 +165,9 @@ def _partial_object(
 
 def _partial_entries(kind: Any, entries: Iterable[tuple[Any, JSON]], *, is_open: bool) -> Any:
     """The entries with values of this type, without a last one of which nothing can be read."""
-    listed = [*entries]
-    values = {key: _whole(kind, each) for key, each in listed[:-1]}
-    for key, each in listed[-1:]:
+    items = [*entries]
+    values = {key: _whole(kind, each) for key, each in items[:-1]}
+    for key, each in items[-1:]:
         values[key] = _partial(kind, each, is_open=is_open)
         if values[key] is ABSENT:
             del values[key]
@@ -188,11 +188,11 @@ def _fields_of(kind: Any, origin: Any) -> Mapping[str, tuple[tuple[str, ...], An
             described = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
             fields[name] = (keys, described)
         return None if [*fields] == ["root"] else fields
-    made = cast("Any", origin)
-    if not dataclasses.is_dataclass(made):
+    container = cast("Any", origin)
+    if not dataclasses.is_dataclass(container):
         return None
-    hints = get_type_hints(made, include_extras=True)
-    return {field.name: ((field.name,), hints[field.name]) for field in dataclasses.fields(made) if field.init}
+    hints = get_type_hints(container, include_extras=True)
+    return {field.name: ((field.name,), hints[field.name]) for field in dataclasses.fields(container) if field.init}
 
 
 def _whole(kind: Any, value: JSON) -> Any:

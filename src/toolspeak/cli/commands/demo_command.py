@@ -59,8 +59,8 @@ def demo_command(dialect: str | None, fast: bool, schedules: bool, timeline: str
         sys.exit(run_to_end(compare_schedules(make_console(sys.stdout), timeline)))
     if timeline is not None:
         raise ConfigurationError("--timeline needs --schedules: add it")
-    chosen = PROTOCOLS if dialect is None else (get_dialect(dialect),)
-    sys.exit(run_to_end(_demo(chosen, 0.0 if fast else _PAUSE)))
+    dialects = PROTOCOLS if dialect is None else (get_dialect(dialect),)
+    sys.exit(run_to_end(_demo(dialects, 0.0 if fast else _PAUSE)))
 
 
 async def _demo(dialects: Sequence[Dialect], pause: float) -> int:

@@ -30,7 +30,7 @@ def diff_command(run: str, other: str, journal: str | None) -> None:
 
 async def _diff(run: str, other: str, journal: Journal) -> int:
     try:
-        ids = [(await find_run(journal, wanted)).run_id for wanted in (run, other)]
+        ids = [(await find_run(journal, prefix)).run_id for prefix in (run, other)]
         sides = [list(timeline(await journal.read(run_id), times=False)) for run_id in ids]
     finally:
         await journal.aclose()

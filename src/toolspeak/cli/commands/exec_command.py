@@ -44,8 +44,8 @@ from toolspeak.tools.builtin.files_read import KEY as FILES_READ
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="Who approves calls that write: you at the terminal (ask, the default); everything is approved, without or "
-    "with repaired calls (all, all+repaired); or nothing is (none).",
+    help="What happens to calls that write. ask (the default): you decide at the terminal; all: all are approved, "
+    "except repaired calls; all+repaired: all are approved; none: all are rejected.",
 )
 @click.option(
     "--schedule",
@@ -76,10 +76,11 @@ def exec_command(
     finish: Literal["stop", "length"],
     repair: bool,
 ) -> None:
-    """Read one model reply from FILE or standard input, run its calls with the built-in tools, print the results block.
+    """Read one model reply from FILE or standard input, run its calls with the built-in tools, and print the results.
 
-    A reply without calls prints nothing. Standard error lists what was accepted leniently or ignored. With
-    `--dialect auto` and no --model the results are in the dialect of the calls.
+    The results are a block of text for the model, in the dialect of --model or --dialect; with `--dialect auto` alone,
+    in the dialect of the calls. For a reply without calls, nothing is printed. Standard error lists what was accepted
+    leniently or ignored.
     """
     if dialect is None and model is None:
         raise ConfigurationError("the dialect is missing: name the --dialect (auto detects it), or the --model")
@@ -134,12 +135,12 @@ def _load_reads(path: str | None) -> dict[str, Any]:
     if path is None or not Path(path).exists():
         return {}
     try:
-        known: object = json.loads(Path(path).read_text("utf-8"))
+        reads: object = json.loads(Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"--reads {path}: {error}; remove the file to start anew") from None
-    if not isinstance(known, dict):
+    if not isinstance(reads, dict):
         raise ConfigurationError(f"--reads {path}: expected a JSON object of paths; remove the file to start anew")
-    return {FILES_READ: {str(name): str(digest) for name, digest in cast("dict[str, Any]", known).items()}}
+    return {FILES_READ: {str(name): str(digest) for name, digest in cast("dict[str, Any]", reads).items()}}
 
 
 def _save_reads(path: str | None, memory: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ def grammar_command(
 ) -> None:
     """Print the grammar of one model turn: free text, calls of these tools, or both."""
     tool_choice = ToolChoice(choice) if choice in _MODES else ToolChoice("specific", choice)
-    made = get_dialect(dialect).grammar(
+    grammar_text = get_dialect(dialect).grammar(
         read_tools(tools_file),
         tool_choice,
         target=target,
@@ -56,16 +56,18 @@ def grammar_command(
         reasoning=reasoning,
         special_tokens=read_special_tokens(special_file),
     )
-    write_text(made.source.rstrip("\n") + "\n")
+    write_text(grammar_text.source.rstrip("\n") + "\n")
 
 
 def read_special_tokens(path: str | None) -> SpecialTokens:
     """The special tokens in a JSON file: an object of ids by text, or an array of texts. Raises ConfigurationError."""
     if path is None:
         return ()
-    listed: Any = read_json(path)
-    if isinstance(listed, dict) and all(type(number) is int for number in cast("dict[str, Any]", listed).values()):
-        return cast("dict[str, int]", listed)
-    if isinstance(listed, list) and all(isinstance(text, str) for text in cast("list[Any]", listed)):
-        return cast("list[str]", listed)
+    tool_list: Any = read_json(path)
+    if isinstance(tool_list, dict) and all(
+        type(number) is int for number in cast("dict[str, Any]", tool_list).values()
+    ):
+        return cast("dict[str, int]", tool_list)
+    if isinstance(tool_list, list) and all(isinstance(text, str) for text in cast("list[Any]", tool_list)):
+        return cast("list[str]", tool_list)
     raise ConfigurationError(f'{path}: expected special tokens as {{"<tool_call>": 151657, …}} or ["<tool_call>", …]')

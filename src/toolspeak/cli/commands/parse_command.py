@@ -56,11 +56,11 @@ def parse_command(
 ) -> None:
     """Parse one model reply from FILE or standard input, and print its text, reasoning and calls as JSON.
 
-    Without --dialect the dialect is `auto`: it is detected, and that of --model comes first. "dialect" in the output is
-    the dialect of the calls.
+    Without --dialect, the dialect is detected (`auto`); that of --model is tried first. "dialect" in the output is the
+    dialect of the calls.
 
-    With --jsonl, a line that cannot be read gives a line with its `id` and an `error`. The other lines are still read,
-    and the exit code is 1. The other options apply to lines without the respective field.
+    With --jsonl, the output for a line that cannot be read has its `id` and an `error`. The other lines are still read,
+    and the exit code is 1. The other options apply to lines that lack the field of the same name.
     """
     usual = ReplyToRead(
         "",
@@ -94,8 +94,8 @@ def _read_lines(lines: Iterable[bytes], usual: ReplyToRead) -> bool:
             result = read(_reply(row, usual))
         except (ConfigurationError, UnknownDialect) as error:
             good, result = False, {"error": f"line {number}: {error}"}
-        known = {"id": cast("dict[str, Any]", row).get("id")} if isinstance(row, dict) else {"id": None}
-        write_json_line({**known, **result})
+        line_id = {"id": cast("dict[str, Any]", row).get("id")} if isinstance(row, dict) else {"id": None}
+        write_json_line({**line_id, **result})
     return good
 
 

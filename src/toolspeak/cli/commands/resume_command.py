@@ -30,7 +30,7 @@ _POLL_SECONDS = 1.0
 @click.command("resume")
 @click.argument("run", required=False)
 @click.option("--all", "every", is_flag=True, help="Continue every interrupted run, one after the other.")
-@click.option("--watch", is_flag=True, help="With --all: do not exit, and continue each run whose process dies.")
+@click.option("--watch", is_flag=True, help="With --all: keep running, and continue each run whose process dies.")
 @click.option(
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
@@ -58,8 +58,8 @@ def resume_command(
 ) -> None:
     """Continue RUN (the beginning of its id is enough; default: the newest run that has not ended).
 
-    A call with a result never runs again. A call that was started and has no result runs again if its tool only reads,
-    or may run twice; --in-doubt decides about the others.
+    A call with a result never runs again. A call that was started and has no result runs again if its tool only reads
+    or is safe to repeat; --in-doubt decides what happens to the others.
     """
     if run and every:
         raise ConfigurationError("use a run or --all, not both")
@@ -119,8 +119,8 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
     same number is skipped. A run that another process holds is then skipped without a message.
     """
     worst = ANSWERED
-    for listed in await unfinished(journal):
-        info = await journal.run(listed.run_id)  # read again: another process may have continued it
+    for run in await unfinished(journal):
+        info = await journal.run(run.run_id)  # read again: another process may have continued it
         if info is None or info.status != "running":
             continue  # it waits for a person, who resumes it by its id
         if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):

@@ -62,15 +62,15 @@ the model is missing. Write --model openai:NAME (or set TOOLSPEAK_MODEL), and se
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="Who approves calls that write or leave the machine: you at the terminal (ask, the default); everything is "
-    "approved, without or with repaired calls (all, all+repaired); or nothing is (none).",
+    help="What happens to calls that write or leave the machine. ask (the default): you decide at the terminal; all: "
+    "all are approved, except repaired calls; all+repaired: all are approved; none: all are rejected.",
 )
 @rules_option
 @click.option(
     "--schedule",
     type=click.Choice(["serializable", "parallel", "sequential", "native"]),
     default="serializable",
-    help="How the calls of one turn run (default: serializable, at once unless their effects conflict).",
+    help="How the calls of one turn run (default: serializable, concurrently unless their effects conflict).",
 )
 @click.option(
     "--max-steps", type=click.IntRange(1), default=Limits().steps, show_default=True, help="The most model turns."
@@ -96,7 +96,8 @@ the model is missing. Write --model openai:NAME (or set TOOLSPEAK_MODEL), and se
     "--window",
     type=click.IntRange(min=1),
     metavar="TOKENS",
-    help="The size of the model's window: a conversation that fills it is shortened (default: unknown, so never).",
+    help="The size of the model's context window. A conversation that fills it is shortened (default: unknown, never "
+    "shorten).",
 )
 @click.option(
     "--mcp",
@@ -223,9 +224,11 @@ def run_command(
     if close and not continues:
         raise ConfigurationError("--close needs --session or -c: it closes that session's last run")
     display, when_open = Display(as_json, timeline, thoughts), "close" if close else "refuse"
-    opened = journal_of(journal)
+    run_journal = journal_of(journal)
     sys.exit(
-        run_to_end(_run(text, setup, explicit, limits, opened, session, continue_last, when_open, display, cassette))
+        run_to_end(
+            _run(text, setup, explicit, limits, run_journal, session, continue_last, when_open, display, cassette)
+        )
     )
 
 

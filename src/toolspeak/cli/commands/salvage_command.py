@@ -19,15 +19,15 @@ from toolspeak.ui import printable
 def salvage_command(journal: str | None) -> None:
     """Recover what is left of a journal file whose write-ahead log (FILE-wal) is damaged or missing.
 
-    Copies the files first. Closes all runs that have not ended, for they may have done more than the journal holds:
-    none of their calls runs again, and their sessions can be continued.
+    Copies the files first. Closes all runs that have not ended, because they may have done more than the journal
+    shows. None of their calls runs again, and their sessions can be continued.
     """
-    opened = journal_of(journal)
-    if not isinstance(opened, SqliteJournal):
+    run_journal = journal_of(journal)
+    if not isinstance(run_journal, SqliteJournal):
         raise ConfigurationError(
             "only a journal in a file can be salvaged: for a PostgreSQL journal use the server's own recovery"
         )
-    run_to_end(_salvage(opened))
+    run_to_end(_salvage(run_journal))
 
 
 async def _salvage(journal: SqliteJournal) -> None:

@@ -46,13 +46,13 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
 @click.option(
     "--starts-in",
     type=click.Choice(["text", "reasoning"]),
-    help="Where a reply starts (text). With `text`, too, the text before an end marker of reasoning without a start "
+    help="Where a reply starts (text). Even with `text`, the text before an end marker of reasoning without a start "
     "marker is reasoning.",
 )
 @prompt_listing_option
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key.")
 @click.option("--repair", type=click.IntRange(0, 3), help="How often the model may rewrite a malformed call (0).")
-@click.option("--hold-calls", is_flag=True, help="Send each call whole, once it is certain that it counts.")
+@click.option("--hold-calls", is_flag=True, help="Send each call in one piece, once it is certain that it counts.")
 @click.option(
     "--config", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file with several upstreams, by model."
 )
@@ -65,15 +65,15 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
 @click.option(
     "--approve-tools",
     metavar="all|NAME,…",
-    help="Which of these tools may run if they do more than read, or leave the machine (none).",
+    help="Which of these tools may run although they do more than read, or leave the machine (none).",
 )
 @click.option(
     "--responses",
     metavar="FILE|URL",
     help="Store responses, so that clients can use previous_response_id: a SQLite file, or postgresql://….",
 )
-@click.option("--host", help="The address to listen at (127.0.0.1).")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port to listen at (8665); 0 is any free port.")
+@click.option("--host", help="The address to listen on (127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port to listen on (8665); 0 is any free port.")
 @click.option(
     "--api-keys", metavar="FILE", type=click.Path(dir_okay=False), help="API keys or their digests, one per line."
 )
@@ -81,7 +81,7 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
 @click.option(
     "--max-streams", "streams", type=click.IntRange(1), help="The most concurrent answers per process (1024)."
 )
-@click.option("--queue", type=click.IntRange(0), help="The most requests that wait for one of these (256).")
+@click.option("--queue", type=click.IntRange(0), help="The most requests that wait for a free stream (256).")
 @click.option(
     "--max-body", "body_bytes", type=click.IntRange(1), metavar="BYTES", help="The largest request (33554432)."
 )
@@ -90,7 +90,7 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
     "drain_seconds",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long open streams may go on after SIGTERM (30).",
+    help="How long open streams may continue after SIGTERM (30).",
 )
 @click.option(
     "--cors",
@@ -156,8 +156,8 @@ def _check(settings: Settings) -> None:
     for finding in findings:
         click.echo(f"{finding.model} → {finding.upstream}")
         for problem in finding.problems:
-            spared = " (another upstream of the model answers)" if finding.is_spared else ""
-            click.echo(f"  problem   {problem}{spared}")
+            note = " (another upstream of the model answers)" if finding.has_substitute else ""
+            click.echo(f"  problem   {problem}{note}")
         for warning in finding.warnings:
             click.echo(f"  warning   {warning}")
         for name in ("calls", "prompt", "required", "window"):
@@ -165,8 +165,8 @@ def _check(settings: Settings) -> None:
                 click.echo(f"  {name:<9} {sentence}")
     keys = f"{len(settings.keys)} API keys" if settings.keys else "no API keys"
     where = f"http://{settings.host}:{settings.port}"
-    models = {finding.model for finding in findings if not finding.is_spared}
-    broken = {finding.model for finding in findings if finding.problems and not finding.is_spared}
+    models = {finding.model for finding in findings if not finding.has_substitute}
+    broken = {finding.model for finding in findings if finding.problems and not finding.has_substitute}
     state = f"{len(broken)} of {len(models)} do not answer" if broken else f"{len(models)} answer"
     sentences_by_kind = {"problem": report.problems, "warning": report.warnings, "note": report.notes}
     if any(sentences_by_kind.values()):
@@ -189,8 +189,8 @@ def _upstreams(upstream: str | None, config: str | None, options: dict[str, Any]
     """The upstreams of the command line; empty with --config."""
     if config is not None:
         if upstream is not None or options:
-            named = ", ".join(["upstream", *options] if upstream is not None else options)
-            raise ConfigurationError(f"use --config or {named}, not both: the file sets these for each model")
+            option_names = ", ".join(["upstream", *options] if upstream is not None else options)
+            raise ConfigurationError(f"use --config or {option_names}, not both: the file sets these for each model")
         return ()
     if upstream is None:
         raise ConfigurationError(_NOTHING_TO_SERVE)
@@ -199,8 +199,8 @@ def _upstreams(upstream: str | None, config: str | None, options: dict[str, Any]
         raise ConfigurationError(
             "--provider is the kind of server at an address: write --upstream URL, or --upstream PROVIDER:MODEL alone"
         )
-    chosen = upstream_of(upstream, **options)
-    return (checked_upstream(chosen if kind is None else replace(chosen, provider=kind)),)
+    upstream_settings = upstream_of(upstream, **options)
+    return (checked_upstream(upstream_settings if kind is None else replace(upstream_settings, provider=kind)),)
 
 
 def _server() -> Any:

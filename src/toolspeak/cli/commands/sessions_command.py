@@ -38,7 +38,7 @@ def sessions_command(context: click.Context, journal: str | None, limit: int, as
     """List the sessions with their runs, the most recent first; or change one."""
     context.obj = journal
     if context.invoked_subcommand is None:
-        _do(context, lambda opened: _list(opened, limit, as_json))
+        _do(context, lambda run_journal: _list(run_journal, limit, as_json))
 
 
 def _do(context: click.Context, work: Callable[[Journal], Awaitable[None]]) -> None:
@@ -53,7 +53,7 @@ def _do(context: click.Context, work: Callable[[Journal], Awaitable[None]]) -> N
 
 
 async def _list(journal: Journal, limit: int, as_json: bool) -> None:
-    listed: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     table = Table("session, run", "last used, status", "folder, model", "title", box=None)
     for column in table.columns[:-1]:
         column.no_wrap = True
@@ -64,21 +64,21 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
         run_rows = [
             {"run_id": run.run_id, "status": status_of(run), "records": run.records, "model": run.model} for run in runs
         ]
-        listed.append(
+        rows.append(
             {"session_id": session_id, "title": title, "updated": updated, "folder": folder_of(setup), "runs": run_rows}
         )
         folder = _end_of(printable(_from_home(folder_of(setup))))
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(updated))
+        used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(updated))
         if session is not None:
-            table.add_row(session.session_id[:SHORT], used, folder, printable(title))
+            table.add_row(session.session_id[:SHORT], used_at, folder, printable(title))
         else:
-            table.add_row("(none)", used, folder, "")
+            table.add_row("(none)", used_at, folder, "")
         for run in runs:
             status = f"{status_of(run).replace('_', ' ')}, {count(run.records, 'record')}"
             title_cell = "" if session is not None and run.title == title else printable(run.title)
             table.add_row("  " + run.run_id[:SHORT], status, _end_of(printable(run.model)), title_cell)
     if as_json:
-        write_json(listed)
+        write_json(rows)
     else:
         Console(markup=False, highlight=False, emoji=False).print(table)
 
@@ -130,9 +130,9 @@ def delete(context: click.Context, session: str, yes: bool) -> None:
     async def work(journal: Journal) -> None:
         info = await find_session(journal, session)
         runs = await journal.runs(session_id=info.session_id)
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated))
+        used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated))
         count = sum(run.records for run in runs)
-        what = f"session {info.session_id}, last used {used}: {len(runs)} runs with {count} records, {info.title!r}"
+        what = f"session {info.session_id}, last used {used_at}: {len(runs)} runs with {count} records, {info.title!r}"
         click.echo(f"toolspeak: {printable(what)}", err=True)
         if not yes and sys.stdin.isatty():
             if not await confirm("Delete it for good?"):

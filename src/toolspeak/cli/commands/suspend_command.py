@@ -60,8 +60,8 @@ async def _wanted(journal: Journal, run: str | None) -> RunInfo:
     if run is not None:
         return await find_run(journal, run)
     running = [info for info in await journal.runs(status="running") if not info.parent_run_id]
-    held = [info for info in running if is_held(info)]
-    if held:
-        return held[0]
+    running_elsewhere = [info for info in running if is_held(info)]
+    if running_elsewhere:
+        return running_elsewhere[0]
     hint = f"; {running[0].run_id[:SHORT]} was interrupted: name it to suspend it" if running else ""
     raise ConfigurationError(f"no run is in progress{hint}")

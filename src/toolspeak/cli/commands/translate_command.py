@@ -26,7 +26,8 @@ from toolspeak.errors import ConfigurationError
 def translate_command(file: str, source: str, target: str, tools_file: str | None) -> None:
     """Translate a conversation from FILE or standard input into another dialect, so that another model can continue it.
 
-    The conversation is a JSON array of {"role", "content"}, as the model's server got it: calls and results are text.
+    The conversation is a JSON array of {"role", "content"}, as it was sent to the model's server: calls and results are
+    text.
     Standard error lists what could not be translated exactly, with the position of its message.
     """
     dialects = get_dialect(source), get_dialect(target)
@@ -38,14 +39,14 @@ def translate_command(file: str, source: str, target: str, tools_file: str | Non
 
 def _conversation(text: str) -> list[TextMessage]:
     try:
-        listed: Any = json.loads(text.removeprefix("\ufeff"))
+        message_list: Any = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"the conversation is not JSON ({error}); write an array of messages") from None
-    if not isinstance(listed, list):
+    if not isinstance(message_list, list):
         raise ConfigurationError(
-            f'the conversation: expected an array of {{"role", "content"}}, found {type(listed).__name__}'
+            f'the conversation: expected an array of {{"role", "content"}}, found {type(message_list).__name__}'
         )
-    return [_message(entry, i) for i, entry in enumerate(cast("list[Any]", listed))]
+    return [_message(entry, i) for i, entry in enumerate(cast("list[Any]", message_list))]
 
 
 def _message(entry: Any, i: int) -> TextMessage:

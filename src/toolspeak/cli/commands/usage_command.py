@@ -61,8 +61,8 @@ def usage_command(
     for name in COUNTED:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        named = [Text(getattr(row, name)) for name in columns]
-        table.add_row(*named, *(f"{getattr(row.counts, name):,}" for name in COUNTED))
+        cells = [Text(getattr(row, name)) for name in columns]
+        table.add_row(*cells, *(f"{getattr(row.counts, name):,}" for name in COUNTED))
     out = Console(markup=False, highlight=False)
     if not out.is_terminal:
         out.width = _UNFOLDED

@@ -315,8 +315,8 @@ def decision_facts(
     """
     unknown = set(decisions) - set(waiting)
     if unknown:
-        known = ", ".join(waiting) or "none"
-        raise RunError(f"no call {', '.join(sorted(map(str, unknown)))} waits for approval; these do: {known}")
+        waiting_ids = ", ".join(waiting) or "none"
+        raise RunError(f"no call {', '.join(sorted(map(str, unknown)))} waits for approval; these do: {waiting_ids}")
     facts: list[ApprovalDecided] = []
     for call_id, decision in decisions.items():
         digest = waiting[call_id].digest
@@ -368,9 +368,9 @@ def check_decision(decision: Decision) -> None:
 
 
 def _check_fields(rule: Rule) -> None:
-    for name, value, known in (("action", rule.action, _ACTIONS), ("effects", rule.effects, _EFFECTS)):
-        if value not in known:
-            raise ConfigurationError(f"Rule({name}=…): there is no {suggest(str(value), known)}")
+    for name, value, allowed_values in (("action", rule.action, _ACTIONS), ("effects", rule.effects, _EFFECTS)):
+        if value not in allowed_values:
+            raise ConfigurationError(f"Rule({name}=…): there is no {suggest(str(value), allowed_values)}")
     _check_texts(rule, ("tool", "after", "reason", "definition"))
     for name in ("paths", "begins"):
         value = cast("object", getattr(rule, name))

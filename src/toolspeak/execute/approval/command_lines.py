@@ -111,7 +111,7 @@ def commands_of(line: str) -> tuple[tuple[str, ...], ...] | None:
             text = token[0]
             if not commands[-1] and (text in _RESERVED or any(mark in text for mark in "=*?")):
                 return None  # a control structure, an assignment, a program that a pattern names
-            commands[-1].append(_QUOTED.sub(lambda quoted: quoted[1] or quoted[2] or "", text))
+            commands[-1].append(_QUOTED.sub(lambda quotation: quotation[1] or quotation[2] or "", text))
     return tuple(map(tuple, commands)) if all(commands) else None
 
 
@@ -164,14 +164,14 @@ def prefixes_of(line: str) -> tuple[str, ...]:
 
 def all_begin(line: str, prefixes: Iterable[str]) -> bool:
     """Whether each of the line's commands begins with the words of one of these."""
-    known: list[tuple[str, ...]] = []
+    prefixes_so_far: list[tuple[str, ...]] = []
     for prefix in prefixes:
         try:
-            known.append(prefix_words(prefix))
+            prefixes_so_far.append(prefix_words(prefix))
         except ConfigurationError:
             continue  # of a file that was written by hand
     commands = commands_of(line) or ()
-    return bool(commands) and all(_is_under(words, known) for words in commands)
+    return bool(commands) and all(_is_under(words, prefixes_so_far) for words in commands)
 
 
 def _is_under(words: tuple[str, ...], prefixes: list[tuple[str, ...]]) -> bool:

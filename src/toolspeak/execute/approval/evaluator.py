@@ -71,7 +71,7 @@ class PolicyEvaluator:
             answer = Escalate()
         if isinstance(answer, Escalate) and not answer.person:
             answer = self.rules.decide(request) or answer
-        if isinstance(answer, Decision) and answer.approved and no_unasked_repair(request):
+        if isinstance(answer, Decision) and answer.approved and unapproved_repair(request):
             return Escalate()
         return answer
 
@@ -99,18 +99,18 @@ class PolicyEvaluator:
         return Escalate(problem, person=True)
 
 
-def no_unasked_repair(request: ApprovalRequest) -> str:
+def unapproved_repair(request: ApprovalRequest) -> str:
     """Why a repaired call may not run without a question, for the model; "" for every other call."""
     if request.repaired_from is None or not approval_reason(request.effects):
         return ""
-    read = json.dumps(request.call.arguments, ensure_ascii=False)
+    read_as = json.dumps(request.call.arguments, ensure_ascii=False)
     return (
         "the call was not written correctly, and a call that does more than read runs only as it was written. It was "
-        f"understood as {request.call.name} with {read}. If that is what you meant, write it again, as valid JSON"
+        f"understood as {request.call.name} with {read_as}. If that is what you meant, write it again, as valid JSON"
     )
 
 
-def only_a_person(answer: Escalate) -> str:
+def needs_person_reason(answer: Escalate) -> str:
     """Why a call is refused that a person must decide about, where only a standing approver is present."""
     return f"{answer.reason or 'a person has to decide about it'}; there is nobody to ask"
 

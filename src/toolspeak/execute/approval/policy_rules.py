@@ -28,7 +28,7 @@ from toolspeak.execute.approval.approvers import (
 )
 from toolspeak.execute.approval.command_lines import all_begin
 
-_LETS_PASS: frozenset[Action] = frozenset({"approve", "modify"})
+_ALLOWING: frozenset[Action] = frozenset({"approve", "modify"})
 _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_tool", "invalid_arguments"})
 
 
@@ -66,7 +66,7 @@ def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
     return rules_policy(policy) if policy else None
 
 
-def may_be_asked(
+def may_need_approval(
     approver: Approver | BatchApprover | None, policy: Policy | Sequence[Rule] | None, tool: ToolSpec
 ) -> bool:
     """Whether somebody may be asked before a call of this tool runs.
@@ -95,7 +95,7 @@ def _fits_always(rule: Rule, tool: ToolSpec) -> bool:
         case "any":
             return True
         case "writes":
-            return effects.declared and not effects.external and rule.action in _LETS_PASS
+            return effects.declared and not effects.external and rule.action in _ALLOWING
         case "external":
             return effects.declared and effects.read_only
         case "undeclared":
@@ -117,7 +117,7 @@ def fitting(rule: Rule, request: ApprovalRequest) -> Action | None:
     ):
         return None
     action = _on_paths(rule, effects) if rule.paths else rule.action
-    if action in _LETS_PASS and any(protected(key[5:]) for key in effects.writes if key.startswith("file:")):
+    if action in _ALLOWING and any(protected(key[5:]) for key in effects.writes if key.startswith("file:")):
         return "escalate"  # a rule is not meant for the program's own files
     return action
 
@@ -130,7 +130,7 @@ def _has_effects(rule: Rule, effects: Effects) -> bool:
             return effects.declared and effects.read_only and not effects.external
         case "writes":
             # A call that does not declare its writes does not pass as a mere write.
-            return bool(effects.writes) and (effects.declared or rule.action not in _LETS_PASS)
+            return bool(effects.writes) and (effects.declared or rule.action not in _ALLOWING)
         case "external":
             return effects.external
         case "undeclared":
@@ -145,10 +145,10 @@ def _all_begin(prefixes: Sequence[str], request: ApprovalRequest) -> bool:
 
 
 def _has_arguments(rule: Rule, arguments: Mapping[str, JSON]) -> bool:
-    wanted = rule.arguments or {}
+    patterns = rule.arguments or {}
     if rule.exact:
-        return same_json(wanted, arguments)
-    for name, pattern in wanted.items():
+        return same_json(patterns, arguments)
+    for name, pattern in patterns.items():
         if name not in arguments:
             return False
         value = arguments[name]
@@ -169,7 +169,7 @@ def _ran_before(request: ApprovalRequest) -> Iterator[str]:
 
 def _on_paths(rule: Rule, effects: Effects) -> Action | None:
     keys = effects.reads | effects.writes
-    if rule.action in _LETS_PASS:
+    if rule.action in _ALLOWING:
         fits = keys and effects.declared and all(_is_among(rule.paths, key, strict=True) for key in keys)
         return rule.action if fits else None
     if any(_is_among(rule.paths, key) for key in keys):
@@ -237,9 +237,9 @@ class StandingRules:
     def add(self, rule: Rule, by: str = "") -> StandingRule:
         """Adds a rule, unless it is there. Raises ConfigurationError for a rule that contradicts itself."""
         check_rule(rule)
-        for known in self._rules.values():
-            if known.rule == rule:
-                return known
+        for standing_rule in self._rules.values():
+            if standing_rule.rule == rule:
+                return standing_rule
         self._last += 1
         standing = StandingRule(str(self._last), rule, by)
         self._rules[standing.id] = standing
@@ -249,8 +249,8 @@ class StandingRules:
     def revoke(self, rule_id: str) -> StandingRule:
         """Removes a rule: the next such call is asked about again. Raises ConfigurationError for an unknown id."""
         if rule_id not in self._rules:
-            known = ", ".join(self._rules) or "none"
-            raise ConfigurationError(f"there is no rule {rule_id!r}; the rules are: {known}")
+            rule_ids = ", ".join(self._rules) or "none"
+            raise ConfigurationError(f"there is no rule {rule_id!r}; the rules are: {rule_ids}")
         gone = self._rules.pop(rule_id)
         self._changed(self)
         return gone

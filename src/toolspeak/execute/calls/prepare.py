@@ -33,18 +33,18 @@ def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | Mal
     """
     if len(calls) == 1 and calls[0].id:
         return calls
-    used = {call.id for call in calls}
-    if len(used) == len(calls) and "" not in used:
+    ids = {call.id for call in calls}
+    if len(ids) == len(calls) and "" not in ids:
         return calls
     earlier, last = {""}, dict[str, int]()
-    named: list[ToolCall | MalformedCall] = []
+    calls_with_ids: list[ToolCall | MalformedCall] = []
     for call in calls:
         if call.id in earlier:
-            call = _renamed(call, _free(call.id or "call", used, last))
-        used.add(call.id)
+            call = _renamed(call, _free(call.id or "call", ids, last))
+        ids.add(call.id)
         earlier.add(call.id)
-        named.append(call)
-    return named
+        calls_with_ids.append(call)
+    return calls_with_ids
 
 
 def key_of(run_id: str, call_id: str) -> str:
@@ -52,11 +52,11 @@ def key_of(run_id: str, call_id: str) -> str:
     return f"{run_id}:{call_id}"
 
 
-def _free(stem: str, used: set[str], last: dict[str, int]) -> str:
+def _free(stem: str, ids: set[str], last: dict[str, int]) -> str:
     """An id that is free. `last` remembers the last number of each stem, so that a batch of equal ids takes linear
     time."""
     number = last.get(stem, 1) + 1
-    while (name := f"{stem}#{number}") in used:
+    while (name := f"{stem}#{number}") in ids:
         number += 1
     last[stem] = number
     return name
@@ -92,8 +92,8 @@ def prepare(call: ToolCall, tools: Toolset, secrets: Secrets, run_id: str) -> Pr
     own declaration of effects fails."""
     tool = tools.get(call.name)
     if tool is None:
-        known = suggest(call.name, (one.name for one in tools))
-        return failure(call, "unknown_tool", f"no tool is called {known}")
+        suggestion = suggest(call.name, (one.name for one in tools))
+        return failure(call, "unknown_tool", f"no tool is called {suggestion}")
     arguments = read_arguments(tool, call, secrets)
     if type(arguments) is ToolResult:
         return arguments
@@ -115,8 +115,8 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
         reading = _without_values(reading, tool, call, secrets)
     if isinstance(reading, Exception):
         return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} cannot be read: {describe(reading)}")
-    listed = "\n".join(f"- {problem.message}" for problem in reading)
-    return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} do not fit:\n{listed}")
+    problem_lines = "\n".join(f"- {problem.message}" for problem in reading)
+    return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} do not fit:\n{problem_lines}")
 
 
 def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Reading | Exception:
@@ -133,12 +133,12 @@ def _without_values(
     unrevealed = _read(tool, call.arguments)
     if isinstance(reading, Exception):
         return unrevealed if isinstance(unrevealed, Exception) else ToolError("a secret's value does not fit")
-    problems_shown = {problem.path: problem for problem in unrevealed} if isinstance(unrevealed, tuple) else {}
+    problem_by_path = {problem.path: problem for problem in unrevealed} if isinstance(unrevealed, tuple) else {}
     paths_tell = _placeholder_as_key(call.arguments, secrets)
     problems: dict[ArgumentProblem, None] = {}
     for path in (problem.path for problem in reading):
         place = "" if paths_tell or not path else f"{path}: "
-        problems[problems_shown.get(path) or ArgumentProblem("", f"{place}the secret's value does not fit")] = None
+        problems[problem_by_path.get(path) or ArgumentProblem("", f"{place}the secret's value does not fit")] = None
     return tuple(problems)
 
 

@@ -89,10 +89,10 @@ def _too_large(most: int) -> Failure:
     return Failure(413, f"the request is larger than {most} bytes: send less of the conversation", "request_too_large")
 
 
-def header(scope: Scope, wanted: bytes) -> str:
+def header(scope: Scope, header_name: bytes) -> str:
     """The value of a header, empty if there is none."""
     for name, value in scope["headers"]:
-        if name == wanted:
+        if name == header_name:
             return value.decode("latin-1")
     return ""
 

@@ -66,8 +66,8 @@ class _Healing:
     def notes(self) -> list[Note]:
         notes: list[Note] = []
         for code, names in self._repairs.items():
-            named = ", ".join(shortened(name, 60) for name in list(dict.fromkeys(names))[:_NAMED])
-            notes.append(Note(code, f"{_REPAIRS[code]}: {len(names)} ({named})"))
+            name_list = ", ".join(shortened(name, 60) for name in list(dict.fromkeys(names))[:_NAMED])
+            notes.append(Note(code, f"{_REPAIRS[code]}: {len(names)} ({name_list})"))
         return notes
 
     def messages(self) -> Sequence[Message]:
@@ -103,12 +103,12 @@ class _Healing:
                 calls = self._messages[turn].calls
                 if calls:
                     waiting = _UnansweredCalls([call for call in calls if call.id not in self._results])
-            counted = self._results.get(result.call_id)
-            if counted is None:
+            earlier = self._results.get(result.call_id)
+            if earlier is None:
                 self._take_in(place, result, waiting)
-            elif counted[0] != place:
+            elif earlier[0] != place:
                 self._repair("result_repeated", result.name)
-                if (result.content, result.status) != (counted[1].content, counted[1].status):
+                if (result.content, result.status) != (earlier[1].content, earlier[1].status):
                     self._set_aside(place, result, "Another result of the call")
             elif place[0] != self._turns[result.call_id] + 1:
                 self._repair("result_moved", result.name)
@@ -125,8 +125,8 @@ class _Healing:
 
     def _set_aside(self, place: _Place, result: ToolResult, what: str) -> None:
         """Makes a message of the user from the result, after the message that holds it."""
-        named = " of " + result.name if result.name else ""
-        introduction = f"{what}{named}{' (it failed)' if result.status == 'failure' else ''}:"
+        tool_phrase = " of " + result.name if result.name else ""
+        introduction = f"{what}{tool_phrase}{' (it failed)' if result.status == 'failure' else ''}:"
         media: list[Part] = [part for part in result.content if isinstance(part, ImagePart | FilePart)]
         text = text_of([part for part in result.content if not isinstance(part, ImagePart | FilePart)])
         aside = Message("user", (TextPart(f"{introduction}\n{text}"), *media))
@@ -200,10 +200,10 @@ class _UnansweredCalls:
         if not name:
             call_id = next(iter(self._calls), "")
         else:
-            named = self._named.get(name, deque())
-            while named and named[0] not in self._calls:
-                named.popleft()
-            call_id = named[0] if named else ""
+            calls_of_name = self._named.get(name, deque())
+            while calls_of_name and calls_of_name[0] not in self._calls:
+                calls_of_name.popleft()
+            call_id = calls_of_name[0] if calls_of_name else ""
         return self._calls.pop(call_id, None)
 
 

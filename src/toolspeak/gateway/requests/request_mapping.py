@@ -92,12 +92,12 @@ def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:
     ):
         if count > most:
             raise Failure(413, f"{what}: {count} are more than {most}; send fewer", "request_too_large")
-    known: set[str] = set()
+    tool_names: set[str] = set()
     for tool in request.tools:
-        if tool.name in known or _CONTROL.search(tool.name):
-            why = "another tool has it too" if tool.name in known else "it has a control character"
+        if tool.name in tool_names or _CONTROL.search(tool.name):
+            why = "another tool has it too" if tool.name in tool_names else "it has a control character"
             raise Failure(400, f"tools: the name {shortened(tool.name, 80)!r} cannot be: {why}", "invalid_request")
-        known.add(tool.name)
+        tool_names.add(tool.name)
     names = [("the name of a tool", tool.name) for tool in request.tools]
     for message in request.messages:
         if isinstance(message, Message):
@@ -170,8 +170,8 @@ def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
     nothing to do with tools, or asks for several answers, which the gateway does not repair."""
     if route.wire != wire.name or not isinstance(route.provider, ApiProvider):
         return False
-    wanted = fields.get("n")
-    if wire is OPENAI_CHAT and not route.is_text and isinstance(wanted, int) and wanted > 1:
+    answer_count = fields.get("n")
+    if wire is OPENAI_CHAT and not route.is_text and isinstance(answer_count, int) and answer_count > 1:
         return True
     if any(fields.get(name) for name in _TOOL_FIELDS[wire.name]):
         return False
@@ -233,8 +233,8 @@ def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequ
     optional_flag(stream, "stream")
     options = fields.get("stream_options")
     usage = cast("Fields", options).get("include_usage") if isinstance(options, Mapping) else None
-    wanted = wire.name != OPENAI_CHAT.name or not stream or usage is True
-    return WireRequest(ModelRequest(()), cast("str", fields["model"]), stream is True, wanted)
+    usage_is_wanted = wire.name != OPENAI_CHAT.name or not stream or usage is True
+    return WireRequest(ModelRequest(()), cast("str", fields["model"]), stream is True, usage_is_wanted)
 
 
 def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:

@@ -97,15 +97,15 @@ def _of_json(path: str, body: bytes, bounds: Bounds) -> Passed:
     stream = optional_flag(fields.get("stream"), "stream") is True
     options = fields.get("stream_options")
     stream_options = cast("dict[str, JSON]", options) if isinstance(options, dict) else {}
-    wanted = stream_options.get("include_usage") is True or not stream or path != COMPLETIONS
-    if not wanted:
+    usage_is_wanted = stream_options.get("include_usage") is True or not stream or path != COMPLETIONS
+    if not usage_is_wanted:
         fields = {**fields, "stream_options": {**stream_options, "include_usage": True}}
 
     def content(name: str) -> bytes:
         # Encoded again: if a name stands there twice, a server may read the other value.
         return json_bytes(fields if model is None else {**fields, "model": name})
 
-    return Passed(model, stream, wanted, content)
+    return Passed(model, stream, usage_is_wanted, content)
 
 
 def _of_form(content_type: str, body: bytes) -> Passed:
@@ -224,8 +224,8 @@ class _Passing:
             return raw
         if not self._passed.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
             return b""  # only the gateway asked for the usage
-        named = fields if self._model is None else with_model(fields, self._model)
-        return raw if named is fields else with_data(raw, named)
+        model_fields = fields if self._model is None else with_model(fields, self._model)
+        return raw if model_fields is fields else with_data(raw, model_fields)
 
     def _note(self, fields: Fields | None) -> None:
         """Stores the server's usage, for the log and the metrics. Raises ProviderError for an error in a successful

@@ -103,7 +103,7 @@ class NativeRelay:
         self._wire_request = answer.answering.wire_request
         self._report = answer.answering.report
         self._fields = fields
-        self._has_parts = self._gate_has_begun = self._ending = self._has_role = False
+        self._has_parts = self._gate_started = self._ending = self._has_role = False
         self._passes_text = False
         """Whether events with a piece of text may skip the general checks: the answer's role and id are known."""
         self._waiting: deque[_WaitingEvent] = deque()
@@ -164,7 +164,7 @@ class NativeRelay:
             return None
         if self._is_chat and not self._calls(data or {}, _size(deltas)):
             self._go_on_anew()
-        elif not waiting.atoms and (self._gate_has_begun or (data is not None and not is_preamble(data))):
+        elif not waiting.atoms and (self._gate_started or (data is not None and not is_preamble(data))):
             leaving = self._flush()
             return self._write(leaving) if leaving else None
         return None
@@ -175,9 +175,9 @@ class NativeRelay:
         data = part.data
         if data is None:
             return part
-        mended, says_role = with_role(data, says=not self._has_role)
+        role_data, says_role = with_role(data, says=not self._has_role)
         self._has_role = self._has_role or says_role
-        return part if mended is data else changed(part, raw=with_data(part.raw, mended), data=mended)
+        return part if role_data is data else changed(part, raw=with_data(part.raw, role_data), data=role_data)
 
     # --- called by the answer ----------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class NativeRelay:
 
     def put(self, deltas: Sequence[Delta]) -> bytes:
         """Takes the deltas that the gate lets through; returns the bytes that leave."""
-        self._gate_has_begun = True
+        self._gate_started = True
         waiting = self._waiting
         if len(deltas) == 1 and len(waiting) == 1 and waiting[0].says_alone(deltas[0]) and not waiting[0].ends:
             if self._owed or (deltas[0].__class__, 0) not in self._encoder_knows:
@@ -222,14 +222,14 @@ class NativeRelay:
     def whole(self, deltas: Sequence[Delta], body: dict[str, JSON]) -> bytes:
         """A whole answer: as it came if it says the same as these deltas, else `body`, their encoding, with the unknown
         fields of the server's answer."""
-        came, notes = self._whole, self._report.notes
-        data = None if came is None else came.data
-        if came is None or data is None:
+        whole_answer, notes = self._whole, self._report.notes
+        data = None if whole_answer is None else whole_answer.data
+        if whole_answer is None or data is None:
             return json_bytes(with_notes(body, notes))
-        if not notes and self._says(data, came.deltas, deltas, body):
-            return self._answer.whole(came)
-        mended = with_unknown_fields(body, data, self._wire, usage=not _estimated(notes))
-        return json_bytes(with_notes(mended, notes))
+        if not notes and self._says(data, whole_answer.deltas, deltas, body):
+            return self._answer.whole(whole_answer)
+        completed_body = with_unknown_fields(body, data, self._wire, usage=not _estimated(notes))
+        return json_bytes(with_notes(completed_body, notes))
 
     # --- in detail ---------------------------------------------------------------------------------------------
 
@@ -325,11 +325,11 @@ class NativeRelay:
         self._waiting.clear()
         return b"".join(map(self._answer.leaves, parts))
 
-    def _says(self, data: Fields, came: Sequence[Delta], deltas: Sequence[Delta], body: Fields) -> bool:
+    def _says(self, data: Fields, received_deltas: Sequence[Delta], deltas: Sequence[Delta], body: Fields) -> bool:
         """Whether a whole answer says what is to leave."""
         if self._is_chat and not self._calls(data, 0):
             return False
-        return _meaning(came) == _meaning(deltas) and same_finish(data, body, self._wire)
+        return _meaning(received_deltas) == _meaning(deltas) and same_finish(data, body, self._wire)
 
 
 def _is_piece_of_text(part: Relayed) -> bool:
@@ -352,7 +352,7 @@ def _estimated(notes: Sequence[Any]) -> bool:
 
 def _same(client: Sequence[Message | TextMessage], driver: Sequence[Message | TextMessage]) -> bool:
     """Whether these are the same messages, apart from the system messages in front."""
-    first, second = _behind_system(client), _behind_system(driver)
+    first, second = _after_system(client), _after_system(driver)
     return len(first) == len(second) and all(map(_is, first, second))
 
 
@@ -360,7 +360,7 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def _behind_system(messages: Sequence[Message | TextMessage]) -> Sequence[Message | TextMessage]:
+def _after_system(messages: Sequence[Message | TextMessage]) -> Sequence[Message | TextMessage]:
     at = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
     return messages[at:]
 

@@ -168,9 +168,9 @@ def with_role(data: dict[str, JSON], *, says: bool) -> tuple[dict[str, JSON], bo
         return data, True
     if not says and "role" not in delta:
         return data, False
-    mended = {**({"role": "assistant"} if says else {}), **_without(delta, ("role",))}
+    delta_with_role = {**({"role": "assistant"} if says else {}), **_without(delta, ("role",))}
     others = cast("list[JSON]", data["choices"])[1:]
-    return {**data, "choices": [{**choice, "delta": mended}, *others]}, says
+    return {**data, "choices": [{**choice, "delta": delta_with_role}, *others]}, says
 
 
 def _first(data: Fields) -> Fields:

@@ -43,12 +43,12 @@ _SHORTER = (None, 4096, 1024, 256)
 """The bytes of a result that stay, tried in turn until the id is short enough."""
 
 
-def carrying(call_id: str, ran: Sequence[Message]) -> str | None:
+def carrying(call_id: str, messages: Sequence[Message]) -> str | None:
     """The id with the messages of what ran; None if they are too long. Results are shortened as far as needed, without
     images and files then."""
     for most in _SHORTER:
-        messages = [message if most is None else _shortened(message, most) for message in ran]
-        packed = json.dumps([dump(message) for message in messages], separators=(",", ":")).encode()
+        shorter = [message if most is None else _shortened(message, most) for message in messages]
+        packed = json.dumps([dump(message) for message in shorter], separators=(",", ":")).encode()
         if len(packed) > _MAX_UNFOLDED:
             continue
         text = base64.urlsafe_b64encode(zlib.compress(packed, 9)).decode().rstrip("=")
@@ -64,10 +64,10 @@ def restored(messages: Iterable[Message]) -> list[Message]:
     plain: dict[str, str] = {}
     for message in messages:
         for call in message.calls:
-            own, ran = _read(call.id)
+            own, carried_messages = _read(call.id)
             if own != call.id:
                 plain[call.id] = own
-                whole += ran
+                whole += carried_messages
         whole.append(_with_plain_ids(message, plain) if plain else message)
     return whole
 

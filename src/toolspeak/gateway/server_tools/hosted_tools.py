@@ -55,7 +55,7 @@ class HostedTools:
     def among(self, offered: Sequence[ToolSpec], tools: ServerTools) -> Mapping[str, HostedTool]:
         """The offered tools that the request names, by the model's name for them. Raises FormatError for a tool that
         its server does not have."""
-        named: dict[str, HostedTool] = {}
+        tools_by_name: dict[str, HostedTool] = {}
         missing = {label: set(names or ()) for label, names in self.servers.items()}
         for spec in offered:
             origin = tools.origin_of(spec.name)
@@ -63,18 +63,18 @@ class HostedTools:
                 continue
             server, name = origin
             if spec.name == self.search:
-                named[spec.name] = HostedTool("web_search", server, name)
+                tools_by_name[spec.name] = HostedTool("web_search", server, name)
             elif server in self.servers:
                 allowed = self.servers[server]
                 missing[server].discard(name)
                 if allowed is None or name in allowed:
-                    named[spec.name] = HostedTool("mcp", server, name)
+                    tools_by_name[spec.name] = HostedTool("mcp", server, name)
         for label, names in missing.items():
             if names:
                 raise FormatError(f"tools: the MCP server {label!r} offers no tool {describe(min(names))}")
-        return named
+        return tools_by_name
 
-    def chosen(self, named: Mapping[str, HostedTool]) -> ToolChoice:
+    def chosen(self, tools_by_name: Mapping[str, HostedTool]) -> ToolChoice:
         """The tool choice for the model. Raises FormatError for a tool that is not offered."""
         choice = cast("Mapping[str, JSON]", self.choice)
         if choice["type"] != "mcp":
@@ -82,7 +82,7 @@ class HostedTools:
         label, name = choice.get("server_label"), choice.get("name")
         if name is None:
             return ToolChoice("required")
-        for own, tool in named.items():
+        for own, tool in tools_by_name.items():
             if (tool.kind, tool.server, tool.name) == ("mcp", label, name):
                 return ToolChoice("specific", own)
         raise FormatError(f"tool_choice.name: the MCP server {label!r} offers no tool {describe(name)}")
@@ -164,10 +164,10 @@ def _allowed(label: str, tool: Mapping[str, JSON], tools: ServerTools, place: st
         )
     allowed: Any = tool.get("allowed_tools")
     if isinstance(allowed, dict):
-        wanted = require_object(allowed, f"{place}.allowed_tools")
-        if set(wanted) - {"tool_names"}:
+        allowed_fields = require_object(allowed, f"{place}.allowed_tools")
+        if set(allowed_fields) - {"tool_names"}:
             raise FormatError(f"{place}.allowed_tools: only tool_names is supported here; list the names of the tools")
-        allowed = wanted.get("tool_names")
+        allowed = allowed_fields.get("tool_names")
     if allowed is None:
         return None
     names = optional_list(allowed, f"{place}.allowed_tools")

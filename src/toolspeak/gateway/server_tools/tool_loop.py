@@ -40,20 +40,20 @@ async def with_tools(
     request = wire_request.request
     messages = [message for message in request.messages if isinstance(message, Message)]
     offered, running.shadowed = await tools.offered(request.tools)
-    named: Mapping[str, HostedTool] = {}
+    hosted_by_name: Mapping[str, HostedTool] = {}
     if hosted is not None:
-        named = hosted.among(offered, tools)
-        offered = tuple(tool for tool in offered if tool.name in named)
+        hosted_by_name = hosted.among(offered, tools)
+        offered = tuple(tool for tool in offered if tool.name in hosted_by_name)
         most = request.options.get("max_tool_calls")  # of the API's own tools
         if isinstance(most, int):
             running.most_calls = max(0, min(running.most_calls, most))
     if hosted is not None and hosted.choice is not None:
-        request = replace(request, choice=hosted.chosen(named))
+        request = replace(request, choice=hosted.chosen(hosted_by_name))
     elif request.choice.mode in ("none", "specific"):
         offered = ()  # the client allows no call, or only calls of its own tool
     names = frozenset(tool.name for tool in offered)
     request = replace(request, messages=restored(messages), tools=(*request.tools, *offered))
-    return replace(wire_request, request=request), ToolLoop(tools, running, names, named)
+    return replace(wire_request, request=request), ToolLoop(tools, running, names, hosted_by_name)
 
 
 class AskTurn(Protocol):
@@ -216,9 +216,9 @@ class _Output:
                         self._text.spoke = True
                         leaving.append(TextDelta(trimmed))
                 case ReasoningDelta(text):
-                    opened = self._reasoning.opened(text, "")
-                    self._reasoning.spoke = self._reasoning.spoke or bool(opened)
-                    leaving.append(ReasoningDelta(opened))
+                    separator = self._reasoning.opened(text, "")
+                    self._reasoning.spoke = self._reasoning.spoke or bool(separator)
+                    leaving.append(ReasoningDelta(separator))
                 case _:
                     leaving.append(delta)
         if leaving:

@@ -100,8 +100,8 @@ def read_keys(path: str | Path) -> tuple[Key, ...]:
 
 def keys_of(environ: Mapping[str, str]) -> tuple[Key, ...]:
     """The keys in the environment."""
-    listed = [each for each in environ.get(VARIABLE, "").split(",") if each.strip()]
-    return tuple(unnamed(_read(each, f"{VARIABLE}, key {i + 1}")) for i, each in enumerate(listed))
+    key_texts = [each for each in environ.get(VARIABLE, "").split(",") if each.strip()]
+    return tuple(unnamed(_read(each, f"{VARIABLE}, key {i + 1}")) for i, each in enumerate(key_texts))
 
 
 def _without_comment(line: str) -> str:
@@ -187,10 +187,10 @@ def _digests_of_table(table: Mapping[str, Any], place: str, environ: Mapping[str
 
 
 def _models(value: Any, place: str) -> tuple[str, ...]:
-    listed = cast("list[Any]", value if isinstance(value, list) else [value])
-    if not all(isinstance(each, str) and each for each in listed):
+    values = cast("list[Any]", value if isinstance(value, list) else [value])
+    if not all(isinstance(each, str) and each for each in values):
         raise ConfigurationError(f"{place}: expected names of models, or globs")
-    return tuple(listed)
+    return tuple(values)
 
 
 def _count(value: Any, place: str) -> int:
@@ -246,10 +246,10 @@ def admitted(headers: Iterable[tuple[bytes, bytes]], keys: Sequence[Key]) -> Key
             secret = value[7:].strip().decode("latin-1")
         elif name == b"x-api-key" and not secret:
             secret = value.strip().decode("latin-1")
-    wanted = digest(secret)
+    secret_digest = digest(secret)
     match = None
     for key in keys:
         for each in key.digests:
-            if hmac.compare_digest(wanted, each):
+            if hmac.compare_digest(secret_digest, each):
                 match = key
     return match if secret else None

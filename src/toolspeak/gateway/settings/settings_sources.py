@@ -62,8 +62,8 @@ class Sources:
             stamps[tools.file] = stamp(tools.file)
         responses = file_settings.responses
         if self.responses is not None:
-            named = ResponseSettings(self.responses)
-            responses = named if responses is None else replace(responses, store=self.responses)
+            response_settings = ResponseSettings(self.responses)
+            responses = response_settings if responses is None else replace(responses, store=self.responses)
         return checked(replace(settings, keys=keys, tools=tools, responses=responses, usage=file_settings.usage))
 
     def _tools(self, tools: ToolSettings | None) -> ToolSettings | None:

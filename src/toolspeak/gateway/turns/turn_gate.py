@@ -132,20 +132,20 @@ class TurnGate:
         self._left_out: list[str] = []
         self._blank: str | None = "" if rules.in_text else None
         """The white space at the start of this run of text; None once other text came."""
-        self._behind = False
+        self._after_thought_or_call = False
         """Whether this run of text follows a thought or a call."""
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         """The deltas that leave now. Raises ProviderError for a call that has left, does not count and cannot be
         spoiled."""
         if self._complete_last is not None:
-            return [*self._behind_call(delta), *self._feed(delta)]
+            return [*self._release_complete_call(delta), *self._feed(delta)]
         if delta.__class__ is TextDelta and self._text is None and self._blank is None:  # most deltas of a turn
             self.size += text_size(cast("TextDelta", delta).text)
             return (delta,)
         return self._feed(delta)
 
-    def _behind_call(self, delta: Delta) -> Sequence[Delta]:
+    def _release_complete_call(self, delta: Delta) -> Sequence[Delta]:
         """What leaves of the complete call, now that this delta follows it."""
         call = self._complete_last
         assert call is not None
@@ -184,7 +184,7 @@ class TurnGate:
             self.size += text_size(fragment.text)
             return (delta,) if fragment.index in self._live else ()
         if self._rules.in_text and (kind is ReasoningDelta or kind is CallStarted or kind is CallCompleted):
-            self._blank, self._behind = "", True
+            self._blank, self._after_thought_or_call = "", True
         match delta:
             case ReasoningDelta(text):
                 self.size += text_size(text)
@@ -228,12 +228,12 @@ class TurnGate:
             self._blank = text
             return ""
         self._blank = None
-        return text.lstrip("\r\n") if self._behind else text
+        return text.lstrip("\r\n") if self._after_thought_or_call else text
 
     def _was_reasoning(self, delta: TextWasReasoning) -> Sequence[Delta]:
         """Takes the text so far as reasoning; if the gate holds text, none of it has left."""
         if self._rules.in_text:
-            self._blank, self._behind = "", True
+            self._blank, self._after_thought_or_call = "", True
         if self._text is not None:
             self._text = with_reasoning([*self._text, delta])
             return ()
@@ -323,7 +323,7 @@ class TurnGate:
                 self.outcome = Outcome(again, end)
                 return ()
         out: list[Delta] = self._release()
-        if self._blank and not self._behind:
+        if self._blank and not self._after_thought_or_call:
             out.append(TextDelta(self._blank))  # the whole answer
         counting = {call.index for call in calls}
         for call in self._held_calls:

@@ -17,7 +17,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, ToolspeakError
 from toolspeak.gateway.observability import Metrics, log
 from toolspeak.gateway.settings.upstream_settings import Policy
-from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health, answered_by, goes_elsewhere, is_fault
+from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health, allows_failover, answered_by, is_fault
 from toolspeak.providers.provider_failures import Clock, SystemClock, delay_before
 
 LONGEST_WAIT = 2.0
@@ -148,18 +148,18 @@ class Pool:
         for attempt in itertools.count(1):
             self._probe_due()
             up = [member for member in asking.members if self._health[member].is_asked]
-            tried, errors = ordered(up or asking.members), list[ToolspeakError]()
-            if await self._one_of(tried, asking, errors):
+            candidates, errors = ordered(up or asking.members), list[ToolspeakError]()
+            if await self._one_of(candidates, asking, errors):
                 return
             delay = self._delay(attempt, most_telling(errors))
             if delay is None:
-                rest = [member for member in asking.members if member not in tried]
+                rest = [member for member in asking.members if member not in candidates]
                 if await self._one_of(ordered(rest), asking, errors):
                     return
                 raise most_telling(errors)
             await self._clock.sleep(delay)
 
-    def up_first(self, members: Sequence[int]) -> list[int]:
+    def healthy_first(self, members: Sequence[int]) -> list[int]:
         """The members, with those aside at the end."""
         return sorted(members, key=lambda member: not self._health[member].is_asked)
 
@@ -205,7 +205,7 @@ class Pool:
             try:
                 await self._ask(member, asking)
             except ToolspeakError as error:
-                if asking.has_left() or not goes_elsewhere(error):
+                if asking.has_left() or not allows_failover(error):
                     raise
                 errors.append(error)
             else:
@@ -237,7 +237,7 @@ class Pool:
             raise
         finally:
             if is_trial and not has_begun:
-                self._health[member] = self._health[member].after_trial_left()
+                self._health[member] = self._health[member].after_abandoned_trial()
 
     def _failed(self, member: int, error: ToolspeakError, *, decides: bool) -> None:
         is_only = len(self.labels) == 1

@@ -92,10 +92,10 @@ class Routes:
         first = None if last is None else last.number
         return self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failed, first))
 
-    def up_first(self) -> Sequence[Route]:
+    def healthy_first(self) -> Sequence[Route]:
         """The routes, with those to upstreams aside at the end."""
         routes = {route.number: route for route in self.routes}
-        return [routes[number] for number in self.pool.up_first(tuple(routes))]
+        return [routes[number] for number in self.pool.healthy_first(tuple(routes))]
 
     def label(self, route: Route) -> str | None:
         """The name of a route's upstream in logs; None if the model has only one."""
@@ -320,8 +320,8 @@ def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Pro
 
 
 def _known(upstream: Upstream, model: str) -> Any:
-    known = "" if upstream.provider == "openai" and upstream.url else upstream.provider
-    return capabilities_of(known, model, own_server=bool(upstream.url))
+    provider_name = "" if upstream.provider == "openai" and upstream.url else upstream.provider
+    return capabilities_of(provider_name, model, own_server=bool(upstream.url))
 
 
 def _environment(upstream: Upstream, environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -66,7 +66,7 @@ class Health:
         """The health once the upstream has answered the probe."""
         return replace(self, state="answers") if self.state == "probing" else self
 
-    def after_trial_left(self) -> Health:
+    def after_abandoned_trial(self) -> Health:
         """The health after a trial without a result, whose client went away. The next request is a trial again."""
         return replace(self, state="answers") if self.state == "trial" else self
 
@@ -106,7 +106,7 @@ class Health:
 HEALTHY = Health()
 
 
-def goes_elsewhere(error: ToolspeakError) -> bool:
+def allows_failover(error: ToolspeakError) -> bool:
     """Whether another upstream may answer the request. It also may if this one's API cannot express the request
     (ConfigurationError, FormatError)."""
     return error.code in _ELSEWHERE if isinstance(error, ProviderError) else True

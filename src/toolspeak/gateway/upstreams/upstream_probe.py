@@ -37,7 +37,7 @@ def model_rows(answer: JSON) -> dict[str, Mapping[str, Any]]:
         return {}
     table = cast("dict[str, Any]", answer)
     rows: Any = table.get("data") or table.get("models") or []
-    listed = cast("list[Any]", rows) if isinstance(rows, list) else []
-    tables = [cast("dict[str, Any]", row) for row in listed if isinstance(row, dict)]
-    named = [(row.get("id") or row.get("name"), row) for row in tables]
-    return {name.removeprefix("models/"): row for name, row in named if isinstance(name, str)}
+    rows_listed = cast("list[Any]", rows) if isinstance(rows, list) else []
+    tables = [cast("dict[str, Any]", row) for row in rows_listed if isinstance(row, dict)]
+    named_rows = [(row.get("id") or row.get("name"), row) for row in tables]
+    return {name.removeprefix("models/"): row for name, row in named_rows if isinstance(name, str)}

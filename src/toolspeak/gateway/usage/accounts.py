@@ -99,9 +99,9 @@ class Account:
     async def __aenter__(self) -> Self:
         """Raises Failure if the key is known to be at a limit, without reading the body or the store."""
         if not self._open and self._ledger is not None and self._key is not None and self._key.limited:
-            known = self._ledger.refusal(self._key)
-            if known is not None:
-                self._refuse(self._key, known)
+            refusal = self._ledger.refusal(self._key)
+            if refusal is not None:
+                self._refuse(self._key, refusal)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -226,11 +226,11 @@ def limit_headers(key: Key, verdict: Verdict, wire: WireFormat) -> Headers:
         seconds = max(0.0, standing.emptied - standing.now)
         limits.append(("requests", key.requests_per_minute, standing.requests, seconds))
     if key.tokens_per_day is not None:
-        used = standing.tokens + standing.load.tokens
-        limits.append(("tokens", key.tokens_per_day, used, day_left(standing.now)))
+        tokens_used = standing.tokens + standing.load.tokens
+        limits.append(("tokens", key.tokens_per_day, tokens_used, day_left(standing.now)))
     headers: list[tuple[str, str]] = []
-    for name, most, used, seconds in limits:
-        remaining = max(0, most - used)
+    for name, most, tokens_used, seconds in limits:
+        remaining = max(0, most - tokens_used)
         if wire is ANTHROPIC:
             reset = datetime.fromtimestamp(standing.now + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             for word, value in (("limit", str(most)), ("remaining", str(remaining)), ("reset", reset)):

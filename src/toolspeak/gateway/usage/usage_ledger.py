@@ -84,16 +84,16 @@ class Ledger:
 
     def refusal(self, key: Key) -> Verdict | None:
         """The last refusal of a key, for as long as it holds."""
-        known = self._refusals.get(key)
-        if known is None:
+        refusal = self._refusals.get(key)
+        if refusal is None:
             return None
-        came, verdict = known
-        passed = asyncio.get_running_loop().time() - came
-        if passed >= min(verdict.seconds, _KNOWN_SECONDS):
+        refused_at, verdict = refusal
+        elapsed = asyncio.get_running_loop().time() - refused_at
+        if elapsed >= min(verdict.seconds, _KNOWN_SECONDS):
             del self._refusals[key]
             return None
-        standing = replace(verdict.standing, now=verdict.standing.now + passed)
-        return replace(verdict, seconds=verdict.seconds - passed, standing=standing)
+        standing = replace(verdict.standing, now=verdict.standing.now + elapsed)
+        return replace(verdict, seconds=verdict.seconds - elapsed, standing=standing)
 
     async def ask(self, ask: Ask) -> Verdict:
         """Whether a request may begin. If it may, it is under way until `end`. Raises JournalError if the store

@@ -178,8 +178,10 @@ async def _rows(db: Connection, by: Sequence[Column], since: str) -> Sequence[Ro
     query = f"SELECT {names}, {sums} FROM usage WHERE day >= $1 GROUP BY {names} ORDER BY {names}"
     rows: list[Row] = []
     for row in await db.rows(query, since):
-        named = {**dict.fromkeys(COLUMNS, ""), **dict(zip(by, row, strict=False))}
-        rows.append(Row(named["day"], named["key"], named["model"], Counts(*map(int, row[len(by) :]))))
+        row_by_column = {**dict.fromkeys(COLUMNS, ""), **dict(zip(by, row, strict=False))}
+        rows.append(
+            Row(row_by_column["day"], row_by_column["key"], row_by_column["model"], Counts(*map(int, row[len(by) :])))
+        )
     return rows
 
 

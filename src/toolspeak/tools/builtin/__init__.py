@@ -53,8 +53,8 @@ def workspace_tools(root: str | Path, *, active_file: str | None = None, env: Co
                 f"the active file is one of the workspace, and the tools could not open it: {error}"
             ) from None
     makers = {**WORKSPACE_TOOLS, "shell": partial(shell_tool, env=env)}
-    made = [make(workspace) for make in makers.values()]
-    return Toolset([*made, active_file_tool(active_file), read_result_tool()])
+    tools = [make(workspace) for make in makers.values()]
+    return Toolset([*tools, active_file_tool(active_file), read_result_tool()])
 
 
 __all__ = [

@@ -62,13 +62,13 @@ def _segments(pattern: str) -> list[Segment]:
 
 
 def _match(segments: list[Segment], parts: list[str]) -> bool:
-    """Whether the segments match all parts. `reached` holds the counts of parts that the segments so far can match."""
-    reached = {0}
+    """Whether the segments match all parts. `positions`: how many parts the segments so far can match."""
+    positions = {0}
     for segment in segments:
         if segment is None:
-            reached = set(range(min(reached), len(parts) + 1))
+            positions = set(range(min(positions), len(parts) + 1))
         else:
-            reached = {at + 1 for at in reached if at < len(parts) and segment(parts[at])}
-        if not reached:
+            positions = {at + 1 for at in positions if at < len(parts) and segment(parts[at])}
+        if not positions:
             return False
-    return len(parts) in reached
+    return len(parts) in positions

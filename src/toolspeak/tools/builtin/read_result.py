@@ -32,8 +32,8 @@ def read_result_tool() -> Tool:
         """
         text = stored_result(ctx.memory, handle)
         if text is None:
-            known = ", ".join(ctx.memory.get(KEY, ())) or "none"
-            raise ToolError(f"There is no result {handle!r} (any more): make the call again. Kept are: {known}.")
+            result_ids = ", ".join(ctx.memory.get(KEY, ())) or "none"
+            raise ToolError(f"There is no result {handle!r} (any more): make the call again. Kept are: {result_ids}.")
         start = _start(text, offset, find)
         end = min(len(text), start + PAGE)
         more = f"; next page: offset={end}" if end < len(text) else "; this is the end"

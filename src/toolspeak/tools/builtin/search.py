@@ -86,14 +86,14 @@ class Searcher:
     ) -> None:
         self._close()
 
-    def search(self, data: bytes, wanted: int) -> LineMatches:
-        """The matching lines, at most `wanted`; none in binary data."""
+    def search(self, data: bytes, limit: int) -> LineMatches:
+        """The matching lines, at most `limit`; none in binary data."""
         if self._process is not None:
-            response = self._ask({"bytes": len(data), "wanted": wanted}, data)
+            response = self._ask({"bytes": len(data), "wanted": limit}, data)
         elif self._local is None or isinstance(self._local, str):
             raise RuntimeError("use the searcher in a `with` block")
         else:
-            response = search_worker.search(self._local, data, MAX_LINE, wanted)
+            response = search_worker.search(self._local, data, MAX_LINE, limit)
         return LineMatches([(number, line) for number, line in response["matches"]], response["count"], response["cut"])
 
     def _ask(self, header: dict[str, Any], data: bytes = b"") -> dict[str, Any]:

@@ -28,8 +28,8 @@ def compiled(pattern: str) -> re.Pattern[str] | str:
         return str(error)
 
 
-def search(pattern: re.Pattern[str], data: bytes, max_line: int, wanted: int) -> dict[str, Any]:
-    """The first `wanted` matching lines with their numbers, and how many lines match; none in binary data."""
+def search(pattern: re.Pattern[str], data: bytes, max_line: int, limit: int) -> dict[str, Any]:
+    """The first `limit` matching lines with their numbers, and how many lines match; none in binary data."""
     try:
         text = "" if b"\0" in data else data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -46,7 +46,7 @@ def search(pattern: re.Pattern[str], data: bytes, max_line: int, wanted: int) ->
         if match is None:
             continue
         count += 1
-        if len(matches) < wanted:
+        if len(matches) < limit:
             matches.append((number, _excerpt(plain, match.start())))
     return {"matches": matches, "count": count, "cut": cut}
 

@@ -107,8 +107,8 @@ def visible(text: str) -> str:
 
 def quoted(path: str) -> str:
     """A path on one line: as it is, or as a JSON string if it could be read as something else."""
-    spelled = visible(path)
-    plain = spelled == path and _PLAIN_PATH.fullmatch(path) and not _SPACES.search(path)
+    visible_path = visible(path)
+    plain = visible_path == path and _PLAIN_PATH.fullmatch(path) and not _SPACES.search(path)
     return path if plain else visible(json.dumps(path, ensure_ascii=False))
 
 

@@ -187,10 +187,10 @@ class Workspace:
         """
         parts = self.resolve(path)
         # Threads wait here, without asking again and again.
-        with _LOCKS[hash(parts[:-1]) % len(_LOCKS)], ExitStack() as held:
+        with _LOCKS[hash(parts[:-1]) % len(_LOCKS)], ExitStack() as stack:
             with _explained(path, writing=create):
-                folder = held.enter_context(self.folder(parts[:-1], create=create))
-                held.enter_context(folder.alone(self._lock_seconds))
+                folder = stack.enter_context(self.folder(parts[:-1], create=create))
+                stack.enter_context(folder.alone(self._lock_seconds))
             yield
 
     def replace(self, path: str, data: bytes, before: bytes | Literal["any"] | None = "any") -> None:
@@ -225,12 +225,12 @@ class Workspace:
                     if before is None:
                         folder.unlink(parts[-1])
                     raise
-                written = os.fstat(file.fileno())
+                status = os.fstat(file.fileno())
             with suppress(FileNotFoundError):
-                if os.path.samestat(written, folder.stat(parts[-1])):
+                if os.path.samestat(status, folder.stat(parts[-1])):
                     if before is None:
                         folder.sync()
-                    return written.st_size
+                    return status.st_size
             raise ToolError(f"{path!r} was replaced by another program meanwhile: read it, and see what it lacks.")
 
     def _writable(self, path: str) -> Parts:

@@ -61,13 +61,13 @@ def write_tool(workspace: Workspace) -> Tool:
 
 def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
     """Why the file may not be replaced: the run has not read all that would be lost. Empty if it has."""
-    known, sha256 = files_read.known(ctx, real), files_read.digest(before)
-    if known == sha256:
+    known_digest, sha256 = files_read.known(ctx, real), files_read.digest(before)
+    if known_digest == sha256:
         return ""
     remedy = "or pass overwrite: true to replace it."
     if unread := files_read.first_unread(ctx, real, sha256):
         return f"{path!r} was read only in part: read the rest (go on with start={unread}), {remedy}"
-    if known is not None:
+    if known_digest is not None:
         return f"{path!r} changed since it was read: read it again, {remedy}"
     return f"{path!r} exists and was not read: read it first, {remedy}"
 

@@ -50,10 +50,10 @@ TOOL_FIELDS = ("strict", "input_examples", "eager_input_streaming", "defer_loadi
 """Fields of a tool that `ToolSpec.extra` holds."""
 
 
-def valid_id(wanted: str, used: Container[str]) -> str:
-    """An id that the API accepts and that is not in `used`: `wanted` itself, if possible."""
-    valid = wanted if _ID.fullmatch(wanted) else _replacement(wanted)
-    while valid in used:
+def valid_id(preferred: str, ids: Container[str]) -> str:
+    """An id that the API accepts and that is not in `ids`: `preferred` itself, if possible."""
+    valid = preferred if _ID.fullmatch(preferred) else _replacement(preferred)
+    while valid in ids:
         valid = _replacement(valid)
     return valid
 

@@ -133,10 +133,10 @@ def _valid_ids(ids: dict[str, str]) -> dict[str, str]:
     Other characters become `_`, and a digest is appended: the id stays unique, and the same in every request.
     """
     valid: dict[str, str] = {}
-    used: set[str] = set()
-    for own_id, wanted in ids.items():
-        valid[own_id] = valid_id(wanted, used)
-        used.add(valid[own_id])
+    ids_so_far: set[str] = set()
+    for own_id, preferred in ids.items():
+        valid[own_id] = valid_id(preferred, ids_so_far)
+        ids_so_far.add(valid[own_id])
     return valid
 
 
@@ -295,12 +295,12 @@ def _drop_unanswered(turns: Sequence[tuple[str, list[Block]]]) -> None:
 
     Those of the last answer stay if only results follow: the API continues them.
     """
-    answered = {block["tool_use_id"] for _, blocks in turns for block in blocks if _is_hosted_result(block)}
+    result_ids = {block["tool_use_id"] for _, blocks in turns for block in blocks if _is_hosted_result(block)}
     last = max((at for at, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
     continues = all(block["type"] == "tool_result" for _, blocks in turns[last + 1 :] for block in blocks)
     for at, (role, blocks) in enumerate(turns):
         if role == "assistant" and not (at == last and continues):
-            blocks[:] = [block for block in blocks if not _is_hosted_call(block) or block.get("id") in answered]
+            blocks[:] = [block for block in blocks if not _is_hosted_call(block) or block.get("id") in result_ids]
 
 
 def _is_hosted_call(block: Mapping[str, JSON]) -> bool:

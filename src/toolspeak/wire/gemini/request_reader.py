@@ -134,9 +134,9 @@ class _GeminiConversation(ConversationReader):
             return TextPart("", self._rest(part))  # the API's own tools, for example: sent back unchanged
         raise FormatError(f"{place}: expected text, inlineData, fileData, functionCall or functionResponse")
 
-    def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
+    def _rest(self, part: dict[str, JSON], *fields_read: str) -> Opaque | None:
         """The other fields of a part, which are sent back with it."""
-        rest = {name: value for name, value in part.items() if name not in read}
+        rest = {name: value for name, value in part.items() if name not in fields_read}
         return Opaque(NAME, self.model, rest) if rest else None
 
     def _call(self, call: dict[str, JSON], place: str, opaque: Opaque | None) -> ToolCall:
@@ -253,8 +253,8 @@ def _generation(config: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
 def _json_schema(schema: dict[str, JSON], place: str) -> dict[str, JSON]:
     """Converts Gemini's own `Schema` (types in capitals, `nullable`, counts as strings) to JSON Schema."""
     result: dict[str, JSON] = {}
-    for spelled, value in schema.items():
-        name = _camel_name(spelled)
+    for keyword, value in schema.items():
+        name = _camel_name(keyword)
         where = f"{place}.{name}"
         match name:
             case "type":

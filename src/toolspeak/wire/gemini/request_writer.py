@@ -130,7 +130,7 @@ class _ContentsWriter:
             self.contents.append({"role": role, "parts": parts})
 
     def _parts_without_results(self, parts: Sequence[Part]) -> list[JSON]:
-        return [written for part in parts if not isinstance(part, ToolResult) for written in self._part(part)]
+        return [item for part in parts if not isinstance(part, ToolResult) for item in self._part(part)]
 
     def _model_parts(self, parts: Sequence[Part]) -> list[JSON]:
         all_parts = [written for part in parts for written in self._part(part)]

@@ -145,9 +145,9 @@ class GeminiDecoder:
             self._open_kind = None
         return out
 
-    def _opaque(self, part: dict[str, JSON], *read: str) -> Opaque | None:
+    def _opaque(self, part: dict[str, JSON], *fields_read: str) -> Opaque | None:
         """The other fields of a part (a signature, data of the API's own tools), which are sent back with it."""
-        fields = {name: value for name, value in part.items() if name not in read and value is not None}
+        fields = {name: value for name, value in part.items() if name not in fields_read and value is not None}
         return Opaque(NAME, self._request_model or _text(self._model) or "", fields) if fields else None
 
     def _call(self, call: dict[str, JSON], opaque: Opaque | None) -> list[Delta]:

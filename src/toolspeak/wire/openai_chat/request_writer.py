@@ -113,7 +113,7 @@ def encode_messages(
     """
     ids = call_ids(messages)
     if short_ids:
-        ids = {own: _short_id(wanted) for own, wanted in ids.items()}
+        ids = {own: _short_id(provider_id) for own, provider_id in ids.items()}
     out: list[JSON] = []
     deferred: list[ContentPart] = []
     for message in messages:

@@ -328,12 +328,12 @@ def _joined(value: JSON, field: str) -> str:
     return "".join(texts)
 
 
-def _merge_details(merged: list[dict[str, JSON]], details: list[dict[str, JSON]]) -> None:
+def _merge_details(target: list[dict[str, JSON]], details: list[dict[str, JSON]]) -> None:
     """Joins the pieces of OpenRouter's reasoning details; those with the same `index` and `type` belong together."""
     for each in details:
-        last = merged[-1] if merged else {}
+        last = target[-1] if target else {}
         if not last or (last.get("type"), last.get("index")) != (each.get("type"), each.get("index")):
-            merged.append(dict(each))
+            target.append(dict(each))
             continue
         for field, value in each.items():
             if field in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(field), str):

@@ -200,10 +200,10 @@ def _content(content: JSON, place: str) -> list[ContentPart]:
     for i, each in enumerate(cast("list[JSON]", content)):
         at = f"{place}[{i}]"
         part = require_object(each, f"{at}")
-        read = _PARTS.get(cast("str", part.get("type"))) if isinstance(part.get("type"), str) else None
-        if read is None:
+        part_reader = _PARTS.get(cast("str", part.get("type"))) if isinstance(part.get("type"), str) else None
+        if part_reader is None:
             raise FormatError(f"{at}.type: unknown value {part.get('type')!r}; known: {', '.join(_PARTS)}")
-        parts.append(read(part, at))
+        parts.append(part_reader(part, at))
     return parts
 
 

@@ -235,8 +235,8 @@ class ResponseDecoder:
                 out.append(TextDelta(text))
         if item.streamed or out:
             fields = {name: data[name] for name in ("id", "phase") if data.get(name)}
-            goes_back = self._has_reasoning or "phase" in fields
-            out.append(PartEnded("text", self._opaque(fields) if goes_back else None))
+            is_returned = self._has_reasoning or "phase" in fields
+            out.append(PartEnded("text", self._opaque(fields) if is_returned else None))
         return out
 
     def _reasoning_done(self, data: dict[str, JSON], item: _IncomingItem) -> list[Delta]:

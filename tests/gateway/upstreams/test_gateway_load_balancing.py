@@ -128,7 +128,7 @@ def test_what_the_request_is_to_blame_for_goes_nowhere_else(asked, stream):
 
 
 @ASKED
-def test_behind_the_first_byte_a_stream_ends_in_an_error(asked):
+def test_after_the_first_byte_a_stream_ends_in_an_error(asked):
     async def broken(exchange: Exchange) -> None:
         await exchange.send(HEAD, chunked([event(says("One, "))]))
         exchange.writer.close()
@@ -531,7 +531,7 @@ def test_keys_in_addresses_are_shown_nowhere(caplog):
 
 
 @PATHS
-def test_behind_the_head_of_an_answer_that_left_as_it_came_no_other_begins(path):
+def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_asked(path):
     """Of a native call that is held back the events before it have left already."""
     wire = ENDPOINTS[path]
     encoder = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r1", created=1)

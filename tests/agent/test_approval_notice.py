@@ -9,7 +9,7 @@ from toolspeak import Agent, Approval, Effects, Rule, tool
 from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.dialects import DIALECTS
 from toolspeak.execute import Decision
-from toolspeak.execute.approval.policy_rules import may_be_asked
+from toolspeak.execute.approval.policy_rules import may_need_approval
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing import scripted_request
 
@@ -88,11 +88,11 @@ def test_react_says_it_too():
     ],
 )
 def test_rules_that_leave_nothing_to_ask_are_known(rules, names):
-    assert [each.name for each in TOOLS if may_be_asked(None, rules, each.spec)] == names
+    assert [each.name for each in TOOLS if may_need_approval(None, rules, each.spec)] == names
 
 
 def test_rules_that_leave_nothing_to_ask_ask_nobody():
-    """What `may_be_asked` says is what happens."""
+    """What `may_need_approval` says is what happens."""
     writing = '<tool_call>{"name": "%s", "arguments": {}}</tool_call>'
     for rules in ([Rule("approve")], [Rule("reject")], [Rule("approve", effects="writes")], [Rule("escalate")]):
         for each in TOOLS:
@@ -103,4 +103,4 @@ def test_rules_that_leave_nothing_to_ask_ask_nobody():
                 approve=Approval(policy=rules),
             )
             waits = asyncio.run(agent.run("Go on.")).waiting != ()
-            assert waits <= may_be_asked(None, rules, each.spec), (rules, each.name)
+            assert waits <= may_need_approval(None, rules, each.spec), (rules, each.name)

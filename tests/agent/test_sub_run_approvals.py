@@ -367,7 +367,7 @@ def test_a_run_that_nothing_keeps_fails_its_call_and_says_what_to_do(tmp_path: P
 PROGRAM = """
 import asyncio, sys
 sys.path.insert(0, {folder!r})
-from test_family import ASKING, Family
+from test_sub_run_approvals import ASKING, Family
 from toolspeak.journal import SqliteJournal
 
 async def main(how, run_id=None):

@@ -45,7 +45,7 @@ def texts(messages):
     return [result.text for message in messages for result in message.results]
 
 
-def test_a_task_behind_a_call_that_awaits_approval_is_refused_and_says_how_to_decide():
+def test_a_task_after_a_call_that_awaits_approval_is_refused_and_says_how_to_decide():
     async def main():
         shop = Shop()
         session, agent = shop.session(shop.calls("bread"), "Bought.", "Sunny.")

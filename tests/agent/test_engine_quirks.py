@@ -157,7 +157,7 @@ def test_a_broken_call_that_was_put_back_into_the_text_is_told(text: str, finish
 
 
 @pytest.mark.parametrize("text", [f"You write {BROKEN[0]}", '<tool_call>{"name": "wether", "arguments": {"city": "Ro'])
-def test_a_broken_call_behind_other_text_or_of_no_tool_is_text(text: str):
+def test_a_broken_call_after_other_text_or_of_no_tool_is_text(text: str):
     result = run(plain("stop", text))
     assert (PLACES, result.answer) == ([], text)
 

@@ -1,6 +1,6 @@
 """Defects of InstructorPHP's reference implementation that runs here do not have.
 
-Those of the executor are in tests/execute/test_seed_004.py.
+Those of the executor are in tests/execute/test_instructor_executor.py.
 """
 
 import asyncio

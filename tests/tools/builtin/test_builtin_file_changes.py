@@ -33,7 +33,7 @@ def test_of_an_append_that_does_not_fit_on_the_disk_nothing_stays(root, before):
     if before is not None:
         (root / "log.txt").write_text(before)
     program = (
-        "import resource, sys; from test_builtin_kept import told;"
+        "import resource, sys; from test_builtin_file_changes import told;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000));"
         f"print(told({str(root)!r}, 'log.txt', 'x' * 100_000))"
     )
