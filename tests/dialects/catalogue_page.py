@@ -162,12 +162,12 @@ def grammars_page(page: str) -> str:
 
 
 def _has(dialect: Dialect, target: Target) -> str:
-    for most, said in ((None, "yes"), (1, "one")):
+    for most, limit in ((None, "yes"), (1, "one")):
         try:
             dialect.grammar([_TOOL], ToolChoice("required"), target=target, max_calls=most)
         except ConfigurationError:
             continue
-        return said
+        return limit
     return ""
 
 

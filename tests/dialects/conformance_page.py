@@ -65,8 +65,8 @@ def _mutations() -> list[str]:
     for family, names in FAMILIES.items():
         for name in names:
             row = by_name[name]
-            told = (" / ".join(map(str, row[each])) if row.get(each) else "" for each in READERS)
-            lines.append(f"| {name} ({family}) | {row['cases']} | {' | '.join(told)} |")
+            columns = (" / ".join(map(str, row[each])) if row.get(each) else "" for each in READERS)
+            lines.append(f"| {name} ({family}) | {row['cases']} | {' | '.join(columns)} |")
     for engine, title in (("vllm", "vLLM"), ("sglang", "SGLang")):
         found = [row for row in counted if row.get(engine)]
         theirs = ["", ""]

@@ -228,6 +228,6 @@ def _leads(node: Node) -> Iterator[Text]:
 def _quotes(text: str) -> bool:
     """Whether a call right after this text may stand in code: in a code block, in inline code, or indented after a
     colon."""
-    said, _, line = text.rpartition("\n")
+    earlier_lines, _, line = text.rpartition("\n")
     indented = not line.strip() and len(line.expandtabs(4)) >= 4
-    return "```" in text or line.count("`") % 2 == 1 or (indented and said.rstrip()[-1:] == ":")
+    return "```" in text or line.count("`") % 2 == 1 or (indented and earlier_lines.rstrip()[-1:] == ":")

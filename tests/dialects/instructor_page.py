@@ -150,8 +150,8 @@ def instructor_section() -> list[str]:
         "| statement | here | shown by |",
         "|---|---|---|",
         *(
-            f"| {said} | {here} | `{file}`{f' `test_{name}`' if name else ''} |"
-            for said, here, file, name in STATEMENTS
+            f"| {statement} | {here} | `{file}`{f' `test_{name}`' if name else ''} |"
+            for statement, here, file, name in STATEMENTS
         ),
         "",
     ]

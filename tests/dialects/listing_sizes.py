@@ -13,12 +13,12 @@ COUNTS = (3, 12, 50)
 LISTINGS: tuple[Listing, ...] = ("trained", "prose", "signatures")
 
 
-def _text(said: str, **more: Any) -> dict[str, Any]:
-    return {"type": "string", "description": said, **more}
+def _text(description: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "description": description, **more}
 
 
-def _object(properties: dict[str, Any], required: Sequence[str] = (), said: str = "") -> dict[str, Any]:
-    described = {"description": said} if said else {}
+def _object(properties: dict[str, Any], required: Sequence[str] = (), description: str = "") -> dict[str, Any]:
+    described = {"description": description} if description else {}
     return {"type": "object", **described, "properties": properties, "required": list(required)}
 
 
@@ -45,7 +45,7 @@ _FILTER = _object(
         "assignee": {"$ref": "#/$defs/Person", "description": "Who is responsible."},
         "changed": {"$ref": "#/$defs/Period", "description": "When it was changed last."},
     },
-    said="Which ones; without a filter all of them.",
+    description="Which ones; without a filter all of them.",
 )
 _DEFINITIONS = {"Person": _PERSON, "Period": _PERIOD}
 _OPEN = {"additionalProperties": False, "$defs": _DEFINITIONS}

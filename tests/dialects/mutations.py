@@ -3,9 +3,9 @@ arguments run, text lost or leaked.
 
     python tests/dialects/mutations.py [--peers .venv-peers/bin/python] [--dialects NAME …] [--show] [--out FILE]
 
-What a reply was meant to say is known from how it was damaged (`mutated.py`), not from any parser. A call that its tool
-does not take (its name, its types, what is required) does not run, whoever read it, and the model is told. A call that
-may be reported instead of run is lost only where the model is told nothing. Replies are read whole; an engine has a
+The damage (`damaged_replies.py`) says what a reply means; no parser does. A call that its tool does not take (its name,
+its types, what is required) does not run, whichever parser read it, and the model gets an error. A call that may be
+reported instead of run is lost only where the model gets no error. Replies are read whole; an engine has a
 reasoning parser where the reply thinks. `--show` prints ours that are wrong; `--out` writes the figures that the table
 of docs/reference/conformance.md is made of.
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mutated import TOOLS, Call, Case, Count, Reading, can_run, cases, judge
+from damaged_replies import TOOLS, Call, Case, Count, Reading, can_run, cases, judge
 
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import FinishReason, ToolCall
@@ -96,7 +96,7 @@ def ours(dialect: Dialect, case: Case) -> Reading:
     calls: list[Call] = [(call.name, dict(call.arguments)) for call in made]
     ran = tuple(filter(can_run, calls))
     # What was set aside is shown, though it is none of the answer: nothing of it is lost, and nothing leaks.
-    lost = any(said in turn.aside for said in case.said)
+    lost = any(each in turn.aside for each in case.visible_text)
     text = turn.text + turn.aside if lost else turn.text
     return Reading(text, ran, len(ran) < len(turn.calls) or bool(turn.ignored))
 
@@ -137,7 +137,7 @@ class Engine:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Arguments that no tool takes for what no client can read: the model is told of it."""
+    """Arguments that no tool takes for what no client can read: the model is columns of it."""
     try:
         made: Any = json.loads(text)
     except ValueError:
@@ -148,11 +148,11 @@ def _arguments(text: str) -> dict[str, Any]:
 def count_ours(dialect: Dialect, made: Sequence[Case], show: bool = False) -> Count:
     total = Count()
     for case in made:
-        seen = ours(dialect, case)
-        count = judge(case, seen)
+        reading = ours(dialect, case)
+        count = judge(case, reading)
         total.add(count)
         if show and any(count.figures):
-            print(f"{dialect.name} {case.kind} {count.figures}\n    {case.text!r}\n    {seen}", flush=True)
+            print(f"{dialect.name} {case.kind} {count.figures}\n    {case.text!r}\n    {reading}", flush=True)
     return total
 
 
@@ -164,12 +164,12 @@ def count_engine(
     for i, case in enumerate(made):
         if case.thinks and not parsers[1]:
             continue
-        seen = engine.read(parsers, case)
-        count = judge(case, seen)
+        reading = engine.read(parsers, case)
+        count = judge(case, reading)
         total.add(count)
         if i == 0 and any(count.figures[:3]):
             if show:
-                print(f"{engine.name} {parsers[0]} does not read {case.text!r}: {seen}", flush=True)
+                print(f"{engine.name} {parsers[0]} does not read {case.text!r}: {reading}", flush=True)
             return None
     return total.figures
 
@@ -200,8 +200,8 @@ def main() -> None:
     made: list[dict[str, Any]] = []
     for row in rows(dialects, engines, chosen.show):
         made.append(row)
-        told = [f"{name} {row[name]}" for name in ("toolspeak", *ENGINES) if row.get(name) is not None]
-        print(f"{row['dialect']:18}{row['cases']:>5}  " + "  ".join(told), flush=True)
+        columns = [f"{name} {row[name]}" for name in ("toolspeak", *ENGINES) if row.get(name) is not None]
+        print(f"{row['dialect']:18}{row['cases']:>5}  " + "  ".join(columns), flush=True)
     for engine in engines:
         engine.close()
     if chosen.out:

@@ -74,14 +74,16 @@ NAMES = ("cogency-xml", "qwen3-coder", "minimax-m2", "minimax-m3", "glm47", "gem
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_array_whose_schema_lists_its_elements_is_an_array(name: str) -> None:
-    said = '[<|"|>view<|"|>]' if name == "gemma4" else '["view"]'
-    assert arguments_of(name, written(name, {"what": said})) == {"what": ["view"]}
+    value_text = '[<|"|>view<|"|>]' if name == "gemma4" else '["view"]'
+    assert arguments_of(name, written(name, {"what": value_text})) == {"what": ["view"]}
 
 
 @pytest.mark.parametrize("name", ["qwen3-coder", "minimax-m2", "minimax-m3", "glm47", "gemma4"])
-@pytest.mark.parametrize(("said", "meant"), [("007", 7), ("+007", 7), ("-07", -7), ("00", 0), ("0x10", "0x10")])
-def test_zeros_in_front_of_an_integer_are_none_of_it(name: str, said: str, meant: object) -> None:
-    assert arguments_of(name, written(name, {"n": said})) == {"n": meant}
+@pytest.mark.parametrize(
+    ("value_text", "expected"), [("007", 7), ("+007", 7), ("-07", -7), ("00", 0), ("0x10", "0x10")]
+)
+def test_zeros_in_front_of_an_integer_are_none_of_it(name: str, value_text: str, expected: object) -> None:
+    assert arguments_of(name, written(name, {"n": value_text})) == {"n": expected}
 
 
 def test_zeros_in_front_of_a_text_stay() -> None:
@@ -170,7 +172,7 @@ Q = '<|"|>'
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("value_text", "expected"),
     [
         ("tags:['x','y']", {"tags": ["x", "y"]}),
         ("a:'x'", {"a": "x"}),
@@ -189,12 +191,12 @@ Q = '<|"|>'
         ("tags:['x]", "invalid_call"),
     ],
 )
-def test_gemmas_strings_in_other_quotes(said: str, meant: object) -> None:
-    assert arguments_of("gemma4", f"<|tool_call>call:f{{{said}}}<tool_call|>") == meant
+def test_gemmas_strings_in_other_quotes(value_text: str, expected: object) -> None:
+    assert arguments_of("gemma4", f"<|tool_call>call:f{{{value_text}}}<tool_call|>") == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "meant"),
+    ("name", "text", "expected"),
     [
         # Another argument whose start tag was lost, or cannot be read, stands in the value; or its end tag does twice.
         (
@@ -231,8 +233,8 @@ def test_gemmas_strings_in_other_quotes(said: str, meant: object) -> None:
         ),
     ],
 )
-def test_a_value_that_may_be_two_does_not_run(name: str, text: str, meant: object) -> None:
-    assert arguments_of(name, text) == meant
+def test_a_value_that_may_be_two_does_not_run(name: str, text: str, expected: object) -> None:
+    assert arguments_of(name, text) == expected
 
 
 def test_a_call_that_only_begins_does_not_run() -> None:

@@ -184,8 +184,8 @@ def test_what_only_mentions_the_marker_stays_text_when_it_is_cut(text: str):
 def test_text_is_not_held_back_longer_than_a_candidate():
     parser = get_dialect("hermes").parser(TOOLS)
     text = "<tool_call> is a marker of ours" + ", and one of many" * 40
-    left = "".join(getattr(delta, "text", "") for delta in parser.feed(text))
-    assert len(text) - len(left) < 256
+    text_out = "".join(getattr(delta, "text", "") for delta in parser.feed(text))
+    assert len(text) - len(text_out) < 256
 
 
 def told_last(provider: ScriptedProvider) -> str:
@@ -205,8 +205,8 @@ def test_a_run_continues_after_an_attempt_and_the_model_is_shown_the_form(name: 
         provider = ScriptedProvider([f"<{start}>{body}</{start}>", "x"])
         result = Agent(provider, [look], dialect=name).run_sync("go")
         assert (result.status, result.answer) == ("answered", "x"), body
-        told = told_last(provider)
-        assert "look" in told or "read" in told, body
+        feedback = told_last(provider)
+        assert "look" in feedback or "read" in feedback, body
 
 
 def test_an_attempt_has_the_place_and_the_text_of_its_block():

@@ -249,14 +249,14 @@ def test_the_model_is_told_of_the_broken_call_and_the_other_one_runs():
         provider = ScriptedProvider([reply, "done"])
         result = Agent(provider, [read], dialect=dialect).run_sync("go")
         assert result.answer == "done"
-        told = "\n".join(message.text for message in provider.requests[-1].messages)
-        assert "content of a" in told, dialect
-        assert "a line break inside a JSON string" in told, dialect
+        feedback = "\n".join(message.text for message in provider.requests[-1].messages)
+        assert "content of a" in feedback, dialect
+        assert "a line break inside a JSON string" in feedback, dialect
 
 
 def test_a_round_trip_keeps_what_was_malformed():
     for dialect in ("kimi-k2", "jamba", "mistral-args"):
         known = get_dialect(dialect)
         text = written(dialect, [("read", '{"file": "a"}'), ("write", '{"file": "x\n"}')])
-        (shown,) = known.render([Message("assistant", read_turn(known, text, TOOLS).calls)], TOOLS)
-        assert calls_of(read_turn(known, shown.text, TOOLS))[0] == FIRST, shown.text
+        (rendered,) = known.render([Message("assistant", read_turn(known, text, TOOLS).calls)], TOOLS)
+        assert calls_of(read_turn(known, rendered.text, TOOLS))[0] == FIRST, rendered.text

@@ -23,7 +23,7 @@ FAULTS: dict[str, Callable[[str, int], str]] = {
     "a space": lambda text, at: f"{text[:at]} {text[at:]}",
     "two in each other's place": lambda text, at: text[:at] + text[at + 1 : at + 2] + text[at] + text[at + 2 :],
 }
-UNTOLD = {  # of what two characters in each other's place leave, which markers begin and end in the middle
+UNREPORTED = {  # of what two characters in each other's place leave, which markers begin and end in the middle
     "gigachat3": {"<|role_sep|\n>"},
     "cohere-command": {"|[>"},
     "deepseek-v3": {"｜<>｜"},
@@ -49,8 +49,8 @@ def test_a_call_without_one_character_runs_or_is_told(dialect: Dialect, part: in
     for at in range(part, len(head), 2):
         for i, (text, calls) in enumerate(beside(dialect, whole[:at] + whole[at + 1 :])):
             turn = read_turn(dialect, text, TOOLS)
-            told = any(isinstance(call, MalformedCall) for call in turn.calls)
-            assert told or len(turn.calls) >= calls, (text, turn.calls)
+            reported = any(isinstance(call, MalformedCall) for call in turn.calls)
+            assert reported or len(turn.calls) >= calls, (text, turn.calls)
             if (at + i) % 7 == 0:
                 check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
 
@@ -62,12 +62,12 @@ def test_a_call_with_one_wrong_character_runs_or_is_told(dialect: Dialect, fault
     whole = written(dialect, file="alpha")
     for at in range(part, whole.index("alpha"), 4):
         damaged = FAULTS[fault](whole, at)
-        if any(part in damaged for part in UNTOLD.get(dialect.name, ())):
+        if any(part in damaged for part in UNREPORTED.get(dialect.name, ())):
             continue
         for i, (text, calls) in enumerate(beside(dialect, damaged)):
             turn = read_turn(dialect, text, TOOLS)
-            told = any(isinstance(call, MalformedCall) for call in turn.calls)
-            assert told or len(turn.calls) >= calls, (text, turn.calls)
+            reported = any(isinstance(call, MalformedCall) for call in turn.calls)
+            assert reported or len(turn.calls) >= calls, (text, turn.calls)
             if (at + i) % 29 == 0:
                 check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
 

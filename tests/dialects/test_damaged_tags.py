@@ -23,7 +23,7 @@ def spec(name: str, **types: str) -> ToolSpec:
 
 
 TOOLS = [spec("write", file="string", mode="string", days="integer")]
-MEANT = {"file": "alpha", "mode": "omega", "days": 7}
+ARGUMENTS_SENT = {"file": "alpha", "mode": "omega", "days": 7}
 BATCHES = [
     [{"file": "alpha", "mode": "omega"}],
     [{"file": "alpha", "days": 7}],
@@ -59,8 +59,8 @@ def test_nothing_runs_with_what_is_left_of_a_tag(dialect: Dialect, part: int):
                 if isinstance(call, MalformedCall):
                     continue
                 for name, value in call.arguments.items():
-                    if name in MEANT:
-                        assert value == MEANT[name], reply
+                    if name in ARGUMENTS_SENT:
+                        assert value == ARGUMENTS_SENT[name], reply
                     assert not re.search("alpha|omega", name), reply
 
 

@@ -50,9 +50,9 @@ def conversation(text: str = "") -> list[Message]:
     ]
 
 
-def kept(messages: list[TextMessage]) -> list[int]:
-    said = "\n".join(message.text for message in messages)
-    return [number for number in (1, 2, 3, 4) if f"thought {number}" in said]
+def thoughts_in(messages: list[TextMessage]) -> list[int]:
+    texts_sent = "\n".join(message.text for message in messages)
+    return [number for number in (1, 2, 3, 4) if f"thought {number}" in texts_sent]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
@@ -62,7 +62,7 @@ def test_the_thoughts_of_a_run_and_of_those_before(dialect: Dialect, text: str):
     expected = [] if earlier is None else [3, 4] if earlier.keep == "run" else [1, 2, 3, 4]
     if earlier is not None and earlier.calls_only and 2 in expected:
         expected.remove(2)
-    assert kept(dialect.render(conversation(text), TOOLS)) == expected
+    assert thoughts_in(dialect.render(conversation(text), TOOLS)) == expected
     plain = [
         Message(each.role, tuple(p for p in each.parts if not isinstance(p, ReasoningPart)))
         for each in conversation(text)
@@ -110,8 +110,10 @@ def test_a_turn_of_thoughts_alone():
     thinking = Message("assistant", (ReasoningPart("hm"),))
     for name, texts in (("hermes", ["Go.", "And?"]), ("cogency-json", ["Go.", "<think>hm</think>\n", "And?"])):
         history = get_dialect(name).history(TOOLS)
-        said = [message.text for message in render_all(history, [Message.user("Go."), thinking, Message.user("And?")])]
-        assert said == texts or said == ["\n\n".join(texts)]
+        texts_sent = [
+            message.text for message in render_all(history, [Message.user("Go."), thinking, Message.user("And?")])
+        ]
+        assert texts_sent == texts or texts_sent == ["\n\n".join(texts)]
 
 
 def test_published_protocols():

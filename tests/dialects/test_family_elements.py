@@ -125,8 +125,8 @@ def test_a_text_argument_leaves_as_it_comes(dialect: Dialect) -> None:
     text = rendered(dialect, [ToolCall("c", "write", {"content": "0123456789" * 40})])
     parser = dialect.parser(TOOLS)
     at = text.index("0123456789") + 200
-    fed = [delta for delta in parser.feed(text[:at]) if isinstance(delta, ArgumentsDelta)]
-    assert "".join(delta.text for delta in fed) == '{"content": "' + "0123456789" * 20
+    fragments = [delta for delta in parser.feed(text[:at]) if isinstance(delta, ArgumentsDelta)]
+    assert "".join(delta.text for delta in fragments) == '{"content": "' + "0123456789" * 20
     assert list(parser.feed(text[at : at + 4])) == [ArgumentsDelta(0, "0123")]
 
 
@@ -206,13 +206,13 @@ DSML_VALUES: list[tuple[Any, str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "said", "text", "value"), DSML_VALUES)
+@pytest.mark.parametrize(("schema", "flag", "text", "value"), DSML_VALUES)
 def test_dsml_says_what_a_value_is_and_the_schema_has_the_last_word(
-    schema: Any, said: str, text: str, value: Any
+    schema: Any, flag: str, text: str, value: Any
 ) -> None:
     reply = (
         '<｜DSML｜tool_calls><｜DSML｜invoke name="f">'
-        f'<｜DSML｜parameter name="k" string="{said}">{text}</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>'
+        f'<｜DSML｜parameter name="k" string="{flag}">{text}</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>'
     )
     assert json.dumps(arguments_of("deepseek-v4", reply, typed(schema))) == json.dumps([{"k": value}])
 

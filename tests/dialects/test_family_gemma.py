@@ -106,9 +106,9 @@ def test_a_body_is_read(dialect: Dialect, body: str, value: Any):
 def test_a_delimiter_in_a_string_is_gemma_4s_quote(dialect: Dialect):
     """FunctionGemma's is no quote, and stays as it stands."""
     quote = QUOTE[dialect.name]
-    shown = '"' if dialect.name == "gemma4" else quote
+    written_quote = '"' if dialect.name == "gemma4" else quote
     body = 'call:write{content:<|"|>say <|"|>hi<|"|> to, all<|"|>}'
-    assert read(dialect, body) == {"content": f"say {shown}hi{shown} to, all"}
+    assert read(dialect, body) == {"content": f"say {written_quote}hi{written_quote} to, all"}
 
 
 @each_dialect
@@ -128,8 +128,8 @@ def test_the_schema_says_what_a_bare_value_is_at_every_depth(dialect: Dialect):
             "$defs": {"inner": inner},
         },
     )
-    found = read(dialect, "call:f{a:{zip:01,n:2},l:[1,2],any:3,x:null}", (tool,))
-    assert found == {"a": {"zip": "01", "n": 2}, "l": ["1", "2"], "any": 3, "x": None}
+    arguments_read = read(dialect, "call:f{a:{zip:01,n:2},l:[1,2],any:3,x:null}", (tool,))
+    assert arguments_read == {"a": {"zip": "01", "n": 2}, "l": ["1", "2"], "any": 3, "x": None}
     assert read(dialect, "call:f{any:3}", ()) == {"any": "3"}
 
 
@@ -208,7 +208,7 @@ def test_a_marker_with_what_is_no_call_after_it_is_an_unreadable_attempt(dialect
 
 
 @pytest.mark.parametrize(
-    ("text", "starts_in", "reasoning", "said"),
+    ("text", "starts_in", "reasoning", "answer"),
     [
         ("<|channel>thought\na<channel|>b", "text", "a", "b"),
         ("thought\na<channel|>b", "reasoning", "a", "b"),
@@ -221,10 +221,10 @@ def test_a_marker_with_what_is_no_call_after_it_is_an_unreadable_attempt(dialect
         ("a `<channel|>` b", "text", "", "a `<channel|>` b"),
     ],
 )
-def test_the_thought_channel(text: str, starts_in: Any, reasoning: str, said: str):
+def test_the_thought_channel(text: str, starts_in: Any, reasoning: str, answer: str):
     check_splits(GEMMA4, text, TOOLS, starts_in=starts_in)
     turn = read_turn(GEMMA4, text, TOOLS, starts_in=starts_in)
-    assert (turn.reasoning, turn.text) == (reasoning, said)
+    assert (turn.reasoning, turn.text) == (reasoning, answer)
 
 
 def test_a_call_ends_the_thought():
@@ -237,8 +237,8 @@ def test_history_is_written_as_the_template_does():
     call = ToolCall("1", "get_weather", {"city": "Paris", "days": 2})
     assert written(GEMMA4, call) == '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>,days:2}<tool_call|>'
     result = ToolResult("1", "get_weather", "success", (TextPart("sunny"),))
-    told = '<|tool_response>response:get_weather{value:<|"|>sunny<|"|>}<tool_response|>'
-    assert GEMMA4.render_results([result]) == told
+    frame = '<|tool_response>response:get_weather{value:<|"|>sunny<|"|>}<tool_response|>'
+    assert GEMMA4.render_results([result]) == frame
     mapped = ToolResult("1", "f", "success", (JsonPart({"a": [1, "x"]}),))
     assert GEMMA4.render_results([mapped]) == '<|tool_response>response:f{a:[1,<|"|>x<|"|>]}<tool_response|>'
     assert '<|tool_call>call:get_weather{city:<|"|>' in GEMMA4.instructions(tools, listing="prose")

@@ -162,15 +162,15 @@ def test_prose_is_held_back_at_most_256_characters(dialect: Dialect, data: st.Da
     halves = [text[:-1] for text in marker_texts(dialect)] + ['{"name": "' + "n" * 200, '[{"name": "a"' + " " * 200]
     pieces = st.one_of(st.sampled_from([*halves, " " * 90, "x" * 90, "[ ", "`", "\n"]), st.text(max_size=3))
     text = data.draw(st.lists(pieces, max_size=8).map("".join))
-    said = 0
+    answer = 0
     if any(not isinstance(delta, TextDelta) for delta in parse_pieces(dialect, [text])):
         return
     total = sum(len(delta.text) for delta in parse_pieces(dialect, [text]) if isinstance(delta, TextDelta))
     dropped = len(text) - total  # frame markers, whole ones
     parser = dialect.parser()
     for i, char in enumerate(text, 1):
-        said += sum(len(delta.text) for delta in parser.feed(char) if isinstance(delta, TextDelta))
-        assert i - said - dropped <= 256
+        answer += sum(len(delta.text) for delta in parser.feed(char) if isinstance(delta, TextDelta))
+        assert i - answer - dropped <= 256
 
 
 @each_dialect
@@ -178,11 +178,11 @@ def test_a_string_argument_leaves_as_it_comes(dialect: Dialect):
     text = written(dialect, ("write", {"content": "word " * 300}))
     parser = dialect.parser(TOOLS)
     first = text.index("word")
-    seen = sum(len(delta.text) for delta in parser.feed(text[:first]) if isinstance(delta, ArgumentsDelta))
-    before = seen
+    streamed = sum(len(delta.text) for delta in parser.feed(text[:first]) if isinstance(delta, ArgumentsDelta))
+    before = streamed
     for i in range(first, text.rindex("word"), 7):
-        seen += sum(len(delta.text) for delta in parser.feed(text[i : i + 7]) if isinstance(delta, ArgumentsDelta))
-        assert seen - before == i + 7 - first
+        streamed += sum(len(delta.text) for delta in parser.feed(text[i : i + 7]) if isinstance(delta, ArgumentsDelta))
+        assert streamed - before == i + 7 - first
 
 
 # --- 5. markers inside strings, 6. round trip ---------------------------------------------------
@@ -284,7 +284,7 @@ class Case:
     dialect: str
     text: str
     calls: list[tuple[str, object]]
-    said: str = ""
+    answer: str = ""
     thought: str = ""
     notes: tuple[str, ...] = ()
 
@@ -389,8 +389,8 @@ def test_what_a_dialect_adds(case: Case):
     calls = [call for call in turn.calls if isinstance(call, ToolCall)]
     assert [(call.name, call.arguments) for call in calls] == case.calls
     assert not calls or calls[0].notes == case.notes
-    if case.said or not turn.calls:
-        assert case.said in turn.text
+    if case.answer or not turn.calls:
+        assert case.answer in turn.text
     else:
         assert turn.text.strip() == ""
     assert turn.reasoning.strip() == case.thought
@@ -410,8 +410,8 @@ def test_ids_go_with_calls_and_results():
     assert isinstance(call, ToolCall)
     assert call.provider_id == "abc123def"
     result = ToolResult(call.id, "f", "success", (TextPart("1"),))
-    shown = dialect.render([turn.message, Message("tool", (result,))])
-    assert [entry.text for entry in shown] == [
+    history_sent = dialect.render([turn.message, Message("tool", (result,))])
+    assert [entry.text for entry in history_sent] == [
         text,
         '[TOOL_RESULTS]{"content": 1, "call_id": "abc123def"}[/TOOL_RESULTS]',
     ]
@@ -422,8 +422,8 @@ def test_a_malformed_call_is_shown_to_the_model_as_it_was(dialect: Dialect):
     text = written(dialect, ("write", {"content": "abc"})).replace('"abc"', "abc")
     turn = read_turn(dialect, text, TOOLS)
     assert [type(call) for call in turn.calls] == [MalformedCall]
-    shown = "".join(entry.text for entry in dialect.render([turn.message], TOOLS))
-    assert turn.calls[0].raw.strip() in shown
+    history_sent = "".join(entry.text for entry in dialect.render([turn.message], TOOLS))
+    assert turn.calls[0].raw.strip() in history_sent
 
 
 @each_dialect
@@ -478,5 +478,5 @@ def test_minimax_m1_results_are_tool_turns_or_named_as_such():
         "tool", tuple(ToolResult(text, "write", "success", (TextPart(text),)) for text in ("done", "done too"))
     )
     assert [entry.text for entry in dialect.render([results], tool_role=True)] == ["done", "done too"]
-    (told,) = dialect.render([results])
-    assert (told.role, told.text) == ("user", "tool result: done\n\ntool result: done too\n\n")
+    (results_sent,) = dialect.render([results])
+    assert (results_sent.role, results_sent.text) == ("user", "tool result: done\n\ntool result: done too\n\n")

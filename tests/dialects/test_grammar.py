@@ -58,10 +58,10 @@ def test_rendered_calls_are_accepted(dialect: Dialect, target):
 def test_a_choice_admits_its_turns(dialect: Dialect):
     weather, ping = ToolCall("a1", "get_weather", {"city": "Oslo"}), ToolCall("a2", "ping", {})
     one, other = rendered(dialect, [weather]), rendered(dialect, [ping])
-    said = f"{dialect.grammar_parts()[0].text_start or ''}Some text\nwithout calls."  # type: ignore[attr-defined]
+    prose = f"{dialect.grammar_parts()[0].text_start or ''}Some text\nwithout calls."  # type: ignore[attr-defined]
     accepted = {
         mode: [
-            matcher(dialect.grammar(TOOLS, ToolChoice(mode, name), target="lark"))(text) for text in (said, one, other)
+            matcher(dialect.grammar(TOOLS, ToolChoice(mode, name), target="lark"))(text) for text in (prose, one, other)
         ]
         for mode, name in (("auto", None), ("required", None), ("none", None), ("specific", "get_weather"))
     }

@@ -31,7 +31,7 @@ KNOWN = (*TOOLS, FREE)
 NESTED = ("[", '{"a":', "{a:", '[{"a":', "f(a=[", "<a>", "<think>", "```\n")
 
 
-def begun(dialect: Dialect) -> str:
+def call_beginning(dialect: Dialect) -> str:
     """A call up to its first argument's value."""
     call = ToolCall("c", "free", {"a": "QQ"})
     text = "".join(entry.text for entry in dialect.render([Message("assistant", (call,))], ()))
@@ -43,7 +43,7 @@ def openers(dialect: Dialect) -> Iterator[tuple[str, str]]:
     assert isinstance(dialect, WithGrammar)
     markers = dialect.grammar_parts()[1]
     first = {marker.kind: marker.text for marker in reversed(markers)}
-    call = begun(dialect)
+    call = call_beginning(dialect)
     prefix = "]<]minimax[>[" if dialect.name == "minimax-m3" else ""
     for head in dict.fromkeys(("", first["calls"], call)):
         for unit in (*NESTED, f"{prefix}<o>", call):
@@ -78,7 +78,7 @@ def test_nothing_raises_however_deep_a_text_nests_and_however_it_is_cut(dialect:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 @parts(4)
 def test_auto_and_native_turns_take_them_too(dialect: Dialect, part: int) -> None:
-    head = begun(dialect)
+    head = call_beginning(dialect)
     leaks = StrictDialect(AutoDialect(), broken=True)
 
     def leaked(pieces: Sequence[str]) -> list[Delta]:

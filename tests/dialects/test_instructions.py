@@ -47,9 +47,9 @@ def _tools() -> list[Tool]:
 def examples(dialect: Dialect, instructions: str) -> list[ToolCall]:
     """The calls of the worked example: the first block that stands on lines of its own."""
     name = BLOCK[dialect.name]
-    found = re.search(rf"^<{name}>\n.*?^</{name}>$", instructions, re.DOTALL | re.MULTILINE)
-    assert found
-    return [call for call in read_turn(dialect, found[0]).calls if isinstance(call, ToolCall)]
+    matched_section = re.search(rf"^<{name}>\n.*?^</{name}>$", instructions, re.DOTALL | re.MULTILINE)
+    assert matched_section
+    return [call for call in read_turn(dialect, matched_section[0]).calls if isinstance(call, ToolCall)]
 
 
 @each_dialect
@@ -64,9 +64,9 @@ def test_the_worked_example_is_a_call_that_the_tool_accepts(dialect: Dialect, wh
 
 def read_example(dialect: Dialect, text: str, tools: list[Tool]) -> list[ToolCall]:
     name = BLOCK[dialect.name]
-    found = re.search(rf"^<{name}>\n.*?^</{name}>$", text, re.DOTALL | re.MULTILINE)
-    assert found
-    turn = read_turn(dialect, found[0], [each.spec for each in tools])
+    matched_section = re.search(rf"^<{name}>\n.*?^</{name}>$", text, re.DOTALL | re.MULTILINE)
+    assert matched_section
+    turn = read_turn(dialect, matched_section[0], [each.spec for each in tools])
     assert not turn.notes
     assert all(isinstance(call, ToolCall) and not call.notes for call in turn.calls), turn.calls
     return [call for call in turn.calls if isinstance(call, ToolCall)]

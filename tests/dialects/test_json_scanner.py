@@ -119,10 +119,10 @@ def scanned(text: str, position: int, caps: Caps) -> tuple[JSON, int] | None:
     ],
 )
 def test_an_object_that_is_there_to_its_end_is_read_at_once(text: str, caps: Caps, whole: bool):
-    found = whole_object(f"  {text}", 2, caps)
-    assert (found is not None) == whole
+    result = whole_object(f"  {text}", 2, caps)
+    assert (result is not None) == whole
     if caps.digits == MAX_DIGITS:
-        assert found == scanned(f"  {text}", 2, caps)
+        assert result == scanned(f"  {text}", 2, caps)
 
 
 @settings(deadline=None)

@@ -231,7 +231,7 @@ def test_nested_reasoning_is_counted_and_a_mention_is_not(dialect, text, starts_
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text", "told"),
+    ("dialect", "text", "reason_part"),
     [
         (T, '<tool_call>{"name": "read", "params": {"file": "a"}}</tool_call>', '"params" is not known'),
         (T, '<tool_call>{"name": "read", "file": "a"}</tool_call>', '"file" is not known'),
@@ -239,10 +239,10 @@ def test_nested_reasoning_is_counted_and_a_mention_is_not(dialect, text, starts_
         (X, '<execute><read file="a"></read></execute>', "arguments are elements, not attributes"),
     ],
 )
-def test_arguments_in_the_wrong_place_are_never_an_executable_empty_object(dialect, text, told):
+def test_arguments_in_the_wrong_place_are_never_an_executable_empty_object(dialect, text, reason_part):
     (call,) = read_turn(get_dialect(dialect), text, TOOLS).calls
     assert isinstance(call, MalformedCall)
-    assert told in call.reason
+    assert reason_part in call.reason
 
 
 def test_a_call_without_arguments_may_say_its_type():

@@ -77,16 +77,16 @@ def test_references_are_types_with_names_even_where_they_name_themselves():
 
 def test_what_is_said_of_inner_values_is_told_with_their_path():
     inner = {"type": "object", "properties": {"k": {"description": "Deep."}}}
-    found = lean({"properties": {"x": {"type": "array", "items": inner}, "y": {"additionalProperties": inner}}})
-    assert found[1:] == ["- x[].k: Deep.", "- y[key].k: Deep."]
+    lean_schema = lean({"properties": {"x": {"type": "array", "items": inner}, "y": {"additionalProperties": inner}}})
+    assert lean_schema[1:] == ["- x[].k: Deep.", "- y[key].k: Deep."]
 
 
 def test_every_fact_of_the_built_in_tools_is_told_in_each_listing():
     specs = workspace_tools(".").specs
-    told = {listing: " ".join(list_tools(specs, listing).replace('\\"', '"').split()) for listing in LISTINGS}
+    listed = {listing: " ".join(list_tools(specs, listing).replace('\\"', '"').split()) for listing in LISTINGS}
     for spec in specs:
         facts = [spec.name, *spec.properties, *(schema.get("description", "") for schema in spec.properties.values())]
-        for listing, text in told.items():
+        for listing, text in listed.items():
             assert [fact for fact in facts if " ".join(fact.split()) not in text] == [], listing
 
 

@@ -178,7 +178,7 @@ def test_a_model_family_in_place_of_a_dialect_is_its_dialect(family: str, dialec
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         *(("gemma", "gemma4"), ("mistral", "mistral-args"), ("qwen", "qwen3-coder"), ("glm", "glm47")),
         *(("deepseek", "deepseek-v41"), ("Qwen/Qwen3-8B-FP8", "hermes"), ("nemotron", "qwen3-coder")),
@@ -192,9 +192,9 @@ def test_a_model_family_in_place_of_a_dialect_is_its_dialect(family: str, dialec
         ),
     ],
 )
-def test_a_name_that_is_no_dialect_is_answered_with_the_one_that_is_meant(name: str, meant: str):
+def test_a_name_that_is_no_dialect_is_answered_with_the_one_that_is_meant(name: str, suggestion: str):
     with pytest.raises(UnknownDialect) as caught:
         get_dialect(name)
     named = {each.strip("'") for each in re.findall(r"'[^']*'", str(caught.value).replace(repr(name), ""))}
-    assert named == {meant}
-    assert get_dialect(meant)
+    assert named == {suggestion}
+    assert get_dialect(suggestion)

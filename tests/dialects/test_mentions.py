@@ -81,7 +81,7 @@ def test_a_marker_that_is_spoken_of_is_text(dialect: Dialect, marker: Marker):
         check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])
 
 
-MEANT = [
+REAL_MARKERS = [
     ("{0}I think.{1}Yes.", "I think.", "Yes."),
     ("{0} i think.{1}Yes.", " i think.", "Yes."),
     ("Well.\n{0}\nI think.\n{1}\nYes.", "\nI think.\n", "Well.\n\nYes."),
@@ -102,7 +102,7 @@ MEANT = [
 
 @pytest.mark.parametrize(("dialect", "marker"), cases("reasoning"))
 def test_reasoning_that_is_meant_is_reasoning(dialect: Dialect, marker: Marker):
-    for written, thought, answer in MEANT:
+    for written, thought, answer in REAL_MARKERS:
         if not marker.nested and written.count("{0}") > 1:
             continue  # its own marker is text in it, which ends at its first end marker
         text, reasoning = (each.format(marker.text, marker.end) for each in (written, thought))

@@ -1,4 +1,4 @@
-"""Damaged replies (mutated.py): ours may get better than docs/reference/conformance.md says, and not worse."""
+"""Damaged replies (damaged_replies.py): ours may get better than docs/reference/conformance.md says, and not worse."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 from conformance_page import MUTATIONS
-from mutated import cases
+from damaged_replies import cases
 from mutations import count_ours
 
 from toolspeak.dialects import DIALECTS, Dialect
@@ -16,5 +16,5 @@ COUNTED = {row["dialect"]: row["toolspeak"] for row in json.loads(MUTATIONS.read
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_damaged_replies_are_read_no_worse_than_the_page_says(dialect: Dialect):
-    found = count_ours(dialect, list(cases(dialect))).figures
-    assert sum(found) <= sum(COUNTED[dialect.name]), "python tests/dialects/mutations.py --show --dialects NAME"
+    counted = count_ours(dialect, list(cases(dialect))).figures
+    assert sum(counted) <= sum(COUNTED[dialect.name]), "python tests/dialects/mutations.py --show --dialects NAME"

@@ -114,9 +114,9 @@ def test_what_the_arguments_have_in_common_is_told(listing: str):
         {"type": "object", "properties": {"o": {}}, "anyOf": [branch, {"required": ["o"]}]},
     )
     for parameters in shapes:
-        told = "\n".join(lines(parameters, listing))
-        assert "inner" in told
-        assert "Deep." in told
+        facts_told = "\n".join(lines(parameters, listing))
+        assert "inner" in facts_told
+        assert "Deep." in facts_told
 
 
 # --- everything that a schema says -----------------------------------------------------------------------------
@@ -155,22 +155,22 @@ def _nested(inner: st.SearchStrategy[tuple[dict[str, Any], set[str]]]) -> st.Sea
     def made(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
         kind = draw(st.sampled_from(["object", "array", "anyOf", "oneOf", "allOf", "optional", "tuple"]))
         parts = draw(st.lists(inner, min_size=1, max_size=3))
-        schemas, told = [schema for schema, _ in parts], set[str]().union(*(facts for _, facts in parts))
-        said = next(_WORDS)
+        schemas, facts_told = [schema for schema, _ in parts], set[str]().union(*(facts for _, facts in parts))
+        word = next(_WORDS)
         match kind:
             case "object":
                 properties = {next(_WORDS): schema for schema in schemas}
                 whole = {"type": "object", "properties": properties, "required": list(properties)[:1]}
-                told |= set(properties)
+                facts_told |= set(properties)
             case "array":
-                whole, told = {"type": "array", "items": schemas[0], "minItems": 2}, set(parts[0][1])
+                whole, facts_told = {"type": "array", "items": schemas[0], "minItems": 2}, set(parts[0][1])
             case "tuple":
                 whole = {"type": "array", "prefixItems": schemas}
             case "optional":
-                whole, told = {"anyOf": [schemas[0], {"type": "null"}]}, set(parts[0][1])
+                whole, facts_told = {"anyOf": [schemas[0], {"type": "null"}]}, set(parts[0][1])
             case _:
                 whole = {kind: schemas}
-        return {**whole, "description": said}, told | {said}
+        return {**whole, "description": word}, facts_told | {word}
 
     return made()
 
@@ -181,10 +181,10 @@ def parameters(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
     parts = draw(st.lists(st.recursive(leaves(), _nested, max_leaves=8), min_size=1, max_size=4))
     properties: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
-    told: set[str] = set()
+    facts_told: set[str] = set()
     for schema, facts in parts:
         name = next(_WORDS)
-        told |= {name, *facts}
+        facts_told |= {name, *facts}
         match draw(st.sampled_from(["inline", "reference", "described", "shared", "recursive"])):
             case "inline":
                 properties[name] = schema
@@ -209,8 +209,8 @@ def parameters(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
                     },
                 }
                 properties[name] = {"$ref": f"#/$defs/T{name}"}
-                told |= {f"{name}in", f"{name}kids"}
-    return {"type": "object", "properties": properties, "$defs": definitions}, told
+                facts_told |= {f"{name}in", f"{name}kids"}
+    return {"type": "object", "properties": properties, "$defs": definitions}, facts_told
 
 
 @settings(max_examples=fewer(40))
@@ -218,9 +218,9 @@ def parameters(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
 def test_each_listing_tells_all_that_a_nested_schema_says(made: tuple[dict[str, Any], set[str]]):
     schema, facts = made
     for listing in LISTINGS:
-        told = "\n".join(lines(schema, listing))
-        assert [fact for fact in sorted(facts) if fact not in told] == [], listing
-        assert len(told) <= 60 * len(json.dumps(schema)) + 2000
+        facts_told = "\n".join(lines(schema, listing))
+        assert [fact for fact in sorted(facts) if fact not in facts_told] == [], listing
+        assert len(facts_told) <= 60 * len(json.dumps(schema)) + 2000
 
 
 @settings(max_examples=fewer(40))
@@ -287,16 +287,16 @@ HOSTILE: dict[str, dict[str, Any]] = {
 def test_a_hostile_schema_is_listed_in_bounded_space_and_time(name: str, listing: Any):
     schema = HOSTILE[name]
     began = time.process_time()
-    told = list_tools([ToolSpec("f", "Says.", schema)], listing)
+    facts_told = list_tools([ToolSpec("f", "Says.", schema)], listing)
     assert time.process_time() - began < 5
-    assert "Says." in told
+    assert "Says." in facts_told
     try:
         size = len(json.dumps(schema))
     except RecursionError:
         size = 0
-    assert len(told) <= 60 * size + 20_000
+    assert len(facts_told) <= 60 * size + 20_000
     if name in ("names grow twofold", "a long chain", "100 objects deep", "100 choices deep"):
-        assert "The end." in told
+        assert "The end." in facts_told
 
 
 @pytest.mark.parametrize(

@@ -224,36 +224,36 @@ def test_3_text_is_held_back_at_most_256_characters(dialect: Dialect, data: st.D
     )
     text = "".join(data.draw(st.lists(st.one_of(SOUP, filler), max_size=6)))
     parser = dialect.parser(TOOLS)
-    said = 0  # characters of text and reasoning
+    emitted = 0  # characters of text and reasoning
     lost = 0  # characters that were neither, up to here
     everything = parse_pieces(dialect, [text], TOOLS)
     plain = all(isinstance(delta, TextDelta | ReasoningDelta) for delta in everything)
     for i, char in enumerate(text, 1):
         for delta in parser.feed(char):
             if isinstance(delta, TextDelta | ReasoningDelta):
-                said += len(delta.text)
+                emitted += len(delta.text)
         if plain:
-            lost = _marker_characters(dialect, text[:i], said)
-            assert i - said - lost <= 256
+            lost = _marker_characters(dialect, text[:i], emitted)
+            assert i - emitted - lost <= 256
 
 
-def _marker_characters(dialect: Dialect, text: str, said: int) -> int:
+def _marker_characters(dialect: Dialect, text: str, emitted: int) -> int:
     """Of what was not said, the characters of the markers around reasoning."""
     total = sum(len(delta.text) for delta in parse_pieces(dialect, [text], TOOLS) if hasattr(delta, "text"))
-    assert total >= said
+    assert total >= emitted
     return len(text) - total
 
 
 @each_dialect
 @pytest.mark.parametrize("start", ["<", "<{name}", "<{name} ", "<{name}>", "```", "```json\n<{name}>\n```json"])
 def test_3_a_candidate_is_decided_within_256_characters(dialect: Dialect, start: str):
-    held = start.format(name=BLOCK[dialect.name])
+    candidate = start.format(name=BLOCK[dialect.name])
     parser = dialect.parser(TOOLS)
-    out = text_of(parser.feed(held))
-    for i in range(len(held) + 1, len(held) + 257):
+    out = text_of(parser.feed(candidate))
+    for i in range(len(candidate) + 1, len(candidate) + 257):
         out += text_of(parser.feed(" "))
         assert i - len(out) < 256
-    assert out == held + " " * 256
+    assert out == candidate + " " * 256
 
 
 @each_dialect
@@ -262,10 +262,10 @@ def test_3_a_string_argument_is_not_held_back_either(dialect: Dialect):
     parser = dialect.parser(TOOLS)
     start = text.index("word")
     parser.feed(text[:start])
-    seen = 0
+    streamed = 0
     for i in range(start, text.rindex("word"), 7):
-        seen += sum(len(delta.text) for delta in parser.feed(text[i : i + 7]) if isinstance(delta, ArgumentsDelta))
-        assert seen >= i + 7 - start - 256
+        streamed += sum(len(delta.text) for delta in parser.feed(text[i : i + 7]) if isinstance(delta, ArgumentsDelta))
+        assert streamed >= i + 7 - start - 256
 
 
 # --- 4. no input raises -------------------------------------------------------------------------
@@ -451,9 +451,9 @@ def test_7_everything_else_stays_as_it_is(dialect: Dialect, text: str):
 
 @each_dialect
 def test_7_user_text_stays_as_it_is(dialect: Dialect):
-    said = "What does <execute>[1]</execute> mean, and </tool_call>? <think>&lt;</think>"
-    (message,) = dialect.render([Message.user(said)])
-    assert message.text == said
+    emitted = "What does <execute>[1]</execute> mean, and </tool_call>? <think>&lt;</think>"
+    (message,) = dialect.render([Message.user(emitted)])
+    assert message.text == emitted
 
 
 @each_dialect
@@ -470,17 +470,17 @@ def test_7_a_result_cannot_end_its_own_message(dialect: Dialect, part):
 # --- 8. nothing is emitted that a later character could revoke ----------------------------------
 
 
-def is_beginning(said: list[Delta], whole: list[Delta]) -> bool:
+def is_beginning(emitted: list[Delta], whole: list[Delta]) -> bool:
     """Whether the joined deltas `said` are the beginning of `whole`; the last text may be longer there."""
-    if not said:
+    if not emitted:
         return True
-    last = said[-1]
-    if said[:-1] != whole[: len(said) - 1] or len(whole) < len(said):
+    last = emitted[-1]
+    if emitted[:-1] != whole[: len(emitted) - 1] or len(whole) < len(emitted):
         return False
     if isinstance(last, TextDelta | ReasoningDelta | ArgumentsDelta):
-        same = whole[len(said) - 1]
+        same = whole[len(emitted) - 1]
         return type(same) is type(last) and same.text.startswith(last.text)
-    return last == whole[len(said) - 1]
+    return last == whole[len(emitted) - 1]
 
 
 @each_dialect
@@ -490,11 +490,11 @@ def test_8_what_was_emitted_stays(dialect: Dialect, data: st.DataObject):
     text, tools = data.draw(replies(dialect))
     whole = join_deltas(parse_pieces(dialect, [text], tools, data.draw(FINISHES)))
     parser = dialect.parser(tools)
-    said: list[Delta] = []
+    emitted: list[Delta] = []
     for piece in data.draw(cuts(text)):
-        said = join_deltas([*said, *parser.feed(piece)])
-        check_deltas(said, complete=False)
-        assert is_beginning(said, whole), (said, whole)
+        emitted = join_deltas([*emitted, *parser.feed(piece)])
+        check_deltas(emitted, complete=False)
+        assert is_beginning(emitted, whole), (emitted, whole)
 
 
 CUT_SHORT = ["length", "content_filter", "refusal", "pause", "closed_by_us", "cancelled", "error"]

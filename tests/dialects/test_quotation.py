@@ -31,7 +31,7 @@ def written(dialect: Dialect) -> str:
     return message.text.strip()  # some begin a line of their own
 
 
-CALL, TEXT, TOLD = "call", "text", "told"
+CALL, TEXT, REPORTED = "call", "text", "told"
 LONG = "This is how the format works, and what it is good for. " * 6
 ROWS = [
     ("{call}", CALL),
@@ -42,10 +42,10 @@ ROWS = [
     ("```py\nprint(1)\n```\n{call}", CALL),
     ("````md\n```\nx\n```\n````\n{call}", CALL),
     ("The ``` marks code.\n{call}", CALL),
-    ("Like this:\n```xml\n{call}\n```\n", TOLD),
-    (LONG + "\n```xml\n{call}\n```\n", TOLD),
-    ("```xml\n{call}\n```\nThat is it.", TOLD),
-    ("```py\nx = 1\n{call}\n", TOLD),
+    ("Like this:\n```xml\n{call}\n```\n", REPORTED),
+    (LONG + "\n```xml\n{call}\n```\n", REPORTED),
+    ("```xml\n{call}\n```\nThat is it.", REPORTED),
+    ("```py\nx = 1\n{call}\n", REPORTED),
     ("Like this:\n```xml\n{call}\n```\nThat is it.", TEXT),
     ("Like this:\n```xml\n{call}\n{call}\n```\nThat is it.", TEXT),
     ("```py\nx = 1\n{call}\n```\nSo.", TEXT),
@@ -57,8 +57,8 @@ ROWS = [
     ("````xml\n{call}\n````", CALL),
     ("~~~py\n```\n~~~\n{call}", CALL),
     ("```py\nprint('```')\n```\n{call}", CALL),
-    ("~~~\n{call}\n~~~\nThat is it.", TOLD),
-    ("Like this:\n\n~~~xml\n{call}\n~~~\n", TOLD),
+    ("~~~\n{call}\n~~~\nThat is it.", REPORTED),
+    ("Like this:\n\n~~~xml\n{call}\n~~~\n", REPORTED),
     ("So:\n~~~py\n```\n{call}\n```\n~~~\nThat is it.", TEXT),
     ("So:\n````md\n```xml\n{call}\n```\n````\nThat is it.", TEXT),
     ("So:\n````md\nIt is\n```xml\n{call}\n```\n````\nThat is it.", TEXT),
@@ -70,7 +70,7 @@ ROWS = [
     # Quotations, tables, emphasis, elements of HTML.
     ("> {call}\n\nThat is it.", TEXT),
     ("> ```\n> So:\n> {call}\n\n{call}", CALL),
-    ("You write\n\n> {call}\n", TOLD),
+    ("You write\n\n> {call}\n", REPORTED),
     ("| a | {call} |\n| b | c |\n\nThat is it.", TEXT),
     ("| a | {call}\n| b | c\n\nThat is it.", TEXT),
     ("So **{call}** lists.", TEXT),
@@ -127,7 +127,7 @@ def check_row(dialect: Dialect, row: str, what: str):
     assert bool(run) == (what == CALL), turn.calls
     if what != CALL:
         assert turn.text == text
-        assert [getattr(call, "code", "") for call in turn.calls] == (["quoted_call"] if what == TOLD else [])
+        assert [getattr(call, "code", "") for call in turn.calls] == (["quoted_call"] if what == REPORTED else [])
 
 
 FAMILIES = (
@@ -145,13 +145,13 @@ FAMILIES = (
 def test_a_text_of_examples_stays_text_and_the_call_after_it_runs(name: str, rows: list[str], calls: bool):
     dialect = get_dialect(name)
     call = written(get_dialect("hermes") if name == "auto" else dialect)
-    said = "\n\n".join(["Well.", *rows]).replace("{call}", call) + "\n\n"
-    text = said + call * calls
+    prose = "\n\n".join(["Well.", *rows]).replace("{call}", call) + "\n\n"
+    text = prose + call * calls
     turn = read_turn(dialect, text, TOOLS)
-    told = [each for each in turn.calls if isinstance(each, MalformedCall)]  # of those in sentences
-    assert {each.code for each in told} <= {"quoted_call"}
-    assert len(turn.calls) - len(told) == calls
-    assert turn.text == said
+    reported = [each for each in turn.calls if isinstance(each, MalformedCall)]  # of those in sentences
+    assert {each.code for each in reported} <= {"quoted_call"}
+    assert len(turn.calls) - len(reported) == calls
+    assert turn.text == prose
     check_splits(dialect, text, TOOLS, splits=[list(chunks(text, 1)), list(chunks(text, 7))])
 
 

@@ -93,9 +93,9 @@ def test_tool_call_without_the_tool_role_puts_results_into_user_messages():
 def test_tool_call_loses_no_call_of_an_interrupted_turn():
     """Calls whose results are not there (yet) are in the history all the same."""
     for history in ([TURN], [TURN, Message.user("go on")], [TURN, Message("tool", (READ_DONE,))]):
-        told = "".join(message.text for message in TOOL_CALL.render(history))
-        assert told.count("<tool_call>") == 2, history
-        assert told.index('"read"') < told.index('"ping"')
+        rendered_text = "".join(message.text for message in TOOL_CALL.render(history))
+        assert rendered_text.count("<tool_call>") == 2, history
+        assert rendered_text.index('"read"') < rendered_text.index('"ping"')
 
 
 @each_dialect
@@ -134,8 +134,8 @@ def test_the_tool_of_a_result_is_a_string_where_no_name_could_be_read(text: str)
     turn = read_turn(JSON_D, text, TOOLS)
     results = [failure(call, "malformed", "why") for call in turn.calls]
     for dialect in (JSON_D, XML_D):
-        shown = dialect.render_results(results)
-        (row,) = json.loads(shown.removeprefix("<results>").removesuffix("</results>"))
+        results_text = dialect.render_results(results)
+        (row,) = json.loads(results_text.removeprefix("<results>").removesuffix("</results>"))
         assert row == {"tool": "", "status": "failure", "content": "why"}
 
 
@@ -184,9 +184,9 @@ def test_images_and_files_are_described(dialect: Dialect):
         ImagePart("image/png", url="https://x/y.png"),
         FilePart("a.pdf", "application/pdf", b"123"),
     )
-    told = dialect.render_results([ToolResult("1", "look", "success", content)])
-    start, stop = told.index('["see"'), told.rindex("]", 0, told.rindex("]") + 1)
-    rows = json.JSONDecoder().raw_decode(told[start : stop + 1])[0]
+    rendered_text = dialect.render_results([ToolResult("1", "look", "success", content)])
+    start, stop = rendered_text.index('["see"'), rendered_text.rindex("]", 0, rendered_text.rindex("]") + 1)
+    rows = json.JSONDecoder().raw_decode(rendered_text[start : stop + 1])[0]
     assert rows == [
         "see",
         {"n": 1},

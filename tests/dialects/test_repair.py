@@ -34,7 +34,7 @@ MENDED: list[tuple[str, dict[str, Any]]] = [  # the arguments as a model may wri
     ('{"a": 1,', {"a": 1}),
     ("{a: '</tool'}", {"a": "</tool"}),
 ]
-KEPT = [  # what nobody knows the meaning of
+UNREPAIRABLE = [  # what nobody knows the meaning of
     '{"a": "no end',
     "{'a': 'no end}}",
     '{"a": word}',
@@ -59,21 +59,21 @@ def block(arguments: str) -> str:
     return f'<tool_call>{{"name": "f", "arguments": {arguments}'
 
 
-@pytest.mark.parametrize(("written", "meant"), MENDED)
+@pytest.mark.parametrize(("written", "expected"), MENDED)
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
-def test_what_is_mended(written: str, meant: dict[str, Any], closed: bool):
+def test_what_is_mended(written: str, expected: dict[str, Any], closed: bool):
     text = block(written) + ("}</tool_call> so" if closed else "")
     check_splits(HERMES, text)
     turn = read_turn(HERMES, text)
     (call,) = turn.calls
     assert isinstance(call, ToolCall)
-    assert (call.arguments, call.notes) == (meant, ("repaired",))
+    assert (call.arguments, call.notes) == (expected, ("repaired",))
     assert call.repaired_from is not None
     assert written in call.repaired_from
     assert turn.text == (" so" if closed else "")
 
 
-@pytest.mark.parametrize("written", KEPT)
+@pytest.mark.parametrize("written", UNREPAIRABLE)
 @pytest.mark.parametrize("closing", ["}</tool_call>", ""], ids=["closed", "open"])
 def test_what_is_never_mended(written: str, closing: str):
     text = block(written) + closing
@@ -81,8 +81,8 @@ def test_what_is_never_mended(written: str, closing: str):
     assert not any(isinstance(call, ToolCall) for call in read_turn(HERMES, text).calls)
 
 
-@pytest.mark.parametrize(("written", "_meant"), MENDED)
-def test_what_the_end_of_the_turn_cut_off_stays_malformed(written: str, _meant: dict[str, Any]):
+@pytest.mark.parametrize(("written", "_expected"), MENDED)
+def test_what_the_end_of_the_turn_cut_off_stays_malformed(written: str, _expected: dict[str, Any]):
     text = block(written)
     for finish in ("length", "cancelled", "error"):
         assert parse_pieces(HERMES, [text], finish=finish) == parse_pieces(get_dialect("hermes"), [text], finish=finish)
@@ -91,8 +91,8 @@ def test_what_the_end_of_the_turn_cut_off_stays_malformed(written: str, _meant: 
 @pytest.mark.parametrize("dialect", JSON_DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_json_dialect_is_repaired(dialect: Dialect):
     calls = tuple(ToolCall(f"{i}", "write", {"content": "abc"}) for i in range(dialect.batch.max_calls or 2))
-    (shown,) = dialect.render([Message("assistant", calls)], TOOLS)
-    text = shown.text.replace('"abc"', "'abc',")
+    (rendered,) = dialect.render([Message("assistant", calls)], TOOLS)
+    text = rendered.text.replace('"abc"', "'abc',")
     assert all(isinstance(call, MalformedCall) for call in read_turn(dialect, text, TOOLS).calls)
     turn = read_turn(repaired(dialect), text, TOOLS)
     assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == [
@@ -198,8 +198,8 @@ VALUES = st.recursive(
 @given(dialect=st.sampled_from(JSON_DIALECTS), arguments=st.dictionaries(st.text(max_size=4), VALUES, max_size=3))
 @settings(deadline=None, max_examples=fewer(100), suppress_health_check=SLOW)
 def test_what_is_read_without_repair_is_read_the_same_with_it(dialect: Dialect, arguments: dict[str, Any]):
-    (shown,) = dialect.render([Message("assistant", (ToolCall("0", "f", arguments),))])
-    assert parse_pieces(repaired(dialect), [shown.text]) == parse_pieces(dialect, [shown.text])
+    (rendered,) = dialect.render([Message("assistant", (ToolCall("0", "f", arguments),))])
+    assert parse_pieces(repaired(dialect), [rendered.text]) == parse_pieces(dialect, [rendered.text])
 
 
 @given(data=st.data(), value=st.dictionaries(st.sampled_from(["a", "b c", "d"]), VALUES, min_size=1, max_size=3))
@@ -223,9 +223,9 @@ def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["solar-open", "kimi-k2", "deepseek-v3", "deepseek-v31"])
 def test_a_call_outside_of_its_section_is_repaired_too(name: str):
     dialect = get_dialect(name)
-    (shown,) = dialect.render([Message("assistant", (ToolCall("c", "write", {"content": "abc"}),))], TOOLS)
-    section = shown.text.index("<", 1)
-    text = shown.text[section : shown.text.rindex("<")].replace('"abc"', "'abc',")
+    (rendered,) = dialect.render([Message("assistant", (ToolCall("c", "write", {"content": "abc"}),))], TOOLS)
+    section = rendered.text.index("<", 1)
+    text = rendered.text[section : rendered.text.rindex("<")].replace('"abc"', "'abc',")
     (call,) = read_turn(repaired(dialect), text, TOOLS).calls
     assert isinstance(call, ToolCall)
     assert (call.name, call.arguments) == ("write", {"content": "abc"})

@@ -34,8 +34,8 @@ def test_a_call_is_found_after_every_beginning_of_its_marker(name: str) -> None:
             text = before + written.text
             parser = dialect.parser(TOOLS)
             deltas = [*parser.feed(text[:cut]), *parser.feed(text[cut:]), *parser.close("stop")]
-            said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
-            assert (said, [type(delta).__name__ for delta in deltas].count("CallCompleted")) == (before, 1)
+            text_out = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+            assert (text_out, [type(delta).__name__ for delta in deltas].count("CallCompleted")) == (before, 1)
 
 
 def test_many_messages_at_once_take_linear_time() -> None:
@@ -55,9 +55,9 @@ def test_a_parser_that_was_closed_is_freed_at_once(dialect: Dialect) -> None:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        left = weakref.ref(parser)
+        reference = weakref.ref(parser)
         del parser
-        assert left() is None
+        assert reference() is None
     finally:
         if collecting:
             gc.enable()
@@ -73,7 +73,7 @@ def test_of_long_prose_little_stays_in_memory(name: str, size: int, letter: str)
     try:
         for _ in range(500_000 // size):
             parser.feed(str(bytearray(letter.encode() * size), "utf-8"))  # a text of its own, as from a server
-        kept = tracemalloc.get_traced_memory()[0]
+        memory = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert kept < 160_000
+    assert memory < 160_000

@@ -48,13 +48,13 @@ def test_a_mention_and_what_stands_in_or_after_a_call_or_reasoning_say_nothing(d
 @CASES
 def test_a_stream_says_so_once_the_end_comes(dialect: Dialect, end: str):
     """What was shown stays shown; the marker is not, and the turn that is kept has the text as reasoning."""
-    for reply, said, thought in (
+    for reply, answer, thought in (
         (f"plan{end}answer", "answer", "plan"),
         (f"{end}Hello", "Hello", ""),
         (f"\n{end}\n\n{end}\nHello", "Hello", ""),
     ):
         turn = read_turn(dialect, reply, TOOLS)
-        assert (turn.message.text, turn.reasoning, end in turn.text) == (said, thought, False)
+        assert (turn.message.text, turn.reasoning, end in turn.text) == (answer, thought, False)
         deltas = check_splits(dialect, reply, TOOLS, "stop")
         assert (TextWasReasoning() in deltas) == bool(thought)
     call = written(dialect, "x")

@@ -28,8 +28,8 @@ def test_three_phase_execution_think_execute_results():
         ("write", {"file": "config.json", "content": '{"api": "new.com"}'}),
         ("read", {"file": "config.json"}),
     ]
-    told = [result("write", "success", {"bytes": 22}), result("read", "success", {"api": "new.com"})]
-    assert results_as_told(DIALECT, *told) == more_results
+    results_sent = [result("write", "success", {"bytes": 22}), result("read", "success", {"api": "new.com"})]
+    assert results_as_told(DIALECT, *results_sent) == more_results
     assert read_checked(DIALECT, answer).message == Message.assistant(answer)
 
 
@@ -169,15 +169,15 @@ def test_mixed_quotes():
 
 def test_the_system_generates_a_json_array_of_results():
     """Tool execution outcomes. System generates JSON array, LLM reads."""
-    told = [result("name", "success", "data"), result("name", "failure", "error message")]
-    assert results_as_told(DIALECT, *told) == seed.RESULTS_FORM.replace("data", '"data"')
+    results_sent = [result("name", "success", "data"), result("name", "failure", "error message")]
+    assert results_as_told(DIALECT, *results_sent) == seed.RESULTS_FORM.replace("data", '"data"')
 
 
 @pytest.mark.parametrize("content", [None, True, 7, 1.5, "text", [1, "a"], {"bytes": 22}])
 def test_content_is_any_json_serializable_type_on_success(content):
     """`content`: On success = tool output (any JSON-serializable type)"""
-    told = results_as_told(DIALECT, result("read", "success", content))
-    (row,) = json.loads(told.removeprefix("<results>").removesuffix("</results>"))
+    results_sent = results_as_told(DIALECT, result("read", "success", content))
+    (row,) = json.loads(results_sent.removeprefix("<results>").removesuffix("</results>"))
     assert row == {"tool": "read", "status": "success", "content": content}
     assert list(row) == ["tool", "status", "content"]
 
@@ -195,22 +195,22 @@ def test_success():
 
 def test_results_array_order_matches_execution_order_exactly_by_position():
     """Order: Results array order matches execution order exactly (by position)"""
-    told = [
+    results_sent = [
         result("read", "success", "a contents"),
         result("write", "success", {"bytes": 22}),
         result("read", "success", "b updated"),
     ]
-    assert results_as_told(DIALECT, *told) == seed.S000_BATCH_RESULTS
+    assert results_as_told(DIALECT, *results_sent) == seed.S000_BATCH_RESULTS
 
 
 def test_mixed_success_and_failure_all_results_returned():
     """All results returned (none skipped) · Status indicates success/failure"""
-    told = [
+    results_sent = [
         result("read", "success", "data"),
         result("write", "failure", "Permission denied"),
         result("read", "success", "data"),
     ]
-    assert results_as_told(DIALECT, *told) == seed.MIXED
+    assert results_as_told(DIALECT, *results_sent) == seed.MIXED
 
 
 def test_results_are_generated_by_the_system():
@@ -233,11 +233,11 @@ def test_conversation_recreates_the_json_array_format():
 
 def test_system_prompt_teaches_the_format_with_single_and_multi_tool_batches():
     """Teaches LLM the JSON array format with examples · Demonstrates success and failure handling"""
-    taught = DIALECT.instructions(TOOLS)
-    assert '{"tool": "name", "status": "success", "content": …}' in taught
-    assert '"status": "failure"' in taught
-    assert "may run in parallel" in taught, "which is true of every schedule"
-    batches = [len(read_turn(DIALECT, "<execute>\n" + each).calls) for each in taught.split("<execute>\n")[1:]]
+    prompt_text = DIALECT.instructions(TOOLS)
+    assert '{"tool": "name", "status": "success", "content": …}' in prompt_text
+    assert '"status": "failure"' in prompt_text
+    assert "may run in parallel" in prompt_text, "which is true of every schedule"
+    batches = [len(read_turn(DIALECT, "<execute>\n" + each).calls) for each in prompt_text.split("<execute>\n")[1:]]
     assert sorted(batches) == [1, 2]
 
 

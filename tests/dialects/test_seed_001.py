@@ -21,16 +21,16 @@ def test_three_phase_execution_think_execute_results():
     turn = read_checked(DIALECT, first, TOOLS)
     assert turn.reasoning == "read config, update endpoint, verify"
     assert called(turn) == [("read", {"file": "config.json"})]
-    told = results_as_told(DIALECT, result("read", "success", {"api": "old.com"}))
-    assert json.loads(told[9:-10]) == json.loads(results[9:-10])
+    results_sent = results_as_told(DIALECT, result("read", "success", {"api": "old.com"}))
+    assert json.loads(results_sent[9:-10]) == json.loads(results[9:-10])
     turn = read_checked(DIALECT, second, TOOLS)
     assert turn.reasoning == "writing updated config and verifying in one batch"
     assert called(turn) == [
         ("write", {"file": "config.json", "content": '{"api": "new.com"}'}),
         ("read", {"file": "config.json"}),
     ]
-    told = [result("write", "success", {"bytes": 22}), result("read", "success", {"api": "new.com"})]
-    assert results_as_told(DIALECT, *told) == more_results
+    results_sent = [result("write", "success", {"bytes": 22}), result("read", "success", {"api": "new.com"})]
+    assert results_as_told(DIALECT, *results_sent) == more_results
     assert read_checked(DIALECT, answer, TOOLS).message == Message.assistant(answer)
 
 
@@ -67,8 +67,8 @@ def test_duplicate_tools_order_preserved():
     """Duplicate tools (order-preserved): LLM knows which result is which by position."""
     turn = read_checked(DIALECT, seed.S001_DUPLICATES, TOOLS)
     assert called(turn) == [("read", {"file": f"{name}.txt"}) for name in "abc"]
-    told = [result("read", "success", name) for name in "abc"]
-    assert results_as_told(DIALECT, *told) == seed.S001_DUPLICATE_RESULTS
+    results_sent = [result("read", "success", name) for name in "abc"]
+    assert results_as_told(DIALECT, *results_sent) == seed.S001_DUPLICATE_RESULTS
 
 
 def test_the_examples_are_read_without_knowing_the_tools_too():
@@ -102,18 +102,18 @@ def test_invalid_calls_do_not_block_the_others():
 
 def test_results_are_a_json_array():
     """System generates, LLM reads. JSON array format, order-preserved."""
-    told = [result("name", "success", "data"), result("name", "failure", "error message")]
-    assert results_as_told(DIALECT, *told) == seed.RESULTS_FORM.replace("data", '"data"')
+    results_sent = [result("name", "success", "data"), result("name", "failure", "error message")]
+    assert results_as_told(DIALECT, *results_sent) == seed.RESULTS_FORM.replace("data", '"data"')
 
 
 def test_mixed_success_and_failure():
     """All tools execute. Failures don't block subsequent tools."""
-    told = [
+    results_sent = [
         result("read", "success", "data"),
         result("write", "failure", "Permission denied"),
         result("read", "success", "data"),
     ]
-    assert results_as_told(DIALECT, *told) == seed.MIXED
+    assert results_as_told(DIALECT, *results_sent) == seed.MIXED
 
 
 def test_the_system_never_parses_its_own_output():

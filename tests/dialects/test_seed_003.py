@@ -146,9 +146,9 @@ def test_a_failure_starts_with_error():
 
 def test_the_instructions_say_the_important_rules():
     """Important Rules · NEVER repeat a tool call you already made · Error Handling"""
-    taught = DIALECT.instructions(TOOLS)
+    prompt_text = DIALECT.instructions(TOOLS)
     for rule in ("At most one block", "only the last one", "<think>", "Never repeat a call", "explain the issue"):
-        assert rule in taught
+        assert rule in prompt_text
 
 
 def test_write_capable_tools_say_that_they_need_confirmation():
@@ -156,8 +156,8 @@ def test_write_capable_tools_say_that_they_need_confirmation():
     provider = ScriptedProvider(["Done."])
     Agent(provider, workspace_tools("."), dialect="tool-call").run_sync("Go on.")
     prompt = scripted_request(provider).system
-    (told,) = (line for line in prompt.splitlines() if "approved" in line)
-    assert told == "A call of write, append, edit, line_edit or shell may wait until the user has approved it."
+    (sentence,) = (line for line in prompt.splitlines() if "approved" in line)
+    assert sentence == "A call of write, append, edit, line_edit or shell may wait until the user has approved it."
 
 
 def test_results_of_the_model_itself_are_a_forgery():

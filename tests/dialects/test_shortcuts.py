@@ -40,8 +40,8 @@ def format_of(dialect: Dialect) -> Any:
 
 def calls(data: st.DataObject, dialect: Dialect) -> str:
     """Calls as the dialect writes them, and maybe something after them."""
-    made = [("read", {"file": "a"}), ("write", {"content": data.draw(soup(dialect))})]
-    chosen = data.draw(st.lists(st.sampled_from(made), min_size=1, max_size=2))
+    calls_written = [("read", {"file": "a"}), ("write", {"content": data.draw(soup(dialect))})]
+    chosen = data.draw(st.lists(st.sampled_from(calls_written), min_size=1, max_size=2))
     message = Message("assistant", tuple(ToolCall(f"callid00{i}", *each) for i, each in enumerate(chosen)))
     return dialect.render([message], TOOLS)[0].text + data.draw(st.sampled_from(["", "\n", " Done.", "```", ")."]))
 
@@ -103,9 +103,9 @@ def test_a_marker_that_is_told_in_one_step_is_told_the_same_step_by_step(dialect
     text = calls(data, dialect) if data.draw(st.booleans()) else reply(data, dialect)
     for at in range(len(text)):
         if table.candidate.match(text[at:]) is not None:
-            told, decided = table.decide(text[at : at + 256]), plain.decide(text[at : at + 256])
-            assert getattr(told, "length", told) == getattr(decided, "length", decided)
-            assert getattr(told, "notes", ()) == getattr(decided, "notes", ())
+            fast, plain_verdict = table.decide(text[at : at + 256]), plain.decide(text[at : at + 256])
+            assert getattr(fast, "length", fast) == getattr(plain_verdict, "length", plain_verdict)
+            assert getattr(fast, "notes", ()) == getattr(plain_verdict, "notes", ())
 
 
 @each_of_blocks
@@ -117,13 +117,13 @@ def test_what_ends_in_a_call_has_an_end_that_may_be_one(dialect: Dialect, data: 
     text = reply(data, dialect) + data.draw(st.sampled_from(["", "`", "\n```", " ,", "\u2003", "</tool"]))
     here = Markdown()
     here.add(text)
-    said = text.rstrip()
-    meant = [
+    stripped = text.rstrip()
+    reports = [
         lone_end(here, ends),
-        *(unmarked(each, format_.tools, ends) for each in (said, said.rstrip("`\n"))),
-        *(nearly_called(each, TOOLS, format_.writes, ends) for each in (said, said.rstrip("`\n"))),
+        *(unmarked(each, format_.tools, ends) for each in (stripped, stripped.rstrip("`\n"))),
+        *(nearly_called(each, TOOLS, format_.writes, ends) for each in (stripped, stripped.rstrip("`\n"))),
     ]
-    assert may_end_in_call(text, ends) or not any(meant)
+    assert may_end_in_call(text, ends) or not any(reports)
 
 
 def same(dialect: Dialect, data: st.DataObject, *ways: list[str], starts_in: Any = "text") -> None:
@@ -138,7 +138,7 @@ def same(dialect: Dialect, data: st.DataObject, *ways: list[str], starts_in: Any
 @given(data=st.data())
 @examples(25)
 def test_calls_that_are_there_to_their_end_are_read_as_in_single_characters(dialect: Dialect, data: st.DataObject):
-    made = [
+    calls_written = [
         ("write", {"file": data.draw(STRINGS), "content": data.draw(st.one_of(STRINGS, soup(dialect)))}),
         (
             "set",
@@ -146,7 +146,7 @@ def test_calls_that_are_there_to_their_end_are_read_as_in_single_characters(dial
         ),
         ("ping", {}),
     ]
-    calls = [ToolCall(f"callid00{i}", *each) for i, each in enumerate(data.draw(st.permutations(made))[:2])]
+    calls = [ToolCall(f"callid00{i}", *each) for i, each in enumerate(data.draw(st.permutations(calls_written))[:2])]
     text = dialect.render([Message("assistant", tuple(calls))], TOOLS)[0].text
     text = data.draw(st.sampled_from(["", "Well.\n"])) + text + data.draw(st.sampled_from(["", "\n", "\nDone."]))
     if data.draw(st.booleans()):
@@ -176,10 +176,10 @@ CONTENT = [
 @given(data=st.data())
 @examples(25)
 def test_text_that_leaves_chunk_by_chunk_is_read_as_in_one_piece(dialect: Dialect, data: st.DataObject):
-    said = st.sampled_from(
+    stripped = st.sampled_from(
         ["The fox", " jumps", "\n", " ", "`", "```", "~~~", "- ", "> ", "é", "to", "t", "f", "{", "<", "[."]
     )
-    lead, after = ("".join(data.draw(st.lists(said, max_size=12))) for _ in range(2))
+    lead, after = ("".join(data.draw(st.lists(stripped, max_size=12))) for _ in range(2))
     text = lead + data.draw(soup(dialect)) + after
     pieces = list(chunks(text, data.draw(st.integers(1, 6))))
     same(dialect, data, pieces, [text], starts_in=data.draw(st.sampled_from(["text", "reasoning"])))

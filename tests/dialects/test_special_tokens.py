@@ -68,20 +68,20 @@ def test_what_ends_a_turn_is_no_part_of_it(dialect: Dialect, stop: str):
     assert written.startswith(lead)
     gap = "" if dialect.name in UNENDED else "\n"
     after = ("", gap) if dialect.info.text_aside else (gap, "")
-    for text, said, aside, calls in (
+    for text, answer, aside, calls in (
         (f"Hello.{stop}", "Hello.", "", 0),
         (written + stop, lead, "", 1),
         (f"{written}\n{stop}", lead + after[0], after[1], 1),
     ):
         turn = read_turn(dialect, text, TOOLS)
-        assert (turn.text, turn.aside, len(turn.calls)) == (said, aside, calls), text
+        assert (turn.text, turn.aside, len(turn.calls)) == (answer, aside, calls), text
         assert all(isinstance(call, ToolCall) for call in turn.calls), turn.calls
         check_splits(dialect, text, TOOLS, "stop")
 
 
 def _cuts(written: str) -> list[str]:
     """What there is of a call up to each place where a tag, a bracket or a brace ends."""
-    return [written[: found.end()] for found in re.finditer(r"(?<!minimax\[)(?<!close\|)>|}|\](?![<m])", written)]
+    return [written[: bracket.end()] for bracket in re.finditer(r"(?<!minimax\[)(?<!close\|)>|}|\](?![<m])", written)]
 
 
 @pytest.mark.parametrize(("dialect", "stop"), STOPS, ids=[f"{dialect.name} {stop}" for dialect, stop in STOPS])
@@ -91,8 +91,12 @@ def test_a_call_without_its_end_is_read_in_the_same_way_before_the_token_that_en
     written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     for text in _cuts(written):
         alone, stopped = read_turn(dialect, text, TOOLS), read_turn(dialect, text + stop, TOOLS)
-        begun = not alone.calls and stop.startswith("<S")  # as an element would begin after `<TOOLCALL>`: reported
-        if all(isinstance(call, ToolCall) for call in alone.calls) and stop not in dialect.info.results and not begun:
+        reported = not alone.calls and stop.startswith("<S")  # as an element would begin after `<TOOLCALL>`: reported
+        if (
+            all(isinstance(call, ToolCall) for call in alone.calls)
+            and stop not in dialect.info.results
+            and not reported
+        ):
             assert (stopped.text, stopped.calls) == (alone.text, alone.calls), text
         check_splits(dialect, text + stop, TOOLS, "stop")
 
@@ -100,10 +104,10 @@ def test_a_call_without_its_end_is_read_in_the_same_way_before_the_token_that_en
 @pytest.mark.parametrize("text", ["<|plamo:", "Well. <|plamo:begin_tool_req", "<|plamo:end_think:plamo|"])
 def test_half_a_marker_of_several_tokens_at_the_end_of_a_turn_is_no_text(text: str):
     dialect = get_dialect("plamo3")
-    said, _, marker = text.partition("<|")
+    answer, _, marker = text.partition("<|")
     for starts_in in ("text", "reasoning"):
         turn = read_turn(dialect, text, TOOLS, starts_in=starts_in)
-        assert (turn.text + turn.reasoning, turn.aside) == (said, f"<|{marker}")
+        assert (turn.text + turn.reasoning, turn.aside) == (answer, f"<|{marker}")
     check_splits(dialect, text, TOOLS, "stop")
     assert read_turn(dialect, f"{text} is how it begins", TOOLS).text.endswith("is how it begins")
     assert read_turn(dialect, "a <|pla", TOOLS).text == "a <|pla", "too little to be told from prose"
@@ -129,11 +133,11 @@ LEFT_OVER = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "said"), LEFT_OVER)
-def test_what_frames_an_answer_is_none_of_it(name: str, text: str, said: str):
+@pytest.mark.parametrize(("name", "text", "answer"), LEFT_OVER)
+def test_what_frames_an_answer_is_none_of_it(name: str, text: str, answer: str):
     dialect = get_dialect(name)
     turn = read_turn(dialect, text, TOOLS)
-    assert (turn.message.text, turn.reasoning.strip() in ("", "x"), turn.calls, turn.forged) == (said, True, (), ())
+    assert (turn.message.text, turn.reasoning.strip() in ("", "x"), turn.calls, turn.forged) == (answer, True, (), ())
     check_splits(dialect, text, TOOLS, "stop")
     check_splits(dialect, text, TOOLS, "length")
 
@@ -159,9 +163,9 @@ def test_what_follows_the_end_of_a_turn_is_set_aside():
 def test_a_call_in_the_form_of_its_definition_leaves_nothing_over():
     dialect = get_dialect("llama3-json")
     call = '{"type": "function", "function": {"name": "read", "parameters": {"file": "a"}}}'
-    for text, calls, said in ((call, 1, ""), (f"{call}; {call}<|eot_id|>", 2, ""), (f"{call} Done.", 1, "Done.")):
+    for text, calls, answer in ((call, 1, ""), (f"{call}; {call}<|eot_id|>", 2, ""), (f"{call} Done.", 1, "Done.")):
         turn = read_turn(dialect, text, TOOLS)
-        assert (len(turn.calls), turn.text.strip()) == (calls, said)
+        assert (len(turn.calls), turn.text.strip()) == (calls, answer)
         assert all(isinstance(each, ToolCall) for each in turn.calls)
         check_splits(dialect, text, TOOLS, "stop")
 

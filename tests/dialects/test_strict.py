@@ -7,7 +7,7 @@ from dialect_strategies import TOOLS, cuts
 from family_checks import examples, parse_growth, soup
 from hypothesis import given
 from hypothesis import strategies as st
-from test_detect import CALLS, MARKERS, MENTIONS, said, written
+from test_detection import CALLS, MARKERS, MENTIONS, answer_and_calls, written
 
 from growth import LINEAR
 from toolspeak.data.deltas import CallMalformed, CallStarted, TextDelta
@@ -29,7 +29,7 @@ HALF = f'<tool_call>{{"name": "read", "arguments": {{"file": "{CALL}'
 def test_calls_of_known_tools_are_read_as_before(name: str):
     strict, dialect = get_dialect(name, strict_detection=True), get_dialect(name)
     text = written(dialect, CALLS) + "\nDone."
-    assert said(read_turn(strict, text, TOOLS)) == said(read_turn(dialect, text, TOOLS))
+    assert answer_and_calls(read_turn(strict, text, TOOLS)) == answer_and_calls(read_turn(dialect, text, TOOLS))
     splits = [tuple(chunks(text, 1)), tuple(chunks(text, 7))]
     check_splits(strict, text, TOOLS, splits=splits)
     cut = text[: len(text) // 2]
@@ -38,7 +38,7 @@ def test_calls_of_known_tools_are_read_as_before(name: str):
 
 
 @pytest.mark.parametrize(
-    ("text", "names", "left"),
+    ("text", "names", "remaining"),
     [
         (CALL, ["ping"], ""),
         (f"a{CALL}b", ["ping"], "ab"),
@@ -55,11 +55,11 @@ def test_calls_of_known_tools_are_read_as_before(name: str):
     ],
 )
 @pytest.mark.parametrize("name", ["hermes", "auto"])
-def test_a_marker_without_a_call_of_a_known_tool_is_text(name: str, text: str, names: list[str], left: str | None):
+def test_a_marker_without_a_call_of_a_known_tool_is_text(name: str, text: str, names: list[str], remaining: str | None):
     strict = get_dialect(name, strict_detection=True)
     turn = read_turn(strict, text, TOOLS)
     assert [call.name for call in turn.calls] == names
-    assert turn.text == (text.replace(CALL, "") if left is None else left)
+    assert turn.text == (text.replace(CALL, "") if remaining is None else remaining)
     check_splits(strict, text, TOOLS)
 
 
@@ -76,7 +76,7 @@ def test_a_marker_without_a_call_of_a_known_tool_is_text(name: str, text: str, n
 def test_in_a_turn_that_was_cut_off_no_call_is_read_out_of_an_open_block(text: str, finish: FinishReason):
     """It may be an argument of what was cut: arguments are text in which a call may stand."""
     turn = read_turn(get_dialect("auto", strict_detection=True), text, TOOLS, finish=finish)
-    assert said(turn) == (text, "", [])
+    assert answer_and_calls(turn) == (text, "", [])
 
 
 def test_without_tools_every_name_is_known():
@@ -100,7 +100,7 @@ def test_of_a_call_in_a_sentence_nothing_is_said_beside_one_that_runs(name: str)
 
 @pytest.mark.parametrize("text", MENTIONS)
 def test_mentions_stay_text(text: str):
-    assert said(read_turn(get_dialect("auto", strict_detection=True), text, TOOLS)) == (text, "", [])
+    assert answer_and_calls(read_turn(get_dialect("auto", strict_detection=True), text, TOOLS)) == (text, "", [])
 
 
 @pytest.mark.parametrize("name", TURNS)
@@ -132,7 +132,7 @@ def broken(name: str) -> Dialect:
 
 
 @pytest.mark.parametrize(
-    ("text", "malformed", "left"),
+    ("text", "malformed", "remaining"),
     [
         (CALL[:-20], 1, ""),
         (f" \n{CALL[:-20]}", 1, " \n"),
@@ -151,10 +151,10 @@ def broken(name: str) -> Dialect:
 @pytest.mark.parametrize("name", ["hermes", "auto"])
 @pytest.mark.parametrize("finish", ["stop", "length"])
 def test_a_turn_may_be_taken_to_mean_the_call_it_begins_with(
-    name: str, finish: FinishReason, text: str, malformed: int, left: str
+    name: str, finish: FinishReason, text: str, malformed: int, remaining: str
 ):
     turn = read_turn(broken(name), text, TOOLS, finish=finish)
-    assert (sum(isinstance(call, MalformedCall) for call in turn.calls), turn.text) == (malformed, left)
+    assert (sum(isinstance(call, MalformedCall) for call in turn.calls), turn.text) == (malformed, remaining)
     check_splits(broken(name), text, TOOLS, finish)
 
 

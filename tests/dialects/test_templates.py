@@ -44,12 +44,12 @@ CASES = [row for row in ROWS if row["dialect"] in HISTORY and row["id"] not in O
 @pytest.mark.parametrize("row", CASES, ids=lambda row: row["id"])
 def test_history_is_what_the_chat_template_writes(row: dict[str, Any]):
     before, between, after = HISTORY[row["dialect"]]
-    told = row["messages"]
-    calls = [ToolCall(f"c{i}", e["name"], e["arguments"], e["id"]) for i, e in enumerate(told[1]["tool_calls"])]
-    results = [ToolResult(f"c{i}", e["name"], "success", (TextPart(e["content"]),)) for i, e in enumerate(told[2:])]
+    expected = row["messages"]
+    calls = [ToolCall(f"c{i}", e["name"], e["arguments"], e["id"]) for i, e in enumerate(expected[1]["tool_calls"])]
+    results = [ToolResult(f"c{i}", e["name"], "success", (TextPart(e["content"]),)) for i, e in enumerate(expected[2:])]
     dialect = get_dialect(row["dialect"].replace("_", "-"))
-    shown = dialect.render([Message("assistant", tuple(calls)), Message("tool", tuple(results))])
-    first, second = (entry.text for entry in shown)
+    history_sent = dialect.render([Message("assistant", tuple(calls)), Message("tool", tuple(results))])
+    first, second = (entry.text for entry in history_sent)
     if row["dialect"] in TURN_PER_RESULT:
         second = second.replace("\n", TURN_PER_RESULT[row["dialect"]])
     role = "tool" if "<|im_start|>tool" in row["history"] else "user"

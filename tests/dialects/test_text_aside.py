@@ -83,8 +83,8 @@ def test_the_fence_that_ends_a_code_block_of_the_text_is_text(dialect: Dialect):
     fenced = read_turn(dialect, text, TOOLS)
     assert fenced.text.split() == CODE.split()
     assert [call.arguments for call in fenced.calls if isinstance(call, ToolCall)] == [{"file": "a"}]
-    shown = read_turn(dialect, f"{text}end", TOOLS)
-    assert (shown.text, shown.calls) == (f"{text}end", ())
+    turn_with_end = read_turn(dialect, f"{text}end", TOOLS)
+    assert (turn_with_end.text, turn_with_end.calls) == (f"{text}end", ())
 
 
 ECHOED = {

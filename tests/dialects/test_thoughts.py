@@ -73,7 +73,7 @@ def runnable(turn: ParsedTurn) -> list[tuple[str, object]]:
     return [(call.name, dict(call.arguments)) for call in turn.calls if isinstance(call, ToolCall)]
 
 
-def told(turn: ParsedTurn) -> list[tuple[str, str]]:
+def reports(turn: ParsedTurn) -> list[tuple[str, str]]:
     return [(call.code, call.reason) for call in turn.calls if isinstance(call, MalformedCall)]
 
 
@@ -90,11 +90,11 @@ def test_a_call_that_ends_a_turn_in_open_thoughts_runs(dialect: Dialect, opened:
     for reply in (text, f"{text}\n"):
         turn = read_turn(dialect, reply, TOOLS)
         if dialect.name in PUBLISHED:
-            ((code, reason),) = told(turn)
+            ((code, reason),) = reports(turn)
             assert (runnable(turn), code) == ([], "in_thoughts")
             assert "in your thoughts" in reason
         else:
-            assert (runnable(turn), told(turn)) == ([("read", {"file": "a"})], [])
+            assert (runnable(turn), reports(turn)) == ([("read", {"file": "a"})], [])
             assert turn.reasoning.strip() == "I look."
         assert turn.text.strip() == ""
     check_splits(dialect, text, TOOLS, "stop")
@@ -108,11 +108,11 @@ def test_closed_thoughts_hide_their_calls(dialect: Dialect, opened: str, closed:
     assert (turn.calls, turn.text.strip()) == ((), "Answer")
     assert turn.reasoning == f"Maybe {call} no."
     assert turn.message.text == "Answer"
-    meant = f"{opened}Maybe {call}{closed}{'' if dialect.name == 'muse' else call}"
+    draft_then_call = f"{opened}Maybe {call}{closed}{'' if dialect.name == 'muse' else call}"
     if dialect.name != "muse":
         assert (
-            len(runnable(read_turn(dialect, meant, TOOLS))),
-            told(read_turn(dialect, meant, TOOLS)),
+            len(runnable(read_turn(dialect, draft_then_call, TOOLS))),
+            reports(read_turn(dialect, draft_then_call, TOOLS)),
         ) == (1, [])
     check_splits(dialect, text, TOOLS, "stop")
 
@@ -122,7 +122,7 @@ def test_one_with_something_after_it_does_not_run_and_the_model_is_told(dialect:
     call = written(dialect, "read")
     for text in (f"{opened}Maybe {call} or not", f"{opened}Maybe {call}{closed}"):
         turn = read_turn(dialect, text, TOOLS)
-        ((code, reason),) = told(turn)
+        ((code, reason),) = reports(turn)
         assert (runnable(turn), code, turn.text.strip()) == ([], "in_thoughts", "")
         assert ("in your thoughts" in reason, turn.message.text) == (True, "")
         check_splits(dialect, text, TOOLS, "stop")
@@ -132,7 +132,7 @@ def test_one_with_something_after_it_does_not_run_and_the_model_is_told(dialect:
 def test_a_tool_that_nobody_knows_does_not_run_and_the_model_is_told(dialect: Dialect, opened: str, closed: str):
     text = f"{opened}Maybe {written(dialect, 'fetch')}"
     turn = read_turn(dialect, text, TOOLS)
-    assert (runnable(turn), [code for code, _ in told(turn)]) == ([], ["in_thoughts"])
+    assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
     check_splits(dialect, text, TOOLS, "stop")
 
 
@@ -148,8 +148,8 @@ def test_nor_does_one_of_a_turn_that_was_cut_off(dialect: Dialect, opened: str, 
     text = f"{opened}Maybe {written(dialect, 'read')}"
     for finish in cast("list[FinishReason]", ["length", "content_filter", "error"]):
         turn = read_turn(dialect, text, TOOLS, finish=finish)
-        assert (runnable(turn), [code for code, _ in told(turn)]) == ([], ["in_thoughts"])
-        assert "cut off" in told(turn)[0][1]
+        assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
+        assert "cut off" in reports(turn)[0][1]
 
 
 @each_enclosing
@@ -268,7 +268,7 @@ TURNS: list[tuple[str, list[str], list[str]]] = [
 def test_a_draft_is_a_run_of_blocks(text: str, files: list[str], codes: list[str]):
     turn = read_turn(HERMES, text, TOOLS)
     assert [arguments for _, arguments in runnable(turn)] == [{"file": file} for file in files]
-    assert [code for code, _ in told(turn)] == codes
+    assert [code for code, _ in reports(turn)] == codes
     check_splits(HERMES, text, TOOLS, "stop", splits=every_split(text, 2))
     check_splits(HERMES, text, TOOLS, "length", splits=every_split(text, 2))
     for dialect in (AutoDialect(), AutoDialect(HERMES), StrictDialect(AutoDialect(), broken=True)):
@@ -298,7 +298,7 @@ def test_a_call_in_open_thoughts_comes_with_its_batch_when_the_turn_ends():
 
 def test_a_call_of_thoughts_is_not_repaired():
     turn = read_turn(repaired(HERMES), "<think>x <tool_call>{'name': 'read', 'arguments': {}}</tool_call> y", TOOLS)
-    assert (runnable(turn), [code for code, _ in told(turn)]) == ([], ["in_thoughts"])
+    assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
 
 
 def test_the_last_call_counts_where_only_one_does():
@@ -306,7 +306,7 @@ def test_the_last_call_counts_where_only_one_does():
     protocol = get_dialect("tool-call")
     turn = read_turn(protocol, f"{A}<think>x {B}", TOOLS)
     assert runnable(turn) == []
-    assert [code for code, _ in told(turn)] == ["in_thoughts"]
+    assert [code for code, _ in reports(turn)] == ["in_thoughts"]
 
 
 # --- In every cut, of any text ------------------------------------------------------------------
@@ -376,9 +376,9 @@ def test_a_draft_in_reasoning_that_stays_text_is_held_back_and_shown_whole():
 def test_what_is_told_of_a_block_in_thoughts_is_the_same_in_every_cut(name: str, block: str, after: str):
     dialect = get_dialect(name)
     whole = join_deltas(parse_pieces(dialect, [block + after], [], starts_in="reasoning"))
-    (told,) = [delta for delta in whole if isinstance(delta, CallMalformed) and delta.code == "in_thoughts"]
-    assert told.raw in block
-    assert told.raw != ""
+    (reports,) = [delta for delta in whole if isinstance(delta, CallMalformed) and delta.code == "in_thoughts"]
+    assert reports.raw in block
+    assert reports.raw != ""
     for size in range(1, len(block)):
         pieces = list(chunks(block + after, size))
         assert join_deltas(parse_pieces(dialect, pieces, [], starts_in="reasoning")) == whole, size

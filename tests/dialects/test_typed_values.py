@@ -144,8 +144,8 @@ def read(name: str, text: str, parameters: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_value_is_what_its_schema_says(name: str) -> None:
     for schema, text, value in VALUES:
-        found = read(name, text, {"type": "object", "properties": {"v": schema}})
-        assert json.dumps(found) == json.dumps({"v": value}), (schema, text)
+        value_read = read(name, text, {"type": "object", "properties": {"v": schema}})
+        assert json.dumps(value_read) == json.dumps({"v": value}), (schema, text)
 
 
 @pytest.mark.parametrize("name", FRAMES)

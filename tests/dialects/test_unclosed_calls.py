@@ -80,7 +80,7 @@ def test_a_start_that_no_call_follows_is_content(name: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "begun"),
+    ("name", "beginning"),
     [
         ("qwen3-coder", "<tool_call>"),
         ("qwen3-coder", "<tool_call>\n<func"),
@@ -88,11 +88,11 @@ def test_a_start_that_no_call_follows_is_content(name: str):
         ("hermes", "<tool_call>\n"),
     ],
 )
-def test_what_may_begin_another_block_at_the_end_of_the_turn_is_text(name: str, begun: str):
+def test_what_may_begin_another_block_at_the_end_of_the_turn_is_text(name: str, beginning: str):
     dialect = get_dialect(name)
     cut = written(dialect, FIRST).strip().removesuffix("</tool_call>")
-    assert read(dialect, cut + begun) == [BOTH[0]]
-    assert read_turn(dialect, cut + begun, TOOLS).text == begun
+    assert read(dialect, cut + beginning) == [BOTH[0]]
+    assert read_turn(dialect, cut + beginning, TOOLS).text == beginning
 
 
 def test_muses_message_ends_the_block_in_it():

@@ -40,7 +40,7 @@ def damaged(reply: str, start: int) -> list[str]:
     return [reply[:at] + reply[at + 1 :] for at in range(start, min(reply.index("write", start), start + 8))]
 
 
-def told(dialect: Dialect, reply: str) -> int:
+def reports(dialect: Dialect, reply: str) -> int:
     """Of how many calls the model is told that they did not run."""
     check_splits(dialect, reply, TOOLS, splits=[list(reply), list(chunks(reply, 7))])
     return sum(isinstance(call, MalformedCall) for call in read_turn(dialect, reply, TOOLS).calls)
@@ -50,17 +50,17 @@ def told(dialect: Dialect, reply: str) -> int:
 def test_the_model_is_told_of_a_call_whose_marker_is_damaged(dialect: Dialect):
     for text in damaged(written(dialect, FIRST), 0):
         for reply in (text, f"I will write it.\n{text.lstrip()}"):
-            assert told(dialect, reply) or read_turn(dialect, reply, TOOLS).calls, reply
+            assert reports(dialect, reply) or read_turn(dialect, reply, TOOLS).calls, reply
 
 
 @pytest.mark.parametrize("dialect", MARKED, ids=lambda dialect: dialect.name)
 def test_beside_a_call_that_runs_too(dialect: Dialect):
     one, both = written(dialect, FIRST), written(dialect, FIRST, SECOND)
     for reply in damaged(both, 0):
-        assert told(dialect, reply) or len(read_turn(dialect, reply, TOOLS).calls) == 2, reply
+        assert reports(dialect, reply) or len(read_turn(dialect, reply, TOOLS).calls) == 2, reply
     if both.startswith(one.rstrip()):  # each call has a marker of its own
         for reply in damaged(both, len(one.rstrip())):
-            assert told(dialect, reply) or len(read_turn(dialect, reply, TOOLS).calls) == 2, reply
+            assert reports(dialect, reply) or len(read_turn(dialect, reply, TOOLS).calls) == 2, reply
             assert [call.arguments for call in read_turn(dialect, reply, TOOLS).calls if isinstance(call, ToolCall)], (
                 reply
             )

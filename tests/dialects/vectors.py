@@ -37,11 +37,11 @@ def tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RowReading:
     """A turn, and how far each call came: its name and its arguments as JSON text."""
 
     turn: ParsedTurn
-    begun: Mapping[int, list[str]]
+    incomplete: Mapping[int, list[str]]
 
 
 def pieces(text: str, cut: str) -> Iterable[str]:
@@ -51,12 +51,12 @@ def pieces(text: str, cut: str) -> Iterable[str]:
         yield ""
 
 
-def see(row: Mapping[str, Any], cut: str, starts_in: Section | None = None) -> Seen:
+def see(row: Mapping[str, Any], cut: str, starts_in: Section | None = None) -> RowReading:
     tools = [tool_spec(tool) for tool in row["tools"]]
     dialect = get_dialect(row["dialect"])
     starts_in = starts_in or row.get("starts_in") or section_of_reply(dialect, row["input"], tools)
     parser = dialect.parser(tools, starts_in)
-    collector, begun = TurnCollector(lambda index: f"call_{index}"), dict[int, list[str]]()
+    collector, incomplete = TurnCollector(lambda index: f"call_{index}"), dict[int, list[str]]()
     finish: FinishReason = "length" if row.get("partial") else "stop"
 
     def add(deltas: Iterable[Delta]) -> None:
@@ -64,30 +64,31 @@ def see(row: Mapping[str, Any], cut: str, starts_in: Section | None = None) -> S
             collector.add(delta)
             match delta:
                 case CallStarted(index, name):
-                    begun[index] = [name, ""]
+                    incomplete[index] = [name, ""]
                 case ArgumentsDelta(index, text):
-                    begun[index][1] += text
+                    incomplete[index][1] += text
                 case _:
                     pass
 
     for piece in pieces(row["input"], cut):
         add(parser.feed(piece))
     add([*parser.close(finish), TurnEnded(finish)])
-    return Seen(collector.turn(), begun)
+    return RowReading(collector.turn(), incomplete)
 
 
-def agrees(seen: Seen, row: Mapping[str, Any]) -> bool:
+def agrees(reading: RowReading, row: Mapping[str, Any]) -> bool:
     """As the samples' origin compares: texts without the white space around them, arguments as JSON values, ids and
     reasoning where the case says any. Of a turn that was cut off the case says how far the call came."""
-    expect, turn = row["expect"], seen.turn
+    expect, turn = row["expect"], reading.turn
     thought, wanted = expect["reasoning"], expect["calls"]
     calls = [call for call in turn.calls if isinstance(call, ToolCall)]
-    got: list[list[Any]] = [[call.name, call.arguments] for call in calls]
+    calls_read: list[list[Any]] = [[call.name, call.arguments] for call in calls]
     if row.get("partial"):
-        got += [begun for index, begun in seen.begun.items() if index >= len(calls)]
+        calls_read += [incomplete for index, incomplete in reading.incomplete.items() if index >= len(calls)]
     ids = zip((call.provider_id for call in calls), wanted, strict=False)
     return (
-        json.dumps(got, sort_keys=True) == json.dumps([[e["name"], e["arguments"]] for e in wanted], sort_keys=True)
+        json.dumps(calls_read, sort_keys=True)
+        == json.dumps([[e["name"], e["arguments"]] for e in wanted], sort_keys=True)
         and all(each.get("id") in (None, id) for id, each in ids)  # noqa: A001 - what the field is called
         and turn.text.strip() == (expect["content"] or "").strip()
         and (thought is None or bool(row.get("reasoning_off")) or turn.reasoning.strip() == thought.strip())

@@ -42,7 +42,7 @@ def written(dialect: Dialect, calls: tuple[ToolCall, ...], text: str = "I look."
     return "\n".join(entry.text for entry in dialect.render([message], TOOLS))
 
 
-def said(turn: ParsedTurn) -> tuple[str, str, Sequence[object]]:
+def answer_and_calls(turn: ParsedTurn) -> tuple[str, str, Sequence[object]]:
     calls = [call.code if isinstance(call, MalformedCall) else (call.name, call.arguments) for call in turn.calls]
     return turn.text, turn.reasoning, calls
 
@@ -59,7 +59,7 @@ def check_cuts(auto: AutoDialect, text: str, starts_in: Section = "text") -> Non
 def test_a_turn_of_an_unknown_model_is_read_in_the_dialect_it_is_written_in(dialect: Dialect):
     text = written(dialect, CALLS)
     turn = read_turn(AUTO, text, TOOLS)
-    assert said(turn) == said(read_turn(dialect, text, TOOLS))
+    assert answer_and_calls(turn) == answer_and_calls(read_turn(dialect, text, TOOLS))
     check_cuts(AUTO, text)
 
 
@@ -100,7 +100,7 @@ def test_a_model_that_drifts_into_another_dialect_is_followed_and_reported(own: 
     auto, dialect = AutoDialect(get_dialect(own)), get_dialect(other)
     text = written(dialect, CALLS[:1])
     turn = read_turn(auto, text, TOOLS)
-    assert said(turn) == said(read_turn(dialect, text, TOOLS))
+    assert answer_and_calls(turn) == answer_and_calls(read_turn(dialect, text, TOOLS))
     assert (turn.notes, turn.dialect) == ((f"dialect:{other}",), other)
     check_cuts(auto, text)
 
@@ -109,7 +109,7 @@ def test_a_model_that_drifts_into_another_dialect_is_followed_and_reported(own: 
 def test_what_a_message_tells_the_user_is_no_call_in_another_dialect(own: str):
     auto, call = AutoDialect(get_dialect(own)), written(get_dialect("hermes"), CALLS[:1], "")
     head = {"harmony": "<|channel|>final<|message|>", "muse": " to=user<|message|>"}[own]
-    assert said(read_turn(auto, head + call, TOOLS)) == (call, "", [])
+    assert answer_and_calls(read_turn(auto, head + call, TOOLS)) == (call, "", [])
     turn = read_turn(auto, call + "<|start|>assistant" + head + "Done.", TOOLS)
     assert [entry.name for entry in turn.calls] == ["write"]
     assert "Done." in turn.text
@@ -133,14 +133,14 @@ def test_what_a_model_was_told_is_read_in_any_message_of_its_own(own: str):
         " to=user<|message|>",
     ):
         turn = read_turn(auto, text + call, TOOLS)
-        assert said(turn) == (text, "", [("write", CALLS[0].arguments)])
+        assert answer_and_calls(turn) == (text, "", [("write", CALLS[0].arguments)])
         check_cuts(auto, text + call)
     assert [entry.name for entry in read_turn(auto, native, TOOLS).calls] == ["set"]
 
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "remaining"),
     [
         ("<think>a <tool_call> b</think>Hi", None),
         ("<|channel|>analysis<|message|>a<|end|>", None),
@@ -148,12 +148,12 @@ def test_what_a_model_was_told_is_read_in_any_message_of_its_own(own: str):
         ('<think>a</think><tool_call>{"name": "ping", "arguments": {}}</tool_call>', "<think>a</think>"),
     ],
 )
-def test_reasoning_stays_in_the_text_where_it_is_off(text: str, kept: str | None, strict: bool):
+def test_reasoning_stays_in_the_text_where_it_is_off(text: str, remaining: str | None, strict: bool):
     for cut in (len(text), 1):
         parser = open_parser(get_dialect("auto", strict_detection=strict), TOOLS, keep_reasoning=True)
         deltas = [delta for piece in chunks(text, cut) for delta in parser.feed(piece)]
         deltas += parser.close("stop")
-        assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == (kept or text)
+        assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == (remaining or text)
         assert not [delta for delta in deltas if isinstance(delta, ReasoningDelta)]
 
 
@@ -176,7 +176,7 @@ def test_a_turn_starts_where_the_prompt_ended(
         collector = TurnCollector(lambda index: f"call_{index}")
         for delta in [d for piece in chunks(text, cut) for d in parser.feed(piece)] + list(parser.close("stop")):
             collector.add(delta)
-        assert said(collector.turn()) == expected
+        assert answer_and_calls(collector.turn()) == expected
 
 
 def test_two_dialects_in_one_turn_are_both_read():
@@ -221,7 +221,7 @@ MENTIONS = [
 @pytest.mark.parametrize("own", [None, "qwen3-coder", "hermes"])
 def test_what_is_only_mentioned_stays_text(text: str, own: str | None):
     auto = AutoDialect(get_dialect(own) if own else None)
-    assert said(read_turn(auto, text, TOOLS)) == (text, "", [])
+    assert answer_and_calls(read_turn(auto, text, TOOLS)) == (text, "", [])
     check_cuts(auto, text)
 
 

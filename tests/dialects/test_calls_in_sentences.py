@@ -29,11 +29,11 @@ def test_the_model_is_told_of_a_call_in_a_sentence(name: str):
     spoken, ran = written(dialect, "b.txt"), written(dialect)
     for text in (f"I would use {spoken} and see.\n{ran}", f"{ran}\nI would use {spoken} and see."):
         turn = read_turn(dialect, text, TOOLS)
-        told = [call for call in turn.calls if isinstance(call, MalformedCall)]
+        reported = [call for call in turn.calls if isinstance(call, MalformedCall)]
         runs = [call.arguments for call in turn.calls if isinstance(call, ToolCall)]
         assert runs == [{"file": "a.txt"}], text
-        assert [(call.code, call.name) for call in told] == [("quoted_call", "read")], text
-        assert "in the middle of a sentence" in told[0].reason
+        assert [(call.code, call.name) for call in reported] == [("quoted_call", "read")], text
+        assert "in the middle of a sentence" in reported[0].reason
         check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
 
 
@@ -67,22 +67,22 @@ def test_of_tools_that_nobody_knows_nothing_is_said():
 def test_of_many_the_model_is_told_of_the_first():
     dialect = get_dialect("hermes")
     text = f"First {written(dialect)} and then. " * 20 + f"\n{written(dialect)}"
-    told = [call for call in read_turn(dialect, text, TOOLS).calls if isinstance(call, MalformedCall)]
-    assert len(told) == MAX_REPORTS
+    reported = [call for call in read_turn(dialect, text, TOOLS).calls if isinstance(call, MalformedCall)]
+    assert len(reported) == MAX_REPORTS
 
 
 def test_a_run_continues_and_says_which_call_did_not_run():
-    looked: list[str] = []
+    files_read: list[str] = []
 
     @tool(read_only=True)
     def read(file: str) -> str:
         """Reads a file."""
-        looked.append(file)
+        files_read.append(file)
         return file
 
     dialect = get_dialect("hermes")
     text = f"First {written(dialect, 'b.txt')} and then\n{written(dialect)}"
     provider = ScriptedProvider([text, "Done."])
     result = Agent(provider, [read], dialect="hermes").run_sync("go")
-    assert (result.answer, looked) == ("Done.", ["a.txt"])
+    assert (result.answer, files_read) == ("Done.", ["a.txt"])
     assert "in the middle of a sentence" in str(provider.requests[1].messages)

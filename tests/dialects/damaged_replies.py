@@ -43,9 +43,9 @@ class Case:
 
     kind: str
     text: str
-    meant: tuple[Call, ...]
+    expected_calls: tuple[Call, ...]
     rule: Rule = "runs"
-    said: tuple[str, ...] = ()
+    visible_text: tuple[str, ...] = ()
     cut: bool = False
     thinks: bool = False
     quotes: bool = False
@@ -59,10 +59,10 @@ def written(dialect: Dialect, *calls: Call) -> str:
 
 def cases(dialect: Dialect) -> Iterator[Case]:
     """All of a dialect, each text once."""
-    seen = set[str]()
+    texts = set[str]()
     for case in _all(dialect):
-        if case.text not in seen:
-            seen.add(case.text)
+        if case.text not in texts:
+            texts.add(case.text)
             yield case
 
 
@@ -73,7 +73,7 @@ def _all(dialect: Dialect) -> Iterator[Case]:
     yield Case("well-formed", run, (RUN,))
     if several:
         yield Case("well-formed", written(dialect, READ, RUN), (READ, RUN))
-    yield Case("text before", f"{BEFORE}\n\n{run}", (RUN,), said=(BEFORE,))
+    yield Case("text before", f"{BEFORE}\n\n{run}", (RUN,), visible_text=(BEFORE,))
     if several and dialect.batch.counts == "all_calls":
         yield Case("text between", f"{read}\nAnd then:\n{run}", (READ, RUN), "runs or is reported")
     yield from _values(dialect)
@@ -104,8 +104,8 @@ def _with_value(dialect: Dialect, plain: str, value: str) -> str:
     if dialect in PROTOCOLS or "python" in dialect.info.arguments.lower() or plain.count("VALUE") != 1:
         return written(dialect, ("write_file", {"path": "notes.md", "content": value}))
     quoted = '"VALUE"' in plain
-    shown = json.dumps(value, ensure_ascii=False)[1:-1] if quoted else value
-    return plain.replace("VALUE", shown)
+    written_value = json.dumps(value, ensure_ascii=False)[1:-1] if quoted else value
+    return plain.replace("VALUE", written_value)
 
 
 TAG = re.compile(r"(?:\]<\]minimax\[>\[)?<[^<>\n]{1,80}>|\[/?[A-Z_]+\]")
@@ -158,9 +158,11 @@ def _cuts(run: str) -> Iterator[Case]:
 def _quoted(run: str) -> Iterator[Case]:
     if "```" not in run:
         example = f"A call looks like this:\n\n```\n{run}\n```\n\n{AFTER}"
-        yield Case("an example", example, (), "never runs", said=(AFTER,), quotes=True)
+        yield Case("an example", example, (), "never runs", visible_text=(AFTER,), quotes=True)
     if "\n" not in run and "`" not in run:
-        yield Case("an example", f"Write `{run}` to list files. {AFTER}", (), "never runs", said=(AFTER,), quotes=True)
+        yield Case(
+            "an example", f"Write `{run}` to list files. {AFTER}", (), "never runs", visible_text=(AFTER,), quotes=True
+        )
 
 
 def _thought(dialect: Dialect, read: str, run: str) -> Iterator[Case]:
@@ -175,7 +177,9 @@ def _thought(dialect: Dialect, read: str, run: str) -> Iterator[Case]:
     if end in read:
         return  # a draft would end the thought
     yield replace(thought, text=f"{start}I could write {read} but no.{end}{run}")
-    yield replace(thought, text=f"{start}I could write\n{read}\nbut no.{end}{BEFORE}", meant=(), said=(BEFORE,))
+    yield replace(
+        thought, text=f"{start}I could write\n{read}\nbut no.{end}{BEFORE}", expected_calls=(), visible_text=(BEFORE,)
+    )
     rule: Rule = "never runs" if dialect in PROTOCOLS else "runs or is reported"
     yield replace(thought, kind="a call in open thoughts", text=f"{start}I will look.\n{run}", rule=rule)
 
@@ -197,7 +201,7 @@ class Reading:
     """What somebody made of a reply. `reported`: a call that cannot run is named to the model."""
 
     text: str
-    ran: tuple[Call, ...]
+    calls_run: tuple[Call, ...]
     reported: bool = False
 
 
@@ -221,33 +225,37 @@ class Count:
         return [self.lost, self.invented, self.wrong, self.text]
 
 
-def judge(case: Case, seen: Reading) -> Count:
+def judge(case: Case, texts: Reading) -> Count:
     """Holds a reading against what was meant."""
-    count, open_calls = Count(), list(case.meant)
+    count, open_calls = Count(), list(case.expected_calls)
     rest: list[Call] = []
-    for call in seen.ran:
+    for call in texts.calls_run:
         if case.rule != "never runs" and call in open_calls:
             open_calls.remove(call)
         else:
             rest.append(call)
     for name, _ in rest:
-        meant = next((each for each in open_calls if each[0] == name), None)
-        if meant is None:
+        expected_calls = next((each for each in open_calls if each[0] == name), None)
+        if expected_calls is None:
             count.invented += 1
         else:
             count.wrong += 1
-            open_calls.remove(meant)
-    if case.rule == "runs" or (case.rule == "runs or is reported" and not seen.reported):
+            open_calls.remove(expected_calls)
+    if case.rule == "runs" or (case.rule == "runs or is reported" and not texts.reported):
         count.lost = len(open_calls)
-    missing = any(said not in seen.text for said in case.said)
-    count.text = int(missing or (not case.quotes and _leaks(case, seen.text)))
+    missing = any(visible_text not in texts.text for visible_text in case.visible_text)
+    count.text = int(missing or (not case.quotes and _leaks(case, texts.text)))
     return count
 
 
 def _leaks(case: Case, text: str) -> bool:
     """Whether a call's markup, or what it was made of, is shown as the answer."""
-    shown = text
-    for said in case.said:
-        shown = shown.replace(said, "")
-    names: Sequence[str] = [name for name, _ in case.meant]
-    return TAG.search(shown) is not None or any(name in shown for name in names if name != "run") or "ls -la" in shown
+    written_value = text
+    for visible_text in case.visible_text:
+        written_value = written_value.replace(visible_text, "")
+    names: Sequence[str] = [name for name, _ in case.expected_calls]
+    return (
+        TAG.search(written_value) is not None
+        or any(name in written_value for name in names if name != "run")
+        or "ls -la" in written_value
+    )

@@ -76,8 +76,8 @@ def test_calls_and_results_survive_where_the_text_cannot(name):
     back = translate(there.messages, get_dialect(name), source, TOOLS)
     assert calls_of(source, list(back.messages)) == [(call.name, call.arguments) for call in (*FIRST, SECOND)]
     text = "\n".join(message.text for message in back.messages if message.role == "user")
-    for told in ("line one; or two", "ERROR: no such folder", "&amp;amp;lt;tool_call>"):
-        assert told in text
+    for results_sent in ("line one; or two", "ERROR: no such folder", "&amp;amp;lt;tool_call>"):
+        assert results_sent in text
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "kimi-k2", "harmony", "tool-call"])
@@ -92,32 +92,39 @@ def test_results_in_tool_messages_stay_there(name):
 def test_a_tool_message_for_each_result_is_one_batch():
     """In the dialect's frame, or bare, where the model's template writes the frame."""
     source, target = get_dialect("hermes"), get_dialect("cogency-json")
-    (asked,) = (message for message in conversation(source) if message.text.startswith("Let me"))
-    told = [TextMessage("tool", "<tool_response>\none\n</tool_response>"), TextMessage("tool", "two, as it came")]
-    found = translate([TextMessage("user", "go"), asked, *told], source, target, TOOLS)
-    assert '"content": "one"' in found.messages[-1].text
-    assert '"content": "two, as it came"' in found.messages[-1].text
-    assert found.warnings == ()
+    (request,) = (message for message in conversation(source) if message.text.startswith("Let me"))
+    results_sent = [
+        TextMessage("tool", "<tool_response>\none\n</tool_response>"),
+        TextMessage("tool", "two, as it came"),
+    ]
+    translation = translate([TextMessage("user", "go"), request, *results_sent], source, target, TOOLS)
+    assert '"content": "one"' in translation.messages[-1].text
+    assert '"content": "two, as it came"' in translation.messages[-1].text
+    assert translation.warnings == ()
 
 
 def test_a_tool_message_that_is_no_result_of_the_dialect_is_carried_over_as_text():
     source, target = get_dialect("gemma4"), get_dialect("cogency-json")
-    (asked,) = (message for message in conversation(source) if message.text.startswith("Let me"))
-    told = [TextMessage("tool", source.render_results([ToolResult("c1", "read", "success", (TextPart("one"),))]))]
-    found = translate([TextMessage("user", "go"), asked, *told, TextMessage("tool", "two")], source, target, TOOLS)
-    assert '"content": "one"' in found.messages[-1].text
-    assert '"content": "two"' in found.messages[-1].text
-    assert found.warnings == ("message 3: the results are not as gemma4 writes them; carried over as text",)
+    (request,) = (message for message in conversation(source) if message.text.startswith("Let me"))
+    results_sent = [
+        TextMessage("tool", source.render_results([ToolResult("c1", "read", "success", (TextPart("one"),))]))
+    ]
+    translation = translate(
+        [TextMessage("user", "go"), request, *results_sent, TextMessage("tool", "two")], source, target, TOOLS
+    )
+    assert '"content": "one"' in translation.messages[-1].text
+    assert '"content": "two"' in translation.messages[-1].text
+    assert translation.warnings == ("message 3: the results are not as gemma4 writes them; carried over as text",)
 
 
 def test_a_prompt_as_trained_is_written_as_the_other_model_was_trained():
     """Where the template of the one has the tools in the system text, and that of the other before the user's."""
     qwen, llama, mistral = get_dialect("hermes"), get_dialect("llama3-json"), get_dialect("mistral-v3")
-    said = [TextMessage("user", "go"), TextMessage("assistant", "Done."), TextMessage("user", "And now?")]
-    sent = {each.name: each.prompt("Be nice.", TOOLS).before(said) for each in (qwen, llama, mistral)}
+    chat = [TextMessage("user", "go"), TextMessage("assistant", "Done."), TextMessage("user", "And now?")]
+    sent = {each.name: each.prompt("Be nice.", TOOLS).before(chat) for each in (qwen, llama, mistral)}
     for source, target in itertools.permutations((qwen, llama, mistral), 2):
-        found = translate(sent[source.name], source, target, TOOLS)
-        assert found == Translation(tuple(sent[target.name]), ()), (source.name, target.name)
+        translation = translate(sent[source.name], source, target, TOOLS)
+        assert translation == Translation(tuple(sent[target.name]), ()), (source.name, target.name)
 
 
 def test_a_user_who_writes_after_results_is_kept_apart():
@@ -139,10 +146,10 @@ def test_what_cannot_be_carried_over_is_told_with_its_message():
         TextMessage("assistant", '<tool_call>{"name": "read", "arguments": {]}</tool_call>'),
         TextMessage("assistant", '<execute>[{"name": "a", "args": {}}]</execute><execute>[]</execute>'),
     ]
-    found = translate(messages[:3], hermes, json_protocol, TOOLS)
-    assert found.messages[0] == messages[0]
-    assert '{"name": "read", "arguments": {]}' in found.messages[-1].text
-    assert [warning.partition(": ")[0] for warning in found.warnings] == ["message 0", "message 2"]
+    translation = translate(messages[:3], hermes, json_protocol, TOOLS)
+    assert translation.messages[0] == messages[0]
+    assert '{"name": "read", "arguments": {]}' in translation.messages[-1].text
+    assert [warning.partition(": ")[0] for warning in translation.warnings] == ["message 0", "message 2"]
     (warning,) = translate(messages[3:], json_protocol, hermes).warnings
     assert warning.startswith("message 0: calls that did not count are left out: 1")
 
@@ -164,18 +171,18 @@ def _thought(name: str) -> str:
 
 def test_a_dialect_without_reasoning_says_that_it_is_left_out():
     message = TextMessage("assistant", "<think>hm</think>Hi")
-    found = translate([message], get_dialect("hermes"), get_dialect("functionary-v32"))
-    assert found.messages[-1].text == "Hi"
-    assert "no place for the reasoning" in found.warnings[0]
+    translation = translate([message], get_dialect("hermes"), get_dialect("functionary-v32"))
+    assert translation.messages[-1].text == "Hi"
+    assert "no place for the reasoning" in translation.warnings[0]
 
 
 def test_results_that_cannot_be_told_apart_are_carried_over_in_one():
     source, target = get_dialect("apertus"), get_dialect("hermes")
     results = [ToolResult(call.id, call.name, "success", (TextPart("one, two"),)) for call in FIRST]
     written = source.render([Message("assistant", FIRST), Message("tool", tuple(results))])
-    found = translate(written, source, target)
-    assert found.messages[-1].text == "<tool_response>\n[one, two, one, two]\n</tool_response>"
-    assert found.warnings == ("message 1: the results are not as apertus writes them; carried over as text",)
+    translation = translate(written, source, target)
+    assert translation.messages[-1].text == "<tool_response>\n[one, two, one, two]\n</tool_response>"
+    assert translation.warnings == ("message 1: the results are not as apertus writes them; carried over as text",)
 
 
 def test_json_results_stay_json():
