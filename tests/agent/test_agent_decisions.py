@@ -16,7 +16,7 @@ from toolspeak import Decision, Effects, Interceptor, RunError, tool
 from toolspeak.agent import fold
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, ToolStarted
-from toolspeak.errors import FormatError
+from toolspeak.errors import FormatError, JournalError, RunBusy
 from toolspeak.execute import Escalate, Rule
 from toolspeak.providers.scripted import ScriptedProvider
 
@@ -125,6 +125,44 @@ def test_always_is_kept_with_the_agent():
     assert (kept.by, kept.rule) == ("ann", Rule("approve", "note"))
     agent.rules.revoke(kept.id)
     assert len(agent.rules) == 0
+
+
+ALWAYS = Decision(True, by="ann", always=Rule("approve", "note"))
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_always_is_not_kept_when_another_process_drives_the_run(by_id):
+    agent = an_asking_agent()
+
+    async def main():
+        waiting = await agent.run("go")
+        await agent._journal.acquire(waiting.run_id, "another process", 30)
+        with pytest.raises(RunBusy):
+            await agent.resume(waiting.run_id if by_id else waiting, {"call_1_0": ALWAYS})
+
+    asyncio.run(main())
+    assert list(agent.rules) == []
+    assert agent._journal.all(ApprovalDecided) == []
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_always_is_not_kept_when_the_decision_is_not_recorded(by_id):
+    agent = an_asking_agent()
+
+    def fails(record):
+        if isinstance(record.event, ApprovalDecided):
+            raise JournalError("the disk is full")
+
+    agent._journal.look = fails
+
+    async def main():
+        waiting = await agent.run("go")
+        with pytest.raises(JournalError):
+            await agent.resume(waiting.run_id if by_id else waiting, {"call_1_0": ALWAYS})
+
+    asyncio.run(main())
+    assert list(agent.rules) == []
+    assert ran == []
 
 
 def test_what_an_approver_leaves_open_waits_and_what_it_decided_holds():

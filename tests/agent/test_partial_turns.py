@@ -8,7 +8,7 @@ from agent_helpers import OpenProvider, WatchedJournal, loop_clock, run_jumping
 
 from toolspeak import Agent, Effects, Execution, JournalError, Limits, ProviderError, tool
 from toolspeak.agent import fold
-from toolspeak.agent.recorder import EVERY, SIZE
+from toolspeak.agent.turn_checkpoint import FLUSH_CHARACTERS, FLUSH_SECONDS
 from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
 from toolspeak.providers import Capabilities
@@ -70,7 +70,7 @@ def test_a_long_turn_is_recorded_as_it_comes_and_its_answer_is_whole():
     result = run_jumping(Agent(SlowProvider(*pieces), journal=journal, clock=loop_clock).run("go"))
     assert result.answer == "".join(pieces).strip()
     events = journal.all(ModelTextReceived)
-    assert 3 <= len(events) <= 20 / EVERY
+    assert 3 <= len(events) <= 20 / FLUSH_SECONDS
     assert "".join(pieces).startswith("".join(event.text for event in events))
     (answered,) = journal.all(ModelAnswered)
     assert answered.message.text.split() == "".join(pieces).split()
@@ -108,7 +108,7 @@ def test_a_process_that_is_killed_loses_no_more_than_half_a_second_of_a_turn(kin
         looks = 0
         while len(provider.sent) < 32 or loop_clock() < provider.sent[-1][0] + 1:
             await asyncio.sleep(0.05)
-            old = "".join(piece for sent, piece in provider.sent if sent < loop_clock() - EVERY - 0.01)
+            old = "".join(piece for sent, piece in provider.sent if sent < loop_clock() - FLUSH_SECONDS - 0.01)
             for _ in range(5):  # what was due is on its way into the journal
                 await asyncio.sleep(0)
             # This is all that another process would find.
@@ -120,7 +120,7 @@ def test_a_process_that_is_killed_loses_no_more_than_half_a_second_of_a_turn(kin
         assert looks > 50
 
     run_jumping(main())
-    assert EVERY == 0.5
+    assert FLUSH_SECONDS == 0.5
     assert len(journal.all(ModelTextReceived)) < 10
 
 
@@ -132,7 +132,7 @@ def test_no_more_than_a_few_kilobytes_wait():
         working = asyncio.create_task(Agent(provider, journal=journal, clock=loop_clock).start("go").finish())
         while len(provider.sent) < 200:
             await asyncio.sleep(0)
-            assert sum(len(piece) for _, piece in provider.sent) - len(kept(journal)) <= SIZE + 100
+            assert sum(len(piece) for _, piece in provider.sent) - len(kept(journal)) <= FLUSH_CHARACTERS + 100
         working.cancel()
         await asyncio.wait([working])
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -15,16 +13,9 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import Memory, RunRecords, StepEnded
-from toolspeak.data.deltas import (
-    ArgumentsDelta,
-    CallStarted,
-    Delta,
-    ReasoningDelta,
-    TextDelta,
-    ToolProgress,
-    TurnRestarted,
-)
+from toolspeak.data.deltas import Delta, ToolProgress, TurnRestarted
 from toolspeak.data.events import (
+    ApprovalDecided,
     Event,
     HandedOff,
     ModelAnswered,
@@ -36,8 +27,9 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message, failure
 from toolspeak.data.values import changed
-from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolspeakError
-from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Secrets, Timers
+from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError
+from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Timers
+from toolspeak.execute.approval.policy_rules import record_decision
 from toolspeak.execute.batch_context import ResultCache
 from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,
@@ -57,12 +49,6 @@ RunEvent: TypeAlias = (
 )
 """What an agent's observers get and `Run.events` yields: every record once it is durable (model turns, calls,
 approvals, sub-runs, the end of the run), every step once it is over, and the events that are not recorded."""
-
-EVERY = 0.5
-"""Seconds that a piece of a turn waits for its record at most. A killed process loses no more than that."""
-
-SIZE = 4096
-"""Characters of a turn that wait for their record at most."""
 
 
 class Recorder:
@@ -148,162 +134,30 @@ class Recorder:
         for event in events:
             await self.record(event)
 
+    async def resume(self, opening: Sequence[Event]) -> None:
+        """Records how a run goes on: the decisions that were made while it waited, then RunResumed.
+
+        The rules of the decisions become those of the agent that the run stands at. Raises ReplayDiverged if the
+        cassette holds other decisions.
+        """
+        settings, state = self.settings, self.state
+        own = {call.id for call in state.pending.calls}  # the other questions are those of sub-runs
+        if settings.recording is not None:
+            decided = (event for event in opening if isinstance(event, ApprovalDecided))
+            settings.recording.resumed(state, [fact for fact in decided if fact.call_id in own])
+        rules = (settings if state.agent is None else settings_of(settings, state.agent)).rules
+        for event in opening:
+            if isinstance(event, ApprovalDecided) and event.call_id in own:
+                await record_decision(event, self.record, rules)
+            else:
+                await self.record(event)
+
     async def add_sub_run(self, used: SubRunUsed) -> None:
         """Records what a sub-run has used, unless the run has ended."""
         recording = self.settings.recording
         await self.record(used)
         if recording is not None and self.state.status == "running":
             recording.record_sub_run(used)
-
-
-class TurnCheckpoint:
-    """The text and the reasoning of a turn while it comes, as the provider sent them. It records them now and then
-    (`ModelTextReceived`), so that they are not lost with the process.
-
-    `add_raw` and `add_read` never wait. The reader of the turn awaits `save` when `is_due`, so that no more than `SIZE`
-    characters wait.
-    """
-
-    def __init__(self, secrets: Secrets, record: Callable[[Event], Awaitable[None]]) -> None:
-        self._secrets = secrets
-        self._record = record
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._size = 0  # characters in both
-        self._most = SIZE + secrets.longest
-        self._look_at = 0  # the number of characters at which `_look` has something to do
-        self.is_raw = False
-        """Whether the driver calls `add_raw`. If it does not, the pieces are the deltas that it yields."""
-        self.is_due = False
-        """Whether the reader must await `save`."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._saving: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        """Starts a turn."""
-        self._text, self._reasoning, self._size = [], [], 0
-        self.is_raw = False
-
-    def add_raw(self, delta: Delta) -> None:
-        """Adds a piece as the provider sent it, the text of calls included."""
-        self.is_raw = True
-        if type(delta) is TextDelta or type(delta) is ArgumentsDelta:
-            text = delta.text
-            self._text.append(text)
-        elif type(delta) is ReasoningDelta:
-            text = delta.text
-            self._reasoning.append(text)
-        elif type(delta) is CallStarted:  # a call of the API's own; in a dialect a call is text
-            text = f"\n{delta.name} "
-            self._text.append(text)
-        else:
-            return
-        self._size += len(text)
-        if self._size >= self._look_at:
-            self._look()
-
-    def add_read(self, delta: Delta) -> None:
-        """Adds a piece as the driver yielded it, for a driver that does not call `add_raw`."""
-        self.add_raw(delta)
-        self.is_raw = False
-
-    def _look(self) -> None:
-        saving = self._saving
-        if saving is not None and saving.done():
-            if saving.cancelled() or saving.exception() is not None:
-                self.is_due = True  # `save` raises the error to the reader
-                return
-            saving = self._saving = None
-        if self._size < self._most:
-            self._look_at = self._most
-            if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(EVERY, self._on_timer)
-            return
-        self._stop_timer()
-        self.is_due = True
-        if saving is None:  # at once: a driver may yield nothing for long
-            self._begin_saving(self._secrets.longest)
-        else:
-            self._look_at = sys.maxsize  # until the last record is written
-
-    async def save(self) -> None:
-        """Waits until at most `SIZE` characters are not recorded. Raises the error of the last record, if it failed."""
-        self.is_due, self._look_at = False, 0
-        await self._saved()
-        if self._size >= self._most:
-            # The end is held back: it may be a part of a secret.
-            await self._save(self._secrets.longest)
-
-    async def save_rest(self) -> None:
-        """Records the rest of a turn that broke off. An error of the journal is left to the next record."""
-        self._stop_timer()
-        with suppress(ToolspeakError):
-            await self._saved()
-            await self._save(0)
-
-    async def discard(self) -> None:
-        """Drops the rest of a turn that is complete: the turn is recorded as a whole. Raises the error of the last
-        record, if it failed."""
-        # The timer keeps running: most turns end before it fires.
-        self._text, self._reasoning, self._size = [], [], 0
-        self.is_due = False
-        if self._saving is not None:
-            await self._saved()
-
-    async def close(self) -> None:
-        """Waits until nothing is being recorded any more."""
-        self._stop_timer()
-        saving, self._saving = self._saving, None
-        if saving is not None:
-            await asyncio.wait([saving])
-            if not saving.cancelled():
-                saving.exception()  # asyncio would log an error that nobody reads
-
-    def _on_timer(self) -> None:
-        self._timer, self._look_at = None, 0
-        saving = self._saving
-        if saving is not None and not saving.done():
-            # The disk is slow: the next record takes all pieces.
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self._on_timer)
-        elif saving is None or (not saving.cancelled() and saving.exception() is None):
-            self._begin_saving(self._secrets.longest)  # else the next `save` raises the error
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._look_at = None, 0
-
-    def _begin_saving(self, held_back: int) -> None:
-        piece = self._take(held_back)
-        if piece is not None:
-            self._saving = asyncio.ensure_future(self._record(piece))
-            self._saving.add_done_callback(self._on_saved)
-
-    def _on_saved(self, _: asyncio.Task[None]) -> None:
-        self._look_at = 0  # the next piece sees whether it failed
-
-    async def _save(self, held_back: int) -> None:
-        """Records what waits. A timeout interrupts the wait, never the recording."""
-        self._begin_saving(held_back)
-        if self._saving is not None:
-            await asyncio.shield(self._saving)
-
-    async def _saved(self) -> None:
-        if self._saving is not None:
-            await asyncio.shield(self._saving)
-            self._saving = None
-
-    def _take(self, held_back: int) -> ModelTextReceived | None:
-        # Secrets are hidden before the text is divided, so that no complete secret is cut in two.
-        text, rest = _divided(self._secrets.hide_text("".join(self._text)), held_back)
-        reasoning, later = _divided(self._secrets.hide_text("".join(self._reasoning)), held_back)
-        self._text, self._reasoning, self._size = [rest], [later], len(rest) + len(later)
-        return ModelTextReceived(text, reasoning) if text or reasoning else None
-
-
-def _divided(text: str, held_back: int) -> tuple[str, str]:
-    at = max(0, len(text) - held_back)
-    return text[:at], text[at:]
 
 
 class BatchRecorder:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, cast
 
 from toolspeak.agent.child_runs import decided_by_parent
-from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import WRAP_UP, fold
@@ -302,15 +301,7 @@ class SubRunStart:
 
 
 def opening_of(state: RunState, decisions: Mapping[str, Decision], settings: RunSettings) -> Sequence[Event]:
-    """The events that are recorded first when a run goes on. Keeps the rules that come with decisions, and passes the
-    decisions to the cassette. Raises RunError for a decision about a call that does not wait, or has changed."""
+    """The events that are recorded first when a run goes on: its decisions, then RunResumed. Raises RunError for a
+    decision about a call that does not wait, or has changed."""
     waiting = state.approvals.undecided if state.status in PAUSED else {}
-    facts = decision_facts(decisions, waiting, settings.secrets)
-    rules = (settings if state.agent is None else settings_of(settings, state.agent)).rules
-    own = {call.id for call in state.pending.calls}  # the other questions are those of sub-runs
-    for fact in facts:
-        if fact.call_id in own and fact.always is not None:
-            rules.add(fact.always, fact.by)
-    if settings.recording is not None:
-        settings.recording.resumed(state, [fact for fact in facts if fact.call_id in own])
-    return [*facts, RunResumed()]
+    return [*decision_facts(decisions, waiting, settings.secrets), RunResumed()]

@@ -108,8 +108,7 @@ class Run:
         return self._contexts.memory
 
     def say(self, text: str) -> None:
-        """Queues a user message, which the model reads at the next step. Raises RunError for a run that has ended or
-        paused."""
+        """Queues a user message for the next step. Raises RunError for a run that has ended or paused."""
         state = self._recorder.current
         if state is not None and state.status != "running" and self._driven:
             raise RunError(f"run {self.run_id} is {state.status}; give `history` to a new run, or resume it first")
@@ -170,8 +169,10 @@ class Run:
         if state is not None:
             check_priced(state.limits, settings.driver.name, settings.prices)
         self._usage.skip(state)
+        if state is not None and self._opening:
+            await recorder.resume(self._opening)
         start, facts, intercepted = RunStart(()), list[Event](), "run" in self._interceptors.levels
-        for event in self._opening:
+        for event in self._opening if state is None else ():
             if isinstance(event, RunStarted):
                 start = RunStart(event.messages)
                 if intercepted:
@@ -359,8 +360,7 @@ class Run:
         return channel.read(work)
 
     def events(self) -> AsyncGenerator[RunEvent]:
-        """Yields what observers get, of the run and of the runs that its tools start. Leaving the loop early cancels
-        the run."""
+        """Yields what observers get, of the run and its sub-runs. Leaving the loop early cancels the run."""
         channel: Channel[RunEvent] = Channel(lossless=True)
         self._recorder.observers += (channel.offer,)
 

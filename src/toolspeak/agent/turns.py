@@ -14,12 +14,13 @@ from toolspeak.agent.cassettes.recording import TurnCutOff
 from toolspeak.agent.drivers.base import NO_RUN, Conversation, Driver, DriverContext, ToolRunner, TurnRequest
 from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.interceptors import InterceptorRunner, turn_of
-from toolspeak.agent.recorder import Recorder, TurnCheckpoint
+from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish
 from toolspeak.agent.state.history import Plan, characters, hide_call, to_summarise, tokens_of, without_secrets
 from toolspeak.agent.state.state import RunState
+from toolspeak.agent.turn_checkpoint import TurnCheckpoint
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage

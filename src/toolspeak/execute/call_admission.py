@@ -31,6 +31,7 @@ from toolspeak.execute.approval.evaluator import (
     needs_person_reason,
     unapproved_repair,
 )
+from toolspeak.execute.approval.policy_rules import record_decision
 from toolspeak.execute.batch_state import BatchState, Call
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.result_limits import result_of, stopped_result
@@ -328,9 +329,7 @@ class CallAdmission:
         if isinstance(answer, Escalate) or revision is None:
             return
         fact = decision_fact(written.id, answer, revision.digest, batch.settings.secrets)
-        await batch.emit(fact)
-        if fact.always is not None:
-            self._evaluator.rules.add(fact.always, fact.by)
+        await record_decision(fact, batch.emit, self._evaluator.rules)
         if not call.asks_to_repeat or answer.ends_run:
             self._apply(call, prepared, replace(answer, reason=fact.reason))
         elif answer.approved:

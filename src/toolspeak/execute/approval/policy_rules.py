@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from inspect import iscoroutinefunction
@@ -10,6 +10,7 @@ from typing import cast
 
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
 from toolspeak.data.codec import dumps, loads
+from toolspeak.data.events import ApprovalDecided, Event
 from toolspeak.data.messages import JSON
 from toolspeak.data.protected import protected
 from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
@@ -280,6 +281,15 @@ class StandingRules:
     def loads(cls, text: str, changed: Callable[[StandingRules], None] = lambda _: None) -> StandingRules:
         """Reads the rules that `dumps` wrote. Raises FormatError for anything else."""
         return cls((_read(line, number) for number, line in enumerate(text.splitlines(), 1) if line.strip()), changed)
+
+
+async def record_decision(
+    fact: ApprovalDecided, record: Callable[[Event], Awaitable[None]], rules: StandingRules
+) -> None:
+    """Records a decision, then keeps the rule that comes with it ("always"), so that no rule lacks its record."""
+    await record(fact)
+    if fact.always is not None:
+        rules.add(fact.always, fact.by)
 
 
 def _read(line: str, number: int) -> StandingRule:
