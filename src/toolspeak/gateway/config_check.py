@@ -35,10 +35,17 @@ _WINDOWS = ("max_model_len", "context_length", "max_context_length", "n_ctx")
 class Finding:
     """What one model gets.
 
-    `model` is its name for clients, `upstream` the provider, its name there and the address. Each of `calls`, `prompt`,
-    `required` and `window` is a sentence: how its calls are written, who writes the prompt, how a required call is
-    held to, how many tokens it reads. `problems` keep it from answering; `warnings` do not. `has_substitute`: another
-    upstream of the model answers in its place.
+    `calls`, `prompt`, `required` and `window` are sentences.
+
+    - `model`: its name for clients.
+    - `upstream`: the provider, the model's name there and the address.
+    - `calls`: how its calls are written.
+    - `prompt`: who writes the prompt.
+    - `required`: how a required call is enforced.
+    - `window`: how many tokens it reads.
+    - `problems`: what keeps it from answering.
+    - `warnings`: what may be wrong and does not keep it from answering.
+    - `has_substitute`: whether another upstream of the model answers instead.
     """
 
     model: str
@@ -64,10 +71,10 @@ class ConfigReport:
 
 
 async def check(settings: Settings, environ: Mapping[str, str]) -> ConfigReport:
-    """Asks every upstream for its models, and a server that may write prompts for two answers of one token. Looks
-    whether the stores can be opened; makes none.
+    """Requests the list of models of every upstream, and two answers of one token from a server that may write prompts.
+    Checks that the stores can be opened, and creates none.
 
-    Raises ConfigurationError where an upstream cannot be asked as it is configured, or a store cannot be.
+    Raises ConfigurationError if the settings of an upstream or a store are wrong.
     """
     check_settings(settings, environ)
     findings = await _models(settings, environ)
@@ -118,8 +125,8 @@ async def _models(settings: Settings, environ: Mapping[str, str]) -> Sequence[Fi
 
 
 def _has_substitute(names: tuple[str, ...], finding: Finding, working: Collection[tuple[tuple[str, ...], str]]) -> bool:
-    """`working`: the models that can be asked, each with the names of its row. An upstream that lists no model at all
-    is spared by any other of its row."""
+    """`working`: the models that answer, each with the names of its row. An upstream that lists no model at all has any
+    other upstream of its row as a substitute."""
     if not finding.problems:
         return False
     return (names, finding.model) in working or (not finding.calls and any(names == own for own, _ in working))
@@ -150,11 +157,11 @@ async def _of_model(
         there = upstream.model or name
         problems, warnings = [problem] if problem else [], list[str]()
         if rows and there not in rows and not any(row.startswith(f"{there}:") for row in rows):
-            warnings.append(f"the server lists no model {suggest(there, rows)} (`model` is its name there)")
+            warnings.append(f"the server lists no model {suggest(there, rows)} (set `model` to its name there)")
         if route.is_text and upstream.dialect not in ("auto", "native"):
             own = known_dialect(route.provider.name)
             if own is not None and own.name != route.dialect:
-                warnings.append(f"the name says that the model was trained on {own.name}, not on {route.dialect}")
+                warnings.append(f"by its name, the model was trained on {own.name}, not on {route.dialect}")
         return Finding(
             name,
             f"{route.provider.name} at {upstream.url}" if upstream.url else route.provider.name,
@@ -175,8 +182,8 @@ def _calls(upstream: Upstream, route: Route) -> str:
         return f"in text, in {route.dialect} (as configured)"
     own = known_dialect(route.provider.name)
     if own is not None:
-        return f"in text, in {own.name} (the model's name says so), and every other dialect is read"
-    return f"in text, in {DEFAULT_DIALECT} (the model's name is of no known family), and every other dialect is read"
+        return f"in text, in {own.name} (by the model's name); every other dialect is read, too"
+    return f"in text, in {DEFAULT_DIALECT} (no known family has the model's name); every other dialect is read, too"
 
 
 async def _prompt(upstream: Upstream, route: Route) -> str:
@@ -190,28 +197,28 @@ async def _prompt(upstream: Upstream, route: Route) -> str:
         async with asyncio.timeout(upstream.timeouts.first_byte):
             writes = await writes_tools(route.provider)
     except (TimeoutError, ProviderError) as error:
-        return f"{fallback}, unless the server writes tools where the tool choice is none: {error or 'it said nothing'}"
+        return f"{fallback}, unless the server writes tools if the tool choice is none: {error or 'it said nothing'}"
     if writes:
-        return "the server writes it by the model's chat template (a tool makes it longer), and we read the reply"
-    return f"{fallback}; the server does not write tools where the tool choice is none"
+        return "the server writes it with the chat template (a tool makes it longer), and toolspeak reads the reply"
+    return f"{fallback}; the server does not write tools if the tool choice is none"
 
 
 def _ours(upstream: Upstream, driver: TextDriver) -> str:
     if upstream.listing not in (None, "trained", "server"):
-        return f"we write it, with the tools as {upstream.listing}"
+        return f"toolspeak writes it, with the tools as {upstream.listing}"
     own = getattr(driver.dialect, "renderer", driver.dialect)
     if getattr(own, "trained", None) is not None:
-        return f"we write it as the chat template of {own.name}'s models does"
-    return "we write it in our words (`prose`)"
+        return f"toolspeak writes it like the chat template of {own.name}'s models"
+    return "toolspeak writes it in its own words (`prose`)"
 
 
 def _required(route: Route) -> str:
     capabilities = route.provider.capabilities
     if not route.is_text:
-        return "the API holds to it" if capabilities.tool_choice else "asked for in words, and once more if none comes"
+        return "enforced by the API" if capabilities.tool_choice else "requested in words, once more if no call comes"
     if capabilities.grammar is not None:
-        return f"held to a grammar ({capabilities.grammar})"
-    return "asked for in words, and once more if none comes: no grammar of this server is known (`capabilities`)"
+        return f"enforced by a grammar ({capabilities.grammar})"
+    return "requested in words, once more if no call comes: no grammar of this server is known (`capabilities`)"
 
 
 def _window(route: Route, row: Mapping[str, Any]) -> str:
@@ -221,4 +228,4 @@ def _window(route: Route, row: Mapping[str, Any]) -> str:
             if isinstance(tokens := table.get(field), int):
                 return f"{tokens:,} tokens ({field} of the server)"
     context = route.provider.capabilities.context
-    return f"{context:,} tokens" if context else "not known: the server does not say"
+    return f"{context:,} tokens" if context else "unknown: the server does not report it"

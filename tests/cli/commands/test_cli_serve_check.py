@@ -107,18 +107,18 @@ def test_each_model_is_told_with_what_it_gets_and_why(tmp_path: Path):
     found = parts(out)
     assert list(found) == ["coder", "native", "wrong", "google/gemma-3-27b-it", "unknown"]
     assert "calls in text, in qwen3-coder (as configured)" in found["coder"]
-    assert "prompt the server writes it by the model's chat template" in found["coder"]
-    assert "required held to a grammar (xgrammar)" in found["coder"]
+    assert "prompt the server writes it with the chat template" in found["coder"]
+    assert "required enforced by a grammar (xgrammar)" in found["coder"]
     assert "window 40,960 tokens (max_model_len of the server)" in found["coder"]
     assert "calls native: the server reads and writes them (vllm is known to have calls)" in found["native"]
     assert "warning the server lists no model 'qwen3-coder'" in found["wrong"]
-    assert "warning the name says that the model was trained on qwen3-coder, not on hermes" in found["wrong"]
-    assert "prompt we write it, with the tools as signatures" in found["wrong"]
-    assert "required asked for in words" in found["wrong"]
+    assert "warning by its name, the model was trained on qwen3-coder, not on hermes" in found["wrong"]
+    assert "prompt toolspeak writes it, with the tools as signatures" in found["wrong"]
+    assert "required requested in words" in found["wrong"]
     assert "calls in text, in gemma" in found["google/gemma-3-27b-it"] or "cogency" in found["google/gemma-3-27b-it"]
-    assert "calls in text, in qwen3-coder (the model's name says so)" in found["unknown"]
-    assert "prompt we write it as the chat template of qwen3-coder's models does" in found["unknown"]
-    assert "required held to a grammar (gbnf)" in found["unknown"]
+    assert "calls in text, in qwen3-coder (by the model's name)" in found["unknown"]
+    assert "prompt toolspeak writes it like the chat template of qwen3-coder's models" in found["unknown"]
+    assert "required enforced by a grammar (gbnf)" in found["unknown"]
     assert out.splitlines()[-1] == "models: 5 answer. It would serve at http://127.0.0.1:9000 with no API keys."
 
 
