@@ -96,7 +96,7 @@ def test_every_kind_of_error_has_its_row():
         f"Timeouts(connect={USUAL.connect:g}, first_byte={USUAL.first_byte:g}, silence={USUAL.silence:g})",
         f"API version {API_VERSION}",
         f"`max_tokens`** is required by the API. The default is {MAX_TOKENS:,}.",
-        f"else in `{DEFAULT_DIALECT}`",
+        f"else `{DEFAULT_DIALECT}`",
     ],
 )
 def test_its_numbers_and_names_are_the_codes(said: str):
