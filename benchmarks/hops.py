@@ -10,7 +10,7 @@
 
 Each way is taken once before it is counted: what is made once (caches, imports) does not count. The model is scripted.
 A function counts once, however often it runs; comprehensions and lambdas are part of the function they stand in.
-`--list` names the files, with how many functions of each ran. The fewer of them a reader has to open, the better.
+`--list` names the files, and the functions of each that ran. The fewer of them a reader has to open, the better.
 """
 
 from __future__ import annotations
@@ -196,13 +196,14 @@ async def measure() -> dict[str, Trace]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="name the files")
+    parser.add_argument("--list", action="store_true", help="name the files and their functions")
     named = parser.parse_args().list
     print(f"{'':10}{'files':>6}{'functions':>11}{'calls':>7}")
     for name, trace in asyncio.run(measure()).items():
         print(f"{name:10}{len(trace.files):6}{len(trace.functions):11}{trace.calls:7}")
         for file, count in sorted(trace.files.items()) if named else ():
-            print(f"    {count:4} {file}")
+            functions = (function for _, function in sorted((line, name) for at, name, line in trace.functions if at == file))
+            print(f"    {count:4} {file}: {' '.join(functions).replace('.<locals>', '')}")
 
 
 if __name__ == "__main__":
