@@ -12,7 +12,7 @@ from toolspeak.agent import fold
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import LimitReached, ModelAnswered, SubRunUsed
 from toolspeak.data.messages import Usage
-from toolspeak.data.prices import PRICES, Price, cost, price_of, read_prices
+from toolspeak.data.prices import PRICES, Price, price_of, read_prices
 from toolspeak.errors import SubRunPaused
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -46,27 +46,27 @@ def said(text):
     ],
 )
 def test_each_token_has_its_price_once(usage, expected):
-    found = cost(usage, "m", {"m": Price(3, 15, 0.3, 3.75)})
+    found = Price(3, 15, 0.3, 3.75).cost(usage)
     assert found is None if expected is None else found == pytest.approx(expected)
 
 
 def test_a_model_without_a_price_has_an_unknown_cost_and_never_none_at_all():
-    assert cost(Usage(1, 1), "ollama:qwen3") is None
+    assert price_of("ollama:qwen3") is None
     assert price_of("openai:gpt-4o-2024-08-06") == PRICES["openai:gpt-4o"]
     assert price_of("openai:gpt-4o-audio") is None
 
 
 def test_a_long_turn_has_its_own_price():
-    prices = {"m": Price(1, 2, long_above=10, long=Price(3, 4))}
-    assert cost(Usage(10, 1), "m", prices) == pytest.approx(12e-6)
-    assert cost(Usage(11, 1), "m", prices) == pytest.approx(37e-6)
+    price = Price(1, 2, long_above=10, long=Price(3, 4))
+    assert price.cost(Usage(10, 1)) == pytest.approx(12e-6)
+    assert price.cost(Usage(11, 1)) == pytest.approx(37e-6)
 
 
 @settings(deadline=None)
-@given(st.sampled_from(sorted(PRICES)), *[st.integers(0, 10**6)] * 4)
-def test_a_cache_never_makes_a_turn_cost_more_than_writing_it_all(model, input_, output, cached, written):
-    found = cost(Usage(input_, output, min(cached, input_), None, min(written, input_)), model)
-    dearest = cost(Usage(input_, output, 0, None, input_), model)
+@given(st.sampled_from(list(PRICES.values())), *[st.integers(0, 10**6)] * 4)
+def test_a_cache_never_makes_a_turn_cost_more_than_writing_it_all(price, input_, output, cached, written):
+    found = price.cost(Usage(input_, output, min(cached, input_), None, min(written, input_)))
+    dearest = price.cost(Usage(input_, output, 0, None, input_))
     assert found is not None
     assert dearest is not None
     assert 0 <= found <= dearest * 1.000001

@@ -24,7 +24,7 @@ from toolspeak.agent.turn_checkpoint import TurnCheckpoint
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage
-from toolspeak.data.prices import cost
+from toolspeak.data.prices import price_of
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
@@ -74,7 +74,8 @@ class Turns:
         self._conversation: Conversation | None = None
         self._context: DriverContext | None = None
         self._checkpoint = TurnCheckpoint(settings.secrets, recorder.record)
-        self._specs = settings.toolset.specs
+        self._specs, self._tools_digest = settings.toolset.specs, settings.toolset.digest
+        self._price = price_of(settings.driver.name, settings.prices)
         self._early: EarlyStart | None = None
         self._offered = 0  # calls of the turn that may have started early
         self._starting: asyncio.Handle | None = None
@@ -114,7 +115,7 @@ class Turns:
         prompt = driver.prompt(request)
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
-        digest = settings.toolset.digest if request.tools is self._specs else tools_digest(request.tools)
+        digest = self._tools_digest if request.tools is self._specs else tools_digest(request.tools)
         self._reads = 0
         self._last_asked = ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
         await recorder.record(self._last_asked)
@@ -166,30 +167,26 @@ class Turns:
     def _answer_event(self, turn: ParsedTurn, *, costs: bool, wrapping_up: bool) -> ModelAnswered:
         """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
         history."""
-        settings, secrets = self._settings, self._settings.secrets
+        secrets, price = self._settings.secrets, self._price
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:  # one token for each four characters, the usual rule of thumb for English text and code
             history = self._recorder.state.history
             for i in range(self._counted_messages, len(history)):
-                self._counted_characters += characters(history[i])
+                self._counted_characters += characters(history[i].parts)
             self._counted_messages = len(history)
             input_tokens = (len(self._prompt) + self._counted_characters) // 4
-            usage = Usage(input_tokens, (characters(turn.message) + len(turn.reasoning)) // 4)
+            usage = Usage(input_tokens, (characters(turn.message.parts) + len(turn.reasoning)) // 4)
         message, ignored = turn.message, [entry.call for entry in turn.ignored]
         if wrapping_up and message.calls:
             ignored += message.calls
             parts = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
             message = replace(message, parts=parts)
-        return ModelAnswered(
-            without_secrets(message, secrets),
-            turn.finish,
-            usage,
-            estimated,
-            tuple(hide_call(call, secrets) for call in ignored if isinstance(call, ToolCall)),
-            tuple(map(secrets.hide_text, turn.forged)),
-            turn.notes,
-            cost(usage, settings.driver.name, settings.prices) if costs else 0.0,
-        )
+        unused, forged = [call for call in ignored if isinstance(call, ToolCall)], turn.forged
+        if secrets.has_values:
+            message, unused = without_secrets(message, secrets), [hide_call(call, secrets) for call in unused]
+            forged = tuple(map(secrets.hide_text, forged))
+        spent = 0.0 if not costs else None if price is None else price.cost(usage)
+        return ModelAnswered(message, turn.finish, usage, estimated, tuple(unused), forged, turn.notes, spent)
 
     async def _read_turn(self, request: TurnRequest, own_messages: bool = False) -> ParsedTurn:
         """Reads a turn of the model. `own_messages`: the request's messages are for this turn alone, so the turn gets a
@@ -272,7 +269,8 @@ class Turns:
             for call in collector.completed(self._offered):
                 self._offered += 1
                 if type(call) is ToolCall:
-                    self._early.offer(hide_call(call, settings.secrets))
+                    hides = settings.secrets.has_values
+                    self._early.offer(hide_call(call, settings.secrets) if hides else call)
 
     def take_early(self) -> EarlyStart | None:
         """The calls of the turn that started early, for the batch that goes on with them. No more start early."""
@@ -291,7 +289,7 @@ class Turns:
     async def compact(self, plan: Plan) -> None:
         """Makes the history shorter for the model. The model writes a summary if the plan needs one."""
         settings, state = self._settings, self._recorder.state
-        summary, usage, price, window = "", Usage(), 0.0, settings.window
+        summary, usage, spent, window = "", Usage(), 0.0, settings.window
         if plan.upto:
             summary = _LEFT_OUT
             if window is not None and window.summarise:
@@ -301,10 +299,10 @@ class Turns:
                 request = TurnRequest(messages, self._specs, self._instructions, ToolChoice("none"), asks=settings.asks)
                 summary, usage = await _summary_of(settings.driver, request, seconds_left(state, settings.clock))
                 summary = settings.secrets.hide_text(summary)
-                price = cost(usage, settings.driver.name, settings.prices)
+                spent = None if self._price is None else self._price.cost(usage)
         after = plan.tokens_after + tokens_of(Message.user(summary))
         await self._recorder.record(
-            HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, price)
+            HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, spent)
         )
         await self._end_conversation()  # its messages are no longer those of the run
         self._counted_messages = self._counted_characters = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import lru_cache
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON, Usage
@@ -18,6 +17,9 @@ from toolspeak.errors import ConfigurationError
 
 AS_OF: Mapping[str, str] = {"anthropic": "2026-10-24", "openai": "2026-06-21"}
 """Whose prices are listed, and the day for which they are known to hold."""
+
+
+_MILLION = 1_000_000
 
 
 @quick()
@@ -35,6 +37,25 @@ class Price:
     cache_write: float | None = None
     long_above: int | None = None
     long: Price | None = None
+
+    def cost(self, usage: Usage) -> float | None:
+        """What one turn costs in USD; None if its tokens are unknown.
+
+        Tokens read from and written to a cache are part of the input and counted once; reasoning is part of the output.
+        """
+        if usage.input is None or usage.output is None:
+            return None
+        price = self
+        if price.long is not None and price.long_above is not None and usage.input > price.long_above:
+            price = price.long
+        cached = min(usage.cached or 0, usage.input)
+        cache_writes = min(usage.cache_write or 0, usage.input - cached)
+        cached_price = price.input if price.cached is None else price.cached
+        write = price.input if price.cache_write is None else price.cache_write
+        plain = usage.input - cached - cache_writes
+        return (
+            plain * price.input + cached * cached_price + cache_writes * write + usage.output * price.output
+        ) / _MILLION
 
 
 def _claude(uncached: float, output: float, cached: float) -> Price:
@@ -80,36 +101,12 @@ PRICES: Mapping[str, Price] = {
 """By `provider:model`, as a run names its model."""
 
 _DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
-_MILLION = 1_000_000
 
 
 def price_of(model: str, prices: Mapping[str, Price] = PRICES) -> Price | None:
     """The price of a model (`provider:model`), None if unknown. A name with a date or `-latest` has the price of the
     name without."""
-    return prices.get(model) or prices.get(_undated(model))
-
-
-@lru_cache(maxsize=256)  # asked after every turn
-def _undated(model: str) -> str:
-    return _DATED.sub("", model)
-
-
-def cost(usage: Usage, model: str, prices: Mapping[str, Price] = PRICES) -> float | None:
-    """What one turn costs in USD; None if the price or the tokens are unknown.
-
-    Tokens read from and written to a cache are part of the input and counted once; reasoning is part of the output.
-    """
-    price = price_of(model, prices)
-    if price is None or usage.input is None or usage.output is None:
-        return None
-    if price.long is not None and price.long_above is not None and usage.input > price.long_above:
-        price = price.long
-    cached = min(usage.cached or 0, usage.input)
-    cache_writes = min(usage.cache_write or 0, usage.input - cached)
-    cached_price = price.input if price.cached is None else price.cached
-    write = price.input if price.cache_write is None else price.cache_write
-    plain = usage.input - cached - cache_writes
-    return (plain * price.input + cached * cached_price + cache_writes * write + usage.output * price.output) / _MILLION
+    return prices.get(model) or prices.get(_DATED.sub("", model))
 
 
 def read_prices(value: JSON, where: str) -> dict[str, Price]:

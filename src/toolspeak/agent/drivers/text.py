@@ -86,32 +86,33 @@ class TextDriver:
         self.takes_tool_role = provider.capabilities.tool_role and getattr(dialect, "tool_turns", False)
         """Whether results go as messages of the role `tool`. A server that refuses one gets text from then on."""
         # Each cache entry is one value, for several turns may be under way: its key, and what was made of it.
-        self._placed_prompts: dict[tuple[str, int], tuple[Sequence[ToolSpec], Prompt]] = {}
-        self._last_prompt: tuple[_PromptKey, Prompt] | None = None
+        self._placed_prompts: dict[tuple[str, int], tuple[Sequence[ToolSpec], Prompt, str]] = {}
+        self._last_prompt: tuple[_PromptKey, Prompt, str] | None = None
         self._last_grammar: tuple[_GrammarKey, Constraint | None] | None = None
 
     def prompt(self, request: TurnRequest) -> str:
-        return self.placed_prompt(request).text
+        return self.placed_prompt(request)[1]
 
     def open(self, run: DriverContext = NO_RUN) -> TextConversation:
         return TextConversation(self, run)
 
-    def placed_prompt(self, request: TurnRequest) -> Prompt:
-        """The prompt, and where it stands in the conversation."""
+    def placed_prompt(self, request: TurnRequest) -> tuple[Prompt, str]:
+        """The prompt with where it stands in the conversation, and as one text."""
         # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
         last, key = self._last_prompt, (request.instructions, request.tools, request.output, request.asks)
         if last is not None and last[0] == key:
-            return last[1]
+            return last[1:]
         system, tools = system_text(request), request.tools
         cached = self._placed_prompts.get((system, id(tools)))
         if cached is None:
             if len(self._placed_prompts) >= _MAX_PROMPTS:
                 self._placed_prompts.clear()
             # With the list itself: while it is in the cache, no other list has its id.
-            cached = tools, self.dialect.prompt(system, tools, self.listing)
+            prompt = self.dialect.prompt(system, tools, self.listing)
+            cached = tools, prompt, prompt.text
             self._placed_prompts[system, id(tools)] = cached
-        self._last_prompt = key, cached[1]
-        return cached[1]
+        self._last_prompt = key, *cached[1:]
+        return cached[1:]
 
     def constraint(self, request: TurnRequest) -> Constraint | None:
         """The grammar that this turn is held to. The last one is cached: turns of a run ask the same again."""
@@ -228,7 +229,7 @@ class TextConversation:
             rendered.history.add(marked(message, rendered.media))
             if first == 0:
                 rendered.task = len(rendered.history.messages) - 1
-        prompt = driver.placed_prompt(request)
+        prompt, _ = driver.placed_prompt(request)
         # The words for the tool choice stand at the end: the prompt stays as it is.
         words = choice_text(request.choice, request.tools) if request.tools else ""
         messages: Sequence[Message | TextMessage] = with_words(

@@ -150,14 +150,26 @@ class Plan:
     tokens_after: int
 
 
-def characters(message: Message) -> int:
-    """The number of characters of a message as text, for estimates of its tokens."""
-    return sum(map(_part_characters, message.parts))
+def characters(parts: Sequence[Part]) -> int:
+    """The number of characters of a message's parts as text, for estimates of its tokens."""
+    count = 0
+    for part in parts:
+        if type(part) is TextPart:
+            count += len(part.text)
+        elif type(part) is ToolResult:
+            count += characters(part.content)
+        elif type(part) is JsonPart:
+            count += len(str(part.value))
+        elif type(part) is ToolCall:
+            count += len(part.name) + len(str(part.arguments))
+        elif type(part) is MalformedCall:
+            count += len(part.raw)
+    return count
 
 
 def tokens_of(message: Message) -> int:
     """An estimate: four characters a token, the usual rule of thumb for English text and code."""
-    return characters(message) // 4
+    return characters(message.parts) // 4
 
 
 def plan_compaction(history: Sequence[Message], context: int, task: int, window: Window) -> Plan | None:
@@ -170,7 +182,7 @@ def plan_compaction(history: Sequence[Message], context: int, task: int, window:
     head = _head(history)
     start = _newest(history, sizes, head, window.keep * window.tokens / scale)
     cleared = [result for message in history[head:start] for result in message.results if _is_worth_it(result)]
-    after = context - scale * sum(_part_characters(result) // 4 - len(_CLEARED) // 4 for result in cleared)
+    after = context - scale * sum(characters(result.content) // 4 - len(_CLEARED) // 4 for result in cleared)
     if cleared and after <= window.goal * window.tokens:
         return Plan(tuple(result.call_id for result in cleared), 0, (), context, round(after))
     pinned = (task,) if head <= task < start else ()
@@ -243,7 +255,7 @@ def _newest(history: Sequence[Message], sizes: Sequence[int], head: int, room: f
 
 
 def _is_worth_it(result: ToolResult) -> bool:
-    return CLEARED not in result.extra and _part_characters(result) > _WORTH_IT
+    return CLEARED not in result.extra and characters(result.content) > _WORTH_IT
 
 
 def _clear(message: Message, ids: set[str]) -> Message:
@@ -255,18 +267,6 @@ def _clear(message: Message, ids: set[str]) -> Message:
 def _cleared(part: Part, ids: set[str]) -> Part:
     if not isinstance(part, ToolResult) or part.call_id not in ids or CLEARED in part.extra:
         return part
-    count = _part_characters(part)
+    count = characters(part.content)
     note = TextPart(_CLEARED.format(count=count))
     return replace(part, content=(note,), structured=None, extra={**part.extra, CLEARED: count})
-
-
-def _part_characters(part: Part) -> int:
-    if type(part) is TextPart:
-        return len(part.text)
-    if type(part) is ToolResult:
-        return sum(map(_part_characters, part.content))
-    if type(part) is JsonPart:
-        return len(str(part.value))
-    if type(part) is ToolCall:
-        return len(part.name) + len(str(part.arguments))
-    return len(part.raw) if type(part) is MalformedCall else 0
