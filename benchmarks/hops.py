@@ -202,7 +202,9 @@ def main() -> None:
     for name, trace in asyncio.run(measure()).items():
         print(f"{name:10}{len(trace.files):6}{len(trace.functions):11}{trace.calls:7}")
         for file, count in sorted(trace.files.items()) if named else ():
-            functions = (function for _, function in sorted((line, name) for at, name, line in trace.functions if at == file))
+            functions = (
+                function for _, function in sorted((line, name) for at, name, line in trace.functions if at == file)
+            )
             print(f"    {count:4} {file}: {' '.join(functions).replace('.<locals>', '')}")
 
 

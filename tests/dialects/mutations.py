@@ -24,7 +24,7 @@ from damaged_replies import TOOLS, Call, Case, Count, Reading, can_run, cases, j
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import FinishReason, ToolCall
 from toolspeak.dialects import DIALECTS, PROTOCOLS, Dialect, TurnCollector, get_dialect
-from toolspeak.dialects.text.typed_text import as_mapping
+from toolspeak.dialects.text.scan import as_mapping
 
 PEERS: dict[str, dict[str, tuple[str, str]]] = {
     "hermes": {"vllm": ("hermes", "qwen3"), "sglang": ("hermes", "qwen3")},

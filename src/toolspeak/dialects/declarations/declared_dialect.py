@@ -202,8 +202,11 @@ class DeclaredHistory:
 
     def join_calls(self, text: str, calls: Calls, block: str) -> str:
         """A turn of the model without its thoughts: `text`, and `block`, which holds the calls."""
-        if self._template is not None and self._template.turn is not None:
-            return self._template.turn(text, calls, block)
+        template = self._template
+        if template is not None and template.turn is not None:
+            return template.turn(text, calls, block)
+        if template is not None and template.gap is not None:
+            return f"{text}{template.gap}{block}" if text else block
         return join_block(text, block)
 
     def _bare(self, result: ToolResult) -> str:

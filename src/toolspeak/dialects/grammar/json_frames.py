@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.grammar.ir import Chars, Json, Node, Repeat, Rules, Token, series
 from toolspeak.dialects.grammar.schema_rules import SchemaNodes, closed, json_notation
-from toolspeak.dialects.text.typed_text import as_mapping
+from toolspeak.dialects.text.scan import as_mapping
 
 ID = Token(Repeat(Chars("0-9A-Za-z_.:\\x2d"), 1, 64))
 """An id of a call, as models and runtimes write them."""

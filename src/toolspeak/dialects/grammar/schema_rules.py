@@ -34,7 +34,8 @@ from toolspeak.dialects.grammar.ir import (
     quoted,
     series,
 )
-from toolspeak.dialects.text.typed_text import as_mapping, json_type, resolve, schema_types
+from toolspeak.dialects.text.scan import as_mapping
+from toolspeak.dialects.text.typed_text import json_type, resolve, schema_types
 
 _DIGIT, _EXPONENT = Chars("0-9"), Chars("eE")
 _WHOLE = choice("0", series(Chars("1-9"), Repeat(_DIGIT)))

@@ -24,8 +24,8 @@ from toolspeak.dialects.readers.nested_elements import ITEM, NestedCalls
 from toolspeak.dialects.readers.tagged_values import CDATA, as_cdata, escape_name, write_json
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import NEVER, FirstTag, Texts
-from toolspeak.dialects.text.scan import Caps
-from toolspeak.dialects.text.typed_text import argument_schemas, as_mapping, json_type, schema_types
+from toolspeak.dialects.text.scan import Caps, as_mapping
+from toolspeak.dialects.text.typed_text import argument_schemas, json_type, schema_types
 
 _PREFIX = "]<]minimax[>["
 _START, _END = f"{_PREFIX}<tool_call>", f"{_PREFIX}</tool_call>"

@@ -33,8 +33,7 @@ from toolspeak.dialects.readers.reader_states import skip_space
 from toolspeak.dialects.text.candidates import beginnings_of
 from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker, MarkerTable
 from toolspeak.dialects.text.openings import Matches, Signature
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
-from toolspeak.dialects.text.typed_text import as_mapping
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, as_mapping
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _BARE_CALL = re.compile(rf"\[(?=\s*+{NAME.replace('*', '*+')}\s*+\()")

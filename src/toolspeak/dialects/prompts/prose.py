@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompts.references import ROOT, Names, json_text, references, resolved, subschemas, type_name
-from toolspeak.dialects.text.typed_text import as_list, as_mapping
+from toolspeak.dialects.text.scan import as_list, as_mapping
 
 _DEEPEST = 12
 """Levels of lines; below them stands the JSON Schema itself, for indentation would be most of the text."""

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
-from toolspeak.dialects.text.scan import Caps
-from toolspeak.dialects.text.typed_text import as_list, as_mapping, resolve
+from toolspeak.dialects.text.scan import Caps, as_list, as_mapping
+from toolspeak.dialects.text.typed_text import resolve
 
 ROOT = "#"
 _NOT_IN_NAMES = str.maketrans({"/": ".", "~": "-", "%": "-"})  # characters with a meaning in references

@@ -33,7 +33,8 @@ from toolspeak.dialects.base import EarlierThoughts, History
 from toolspeak.dialects.grammar.schema_rules import merged
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Signature
-from toolspeak.dialects.text.typed_text import as_mapping, resolve, schema_types
+from toolspeak.dialects.text.scan import as_mapping
+from toolspeak.dialects.text.typed_text import resolve, schema_types
 
 ERROR = "ERROR: "
 """Stands before the text of a failure."""

@@ -11,7 +11,8 @@ from toolspeak.dialects.base import Listing
 from toolspeak.dialects.prompts.prose import describe
 from toolspeak.dialects.prompts.references import resolved
 from toolspeak.dialects.prompts.signatures import signature
-from toolspeak.dialects.text.typed_text import as_list, as_mapping, resolve, schema_types
+from toolspeak.dialects.text.scan import as_list, as_mapping
+from toolspeak.dialects.text.typed_text import resolve, schema_types
 
 _SAMPLES: dict[str, JSON] = {"boolean": True, "null": None, "array": [], "object": {}}
 _SAMPLE_STRINGS = {"path": "notes/plan.md", "content": "two lines\nof text", "command": "ls -l", "prefix": "notes"}

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompts.references import Names, is_too_deep, json_text, references, resolved, subschemas
-from toolspeak.dialects.text.typed_text import as_list, as_mapping, resolve
+from toolspeak.dialects.text.scan import as_list, as_mapping
+from toolspeak.dialects.text.typed_text import resolve
 
 _SHORT = {"integer": "int", "boolean": "bool", "string": "str"}
 _RANGES = (

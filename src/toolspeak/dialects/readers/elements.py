@@ -24,8 +24,8 @@ from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
 from toolspeak.dialects.readers.tagged_calls import Answer, Outcome, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, is_text, read_value, value_types
 from toolspeak.dialects.text.end_marker import begins
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
-from toolspeak.dialects.text.typed_text import argument_schemas, as_mapping, has_argument
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, as_mapping, shorten
+from toolspeak.dialects.text.typed_text import argument_schemas, has_argument
 
 
 class ElementCalls(TaggedCalls):

@@ -25,8 +25,8 @@ from toolspeak.dialects.readers.loose_values import read_other
 from toolspeak.dialects.readers.reader_states import json_string, skip_space, string_text
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
 from toolspeak.dialects.text.end_marker import begins, stands
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
-from toolspeak.dialects.text.typed_text import as_mapping, json_type, resolve, schema_types
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, as_mapping, decode_json
+from toolspeak.dialects.text.typed_text import json_type, resolve, schema_types
 
 _FLOW: Flow = (re.compile(r"[^<]++").fullmatch, string_text)  # both delimiters begin so
 _HEAD = re.compile(r"(?:call)?:")

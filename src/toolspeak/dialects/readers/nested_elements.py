@@ -22,8 +22,8 @@ from toolspeak.dialects.readers.tagged_calls import Answer, Outcome, TaggedCalls
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
 from toolspeak.dialects.text.end_marker import begins, stands
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
-from toolspeak.dialects.text.typed_text import Types, argument_schemas, as_mapping, resolve, schema_types
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, as_mapping, shorten
+from toolspeak.dialects.text.typed_text import Types, argument_schemas, resolve, schema_types
 
 ITEM = "item"
 _PARAMETER = re.compile(r'parameter\s+name="([^"<>]+)"')

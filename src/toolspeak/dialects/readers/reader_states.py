@@ -28,12 +28,12 @@ from toolspeak.dialects.text.scan import (
     Caps,
     JsonScanner,
     Problem,
+    as_mapping,
     decode_json,
     shorten,
     string_content,
     string_special,
 )
-from toolspeak.dialects.text.typed_text import as_mapping
 
 _ENCODE = msgspec.json.Encoder().encode
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.scan import Caps, Problem, decode_json
+from toolspeak.dialects.text.scan import Caps, Problem, as_list, as_mapping, decode_json
 
 
 class Types(frozenset[str]):
@@ -40,12 +40,6 @@ _NAMES: Mapping[str, frozenset[str]] = {
 _ONE_TYPE = {name: Types(kinds) for name, kinds in _NAMES.items()}
 _COMBINED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _NARROWED = _COMBINED | {"enum", "const"}
-
-
-def as_mapping(value: JSON) -> Mapping[str, Any]:
-    """The value if it is a JSON object, else an empty mapping."""
-    # `dict` comes first: the test for Mapping takes longer than most of the code after it, and so does `|`.
-    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
 
 
 def properties_of(spec: ToolSpec | None) -> Mapping[str, Any]:
@@ -188,10 +182,6 @@ def argument_types(spec: ToolSpec | None, name: str) -> Types:
     if spec is None:
         return _ALL
     return schema_types(argument_schemas(spec).get(spec.aliases.get(name, name)), spec.parameters)
-
-
-def as_list(value: JSON) -> list[Any]:
-    return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else []
 
 
 def resolve(reference: str, root: Mapping[str, JSON]) -> JSON:

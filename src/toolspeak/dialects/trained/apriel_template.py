@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
-from toolspeak.dialects.text.typed_text import as_list
+from toolspeak.dialects.text.scan import as_list
 from toolspeak.dialects.trained.harmony_template import parameter
 from toolspeak.dialects.trained.template import Template, in_a_new_line, in_system, tool_of
 

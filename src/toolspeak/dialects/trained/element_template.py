@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.typed_text import as_mapping
+from toolspeak.dialects.text.scan import as_mapping
 from toolspeak.dialects.trained.template import Place, Template, apart, before_system, dump, in_system, tool_lines
 
 _CALL = """\

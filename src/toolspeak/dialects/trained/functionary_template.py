@@ -8,7 +8,7 @@ from typing import Any
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
-from toolspeak.dialects.text.typed_text import as_list, as_mapping
+from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.trained.template import Template, dump, function_of
 
 _RULES_V31 = """

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.typed_text import as_list, as_mapping
+from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.trained.template import Template, in_system
 
 _QUOTE = '<|"|>'

@@ -7,8 +7,8 @@ from typing import Any
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.typed_text import as_list, as_mapping
-from toolspeak.dialects.trained.template import Template, directly, in_system
+from toolspeak.dialects.text.scan import as_list, as_mapping
+from toolspeak.dialects.trained.template import Template, in_system
 
 _COMMENT_KEYS = ("format", "maxItems", "maximum", "minItems", "minimum", "pattern")
 
@@ -67,6 +67,6 @@ def _tools(tools: Sequence[ToolSpec]) -> str:
 GIGACHAT3 = Template(
     source="ai-sage/GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B",
     place=in_system(_tools),
-    turn=directly,
+    gap="",
     tool_turns=True,
 )

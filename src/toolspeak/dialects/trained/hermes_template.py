@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.typed_text import as_list, as_mapping
+from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.trained.template import Template, dump, filled, first_message, in_system, tool_lines
 
 QWEN_PROMPT = """\
@@ -25,16 +25,12 @@ For each function call, return a json object with function name and arguments wi
 </tool_call>"""
 
 
-def _text_then_calls(text: str, _calls: object, block: str) -> str:
-    return f"{text}\n{block}" if text else block
-
-
 def _qwen(source: str, *models: str, default: str = "", lead: str = "") -> Template:
     return Template(
         source=source,
         models=models,
         place=in_system(filled(QWEN_PROMPT, tool_lines), default=default, lead=lead),
-        turn=_text_then_calls,
+        gap="\n",
         tool_turns=True,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
-from toolspeak.dialects.text.typed_text import as_list, as_mapping
+from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.trained.template import Template, first_message, tool_array, tool_of
 
 

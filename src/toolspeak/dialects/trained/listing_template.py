@@ -11,7 +11,6 @@ from toolspeak.dialects.prompts.rendering import join_block
 from toolspeak.dialects.trained.hermes_template import QWEN_PROMPT
 from toolspeak.dialects.trained.template import (
     Template,
-    directly,
     dump,
     filled,
     function_of,
@@ -102,7 +101,7 @@ Tool usage guidelines:
 
 
 STEP35 = Template(
-    source="stepfun-ai/Step-3.5-Flash", place=in_system(filled(_STEP, tool_lines)), turn=directly, tool_turns=True
+    source="stepfun-ai/Step-3.5-Flash", place=in_system(filled(_STEP, tool_lines)), gap="", tool_turns=True
 )
 MINICPM5 = Template(source="openbmb/MiniCPM5-1B", place=in_system(filled(_MINICPM, tool_lines)), tool_turns=True)
 
@@ -137,7 +136,7 @@ LFM2 = Template(
 LFM25 = Template(
     source="LiquidAI/LFM2.5-8B-A1B and LFM2.5-Instruct",
     place=in_system(filled("List of tools: {tools}", tool_array), joint="\n"),
-    turn=directly,
+    gap="",
     tool_turns=True,
 )
 
@@ -216,7 +215,7 @@ MINIMAX_M2 = Template(
 MINIMAX_M3 = Template(
     source="MiniMaxAI/MiniMax-M3",
     place=in_system(filled(_MINIMAX + _M3, _minimax_lines), default=_MINIMAX_DEFAULT),
-    turn=directly,
+    gap="",
 )
 
 # --- Solar ----------------------------------------------------------------------------------------------------
@@ -240,4 +239,4 @@ def _solar_tools(tools: Sequence[ToolSpec]) -> str:
     )
 
 
-SOLAR = Template(source="upstage/Solar-Open-100B", place=in_system(_solar_tools), turn=directly)
+SOLAR = Template(source="upstage/Solar-Open-100B", place=in_system(_solar_tools), gap="")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from toolspeak.dialects.trained.template import (
     Template,
     before_system,
-    directly,
     filled,
     function_lines,
     in_system,
@@ -53,9 +52,9 @@ LAGUNA_XS21 = Template(
 LAGUNA_S21 = Template(
     source="poolside/Laguna-S-2.1",
     place=in_system(filled(_LIST, tool_lines), default=_IDENTITY),
-    turn=directly,
+    gap="",
     tool_turns=True,
 )
 SPARK25 = Template(
-    source="iFlytek Spark2.5", place=before_system(filled(_SPARK, function_lines)), turn=directly, tool_turns=True
+    source="iFlytek Spark2.5", place=before_system(filled(_SPARK, function_lines)), gap="", tool_turns=True
 )

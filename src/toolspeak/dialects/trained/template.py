@@ -31,17 +31,14 @@ class Template:
     place: Place
     models: tuple[str, ...] = ()
     """The families with this template, as in `DialectInfo.models`; a dialect's first template is for all others."""
+    gap: str | None = None
+    """What stands between the text of a turn and its calls; None: what the dialect writes."""
     turn: WriteTurn | None = None
-    """Writes a turn with calls; None: as the dialect does."""
+    """Writes a turn with calls where `gap` does not say it all."""
     results: WriteResults | None = None
     """Writes results in a user message; None: as the dialect does."""
     tool_turns: bool = False
     """Each result is a message of role `tool` without an id, around whose text the template writes the frame."""
-
-
-def directly(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
-    """Writes the calls right after the text."""
-    return text + block
 
 
 def apart(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
