@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 from sweeps import fewer
 from toolspeak import Agent, ConfigurationError, Limits, ProviderError, Session, Window, tool
 from toolspeak.agent import fold
-from toolspeak.agent.state.history import characters, compacted, plan_compaction, task_after, to_summarise, tokens_of
+from toolspeak.agent.state.history import compacted, plan_compaction, task_after, to_summarise
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import HistoryCompacted, ModelAsked
-from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
+from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage, characters, tokens_of
 from toolspeak.journal import MemoryJournal
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 words = st.integers(1, 3000).map("x".__mul__)
+
+
+def size_of(messages):
+    return sum(characters(message.parts) for message in messages)
 
 
 @st.composite
@@ -58,7 +62,7 @@ def test_no_pair_is_split_and_the_front_the_task_and_the_newest_stay(history, to
         assert after[len(after) - (len(history) - plan.upto) :] == history[plan.upto :]
     else:
         assert [message.calls for message in after] == [message.calls for message in history]
-    assert sum(map(characters, after)) < sum(map(characters, history)) + len("what was said") + 100
+    assert size_of(after) < size_of(history) + len("what was said") + 100
 
 
 @tool(read_only=True)
@@ -191,7 +195,7 @@ def test_the_next_run_of_a_session_begins_with_what_is_left_and_the_session_has_
 
     provider, messages = asyncio.run(main())
     assert sum(map(len, texts(provider.requests[0]))) < 20_000
-    assert sum(map(characters, messages)) > 14 * 2000
+    assert size_of(messages) > 14 * 2000
     assert messages[-1].text == "Again fine."
 
 

@@ -18,12 +18,12 @@ from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish
-from toolspeak.agent.state.history import Plan, characters, hide_call, to_summarise, tokens_of, without_secrets
+from toolspeak.agent.state.history import Plan, hide_call, to_summarise, without_secrets
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.turn_checkpoint import TurnCheckpoint
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
 from toolspeak.data.prices import price_of
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector

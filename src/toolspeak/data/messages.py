@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias, final
 
@@ -207,6 +207,28 @@ class Message:
     @property
     def results(self) -> tuple[ToolResult, ...]:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+def characters(parts: Sequence[Part]) -> int:
+    """The number of characters of a message's parts as text, for estimates of its tokens."""
+    count = 0
+    for part in parts:
+        if type(part) is TextPart:
+            count += len(part.text)
+        elif type(part) is ToolResult:
+            count += characters(part.content)
+        elif type(part) is JsonPart:
+            count += len(str(part.value))
+        elif type(part) is ToolCall:
+            count += len(part.name) + len(str(part.arguments))
+        elif type(part) is MalformedCall:
+            count += len(part.raw)
+    return count
+
+
+def tokens_of(message: Message) -> int:
+    """An estimate: four characters a token, the usual rule of thumb for English text and code."""
+    return characters(message.parts) // 4
 
 
 @value()

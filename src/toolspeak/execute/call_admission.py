@@ -216,8 +216,9 @@ class CallAdmission:
                 else:
                     answer = standing.decision
         if answer is None:
-            if self._batch.early is not None:
-                call.early = self._batch.early.take(prepared)
+            early = None if self._batch.early is None else self._batch.early.calls.get(written.id)
+            if early is not None and early.prepared is prepared:
+                call.early = early
             call.admit(prepared)
         else:
             self._apply(call, prepared, answer)
@@ -361,7 +362,7 @@ class CallAdmission:
         for call in batch.calls:
             if call.phase == "pending" or (self.ends_run and call.phase == "admitted"):
                 self._keep_from_running(call, failure(call.call, "skipped", _ENDED))
-        if early is not None and not early.is_wanted:
+        if early is not None and len(early.calls) > sum(call.early is not None for call in batch.calls):
             for call in batch.calls:
                 if call.prepared is not None:
                     self._prepare_anew(call, call.prepared)

@@ -167,7 +167,6 @@ class EarlyCall:
     invocation: Invocation
     memory: _MemoryCopy | None
     task: asyncio.Task[tuple[ThreadOutcome, bool]]
-    is_taken: bool = False
 
 
 class EarlyStart:
@@ -182,7 +181,8 @@ class EarlyStart:
         self._context = context
         self._writes: Conflicts | None = None  # the calls offered that a read may have to wait for
         self._offered = 0
-        self._calls: dict[str, EarlyCall] = {}
+        self.calls: dict[str, EarlyCall] = {}
+        """The calls that have begun, by id. The batch must use all of them or none: they share a memory."""
         self._memory: _MemoryCopy | None = None
         self._timers = context.scope.timers or Timers()
         self._batch = None if settings.concurrency.batch is None else Limiter(settings.concurrency.batch)
@@ -217,48 +217,35 @@ class EarlyStart:
             limiters = (*limiters, self._batch)
         if not may_start or not all(limiter.has_slot for limiter in limiters):
             return
-        for limiter in limiters:
-            limiter.acquire()
         if "context" in tool.injected.values():
             if self._memory is None:
                 self._memory = _MemoryCopy(context.memory)
             context = replace(context, memory=self._memory.copy)
         invocation = Invocation(prepared, seconds_of(prepared, settings.tool_timeout), context, secrets)
         task = asyncio.get_running_loop().create_task(invocation.run(self._timers))
-        if limiters:  # not in the task's own code: a task that is cancelled before its first step never runs any
-            task.add_done_callback(lambda _: _release(limiters))
-        self._calls[call.id] = EarlyCall(prepared, invocation, self._memory, task)
+        for limiter in limiters:
+            limiter.acquire()
+            # Not in the task's own code: a task that is cancelled before its first step never runs any.
+            task.add_done_callback(limiter.release)
+        self.calls[call.id] = EarlyCall(prepared, invocation, self._memory, task)
 
     def prepared(self, call: ToolCall) -> PreparedCall | None:
         """The call as `offer` made it ready, if it is the same call and its effects are still the same."""
-        early = self._calls.get(call.id)
+        early = self.calls.get(call.id)
         if early is None or (early.prepared.call is not call and early.prepared.call != call):
             return None
         prepared = early.prepared
         effects = prepared.tool.effects_of(prepared.arguments)
         return prepared if effects is prepared.effects or effects == prepared.effects else None
 
-    def take(self, prepared: PreparedCall) -> EarlyCall | None:
-        """The early call of a call that `prepared` returned, None if it has not begun. The batch goes on with it."""
-        early = self._calls.get(prepared.call.id)
-        if early is None or early.prepared is not prepared:
-            return None
-        early.is_taken = True
-        return early
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether the batch took every early call. If not it must use none of them: they share a memory."""
-        return all(early.is_taken for early in self._calls.values())
-
     async def drop(self) -> None:
         """Cancels the early calls that still run, waits for their tasks, and drops their outcomes."""
         if self._timers is not self._context.scope.timers:
             self._timers.close()
-        if not self._calls:
+        if not self.calls:
             return
-        tasks = [early.task for early in self._calls.values()]
-        self._calls.clear()
+        tasks = [early.task for early in self.calls.values()]
+        self.calls.clear()
         running = [task for task in tasks if not task.done()]
         for task in running:
             task.cancel()
@@ -292,8 +279,3 @@ class _MemoryCopy:
 
 def _copied(memory: dict[str, Any]) -> dict[str, Any]:
     return {key: copy.copy(value) for key, value in memory.items()}
-
-
-def _release(limiters: tuple[Limiter, ...]) -> None:
-    for limiter in limiters:
-        limiter.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolspeak.agent.state.history import compacted, task_after, tokens_of, turns_in
+from toolspeak.agent.state.history import compacted, task_after, turns_in
 from toolspeak.agent.state.output import FINAL_TOOL
 from toolspeak.agent.state.state import (
     NO_APPROVALS,
@@ -53,6 +53,7 @@ from toolspeak.data.messages import (
     ToolChoice,
     ToolResult,
     Usage,
+    tokens_of,
 )
 from toolspeak.data.values import changed
 from toolspeak.errors import RunError

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import (
-    JsonPart,
     MalformedCall,
     Message,
     Part,
@@ -21,7 +20,9 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    characters,
     failure,
+    tokens_of,
 )
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
@@ -148,28 +149,6 @@ class Plan:
     pinned: tuple[int, ...]
     tokens_before: int
     tokens_after: int
-
-
-def characters(parts: Sequence[Part]) -> int:
-    """The number of characters of a message's parts as text, for estimates of its tokens."""
-    count = 0
-    for part in parts:
-        if type(part) is TextPart:
-            count += len(part.text)
-        elif type(part) is ToolResult:
-            count += characters(part.content)
-        elif type(part) is JsonPart:
-            count += len(str(part.value))
-        elif type(part) is ToolCall:
-            count += len(part.name) + len(str(part.arguments))
-        elif type(part) is MalformedCall:
-            count += len(part.raw)
-    return count
-
-
-def tokens_of(message: Message) -> int:
-    """An estimate: four characters a token, the usual rule of thumb for English text and code."""
-    return characters(message.parts) // 4
 
 
 def plan_compaction(history: Sequence[Message], context: int, task: int, window: Window) -> Plan | None:

@@ -69,7 +69,8 @@ class Limiter:
     def acquire(self) -> None:
         self._used += 1
 
-    def release(self) -> None:
+    def release(self, _ended: object = None) -> None:
+        """Gives a slot back. It may be the callback of a task that has ended."""
         self._used -= 1
         if self._waiting:
             self._wake()
