@@ -42,8 +42,8 @@ class AutoParser(BlockParser):
     """Implements `Parser`: reads every dialect's blocks in one turn.
 
     The first block fixes the batch rule. A dialect whose turns are messages (Harmony, Muse) reads the rest of the turn
-    from its first marker on. `own` are the dialects that come first; with `other_prompt` the first of them is not the
-    model's own, but the one that the prompt teaches.
+    from its first marker on. `own`: the dialects that come first. With `other_prompt` the first of them is the one
+    that the prompt teaches, not the model's own.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class AutoParser(BlockParser):
         return self._settle(reason) + super().close(reason)
 
     def _settle(self, reason: FinishReason) -> list[Delta]:
-        """Decides about the text that waits for more: nothing follows."""
+        """Decides about the text that waits for more, as nothing follows."""
         out: list[Delta] = []
         if self._rest is not None:
             self._add(self._rest.close(reason), out)
@@ -95,7 +95,7 @@ class AutoParser(BlockParser):
         reader = reader or self._readers[0]  # the turn was cut off before it was clear whose block begins
         return reader.format.new_body(marker, first_index, caps, reader.format.tools)
 
-    # States, besides those of any blocks.
+    # States, besides those of blocks.
 
     def _draft_parser(self) -> AutoParser:
         parser = AutoParser(self._own, self._tools, "text", self._other_prompt)
@@ -170,7 +170,7 @@ class AutoParser(BlockParser):
                 case BatchEnded():
                     self._end_rest(delta, out)
                 case ForgedResults():
-                    self._batch.close(out)  # of calls that stand before the rest
+                    self._batch.close(out)  # for calls before the rest
                     out.append(delta)
                 case CallMalformed():
                     self._malformed.append(self._first + delta.index)

@@ -50,9 +50,9 @@ class Reader:
     dialect: Dialect
     format: BlockFormat
     own: bool = False
-    """It is the model's own, or the one that the prompt teaches."""
+    """Whether it is the model's own, or the one that the prompt teaches."""
     turn: bool = False
-    """From its marker on it reads the whole rest of the turn."""
+    """Whether it reads the whole rest of the turn from its marker on."""
 
 
 def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
@@ -101,8 +101,8 @@ def _begins_muse(text: str) -> bool | None:
 def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, other_prompt: bool) -> list[Reader]:
     """The readers of one dialect.
 
-    `other_prompt`: the prompt teaches another dialect than the model's own. So any message may hold a block of that
-    one, and only messages that are calls are read as the model's own.
+    `other_prompt`: the prompt teaches another dialect than the model's own. So any message may hold a block of the
+    prompt's dialect, and only messages that are calls are read as the model's own.
     """
     if own and not other_prompt and (turns := next((turns for turns in TURNS if turns.dialect is dialect), None)):
         return [turns.reader()]
@@ -110,7 +110,7 @@ def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, other_promp
         table = _HARMONY_CALLS if other_prompt else _HARMONY_TABLE
         return [Reader(dialect, replace(HARMONY.format(tools), table=table), own, turn=True)]
     if isinstance(dialect, BareDialect) and not tools and not own:
-        return []  # only a tool's name tells its calls from a list in prose
+        return []  # only a tool's name distinguishes its calls from a list in prose
     if isinstance(dialect, DeclaredDialect):
         blocks = Reader(dialect, dialect.format(tools), own)
         if dialect is MUSE:
@@ -138,7 +138,7 @@ class _TableIndex:
         self.candidate = candidate_pattern([table.beginnings for _, table in self._readers], end)
 
     def _in_order(self, start: str) -> list[tuple[Reader, MarkerTable]]:
-        """The tables with a marker that begins so, or with the first character of it; the model's own first."""
+        """The tables with a marker that begins so, or with its first character; the model's own first."""
         tables = [self._readers[i] for i in sorted({*self._starts[start], *self._starts.get(start[:1], ())})]
         return sorted(tables, key=lambda each: not each[0].own)
 
@@ -189,7 +189,7 @@ class Union:
             match = None if reader.turn else table.marker_at(text, at)
             if match is None:
                 continue
-            end = match.marker.end  # two dialects may begin alike, and end otherwise
+            end = match.marker.end  # two dialects may begin in the same way and end differently
             fits = 0 if end is None else 1 + (end in window)
             if fits > rank:
                 best, rank = changed(match, reader=reader), fits
@@ -248,14 +248,14 @@ class Union:
         return self._is_known(reader) and (not alone or _is_no_prose(marker))
 
     def _is_known(self, reader: Reader) -> bool:
-        """Whether the reader's dialect is an own one or the current one, if there is any of these."""
+        """Whether the reader's dialect is an own or the current one, if there is such a dialect."""
         return reader.own or reader is self.current or (not self._owned and self.current is None)
 
 
 def _is_exact(match: MarkerMatch, text: str) -> bool:
     """Whether the body begins in the dialect's own form.
 
-    A marker that expects JSON also counts before a tag, so that the mistake is reported, and the other way round.
+    A marker that expects JSON also counts before a tag, so that the mistake is reported, and vice versa.
     """
     opening = match.marker.opening
     if not isinstance(opening, Starts) or match.length >= len(text):
@@ -302,7 +302,7 @@ class SharedReaders:
     """Whether a prompt may have opened reasoning."""
 
 
-# An agent has one set of tools for all its turns. Making an entry takes a millisecond, and it has 70 KB.
+# An agent has one set of tools for all its turns. An entry takes a millisecond and 70 KB.
 @lru_cache(maxsize=64)
 def shared_readers(own: Same, tools: Same, other_prompt: bool) -> SharedReaders:
     dialects, specs = cast("Sequence[Dialect]", own.items), cast("Sequence[ToolSpec]", tools.items)

@@ -46,7 +46,7 @@ def open_parser(
 def section_of_reply(dialect: Dialect, reply: str, tools: Sequence[ToolSpec] = ()) -> Section:
     """Where a finished reply begins whose prompt is unknown: inside reasoning if only text precedes its end marker.
 
-    A marker that is mentioned, or stands inside a call or after one, does not count. Not for a stream, whose deltas
+    A marker that is mentioned, or is inside or after a call, does not count. Not for a stream, because its deltas
     cannot be taken back.
     """
     inner = dialect.inner if isinstance(dialect, RepairingDialect) else dialect
@@ -73,7 +73,8 @@ _SPOKEN = (TextDelta, TextAside, ReasoningDelta)
 
 
 class _OpenedCall:
-    """Implements `Parser` of a turn whose prompt ends inside a call, which belongs to the turn; other text does not."""
+    """Implements `Parser` for a turn whose prompt ends inside a call. The call belongs to the turn; the prompt's other
+    text does not."""
 
     def __init__(self, inner: Parser, prompt_tail: str) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Repair, opt-in: a dialect whose parser mends blocks that are almost JSON, and marks the calls in them."""
+"""Opt-in repair: a dialect whose parser repairs blocks that are almost JSON, and marks the calls in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from toolspeak.errors import ConfigurationError
 
 _CALL_AND_TEXT = (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)
 ReadAgain = Callable[[str], "list[Delta] | None"]
-"""The deltas of a block's body once it is mended; None if it cannot be."""
+"""The deltas of a block's repaired body; None if it cannot be repaired."""
 
 
 def repaired(dialect: Dialect) -> Dialect:
@@ -62,13 +62,13 @@ def repaired(dialect: Dialect) -> Dialect:
 
 @dataclass(frozen=True, slots=True)
 class RepairingDialect(WrappedDialect):
-    """Implements `Dialect`: all but the parser is the inner dialect's."""
+    """Implements `Dialect`. Everything but the parser is the inner dialect's."""
 
     inner: Dialect
     framed: Dialect
     """The dialect whose blocks are repaired."""
     repair: Callable[[str], str]
-    """Makes JSON of a text that is almost JSON."""
+    """Turns text that is almost JSON into JSON."""
 
     @property
     def renderer(self) -> Dialect:

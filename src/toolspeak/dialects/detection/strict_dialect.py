@@ -27,7 +27,7 @@ _ALLOWANCE = 4096
 _AGAIN = 4
 """A block that turns out to be text is read again from after its marker, because calls may stand in it.
 
-All that is read again is at most so many times the turn so far, else nested markers would take quadratic time.
+The text that is read again is at most this many times the turn so far: otherwise nested markers take quadratic time.
 """
 
 
@@ -48,17 +48,17 @@ class _Trial:
     deltas: list[Delta] = field(default_factory=list[Delta])
     """The block's deltas of earlier feeds."""
     scanned: int = 0
-    """How many deltas `has_call` takes into account."""
+    """The number of deltas that `has_call` covers."""
     has_call: bool = False
     """Whether a call of a known tool has begun."""
     first: bool = False
-    """Whether no text of the turn stands before the block."""
+    """Whether the turn has no text before the block."""
 
 
 class StrictParser(BlockParser):
-    """Reads as `BlockParser`, and makes a block text if it holds no call of a known tool.
+    """Reads like `BlockParser`, and turns a block into text if it holds no call of a known tool.
 
-    The deltas of a block wait until its end, so promise 3 does not hold for this parser; all the others do. Without
+    The deltas of a block wait until its end, so promise 3 does not hold for this parser. The other promises do. Without
     `tools` every tool is known.
     """
 
@@ -91,7 +91,7 @@ class StrictParser(BlockParser):
         position = 0
         while position < len(text) and not self._pending:
             position = self._state(text, position, out)
-            self._pass_through = None  # what a block's body takes is kept here too
+            self._pass_through = None  # the text of a block's body is kept here too
             if self._trial is None:
                 continue
             if self._trial.deltas_before < 0:
@@ -162,7 +162,7 @@ class StrictParser(BlockParser):
         return self._is_call(quote.deltas)
 
     def _record_doubt(self, quote: Quote) -> None:
-        """A call that cannot be read was meant as one only where the turn begins with it."""
+        """A call that cannot be read is an attempt only if the turn begins with it."""
         if not quote.broken or quote.lead == "none":
             super()._record_doubt(quote)
 
@@ -172,10 +172,10 @@ class StrictParser(BlockParser):
             super()._report_end(out)
 
     def _report_mentioned(self, out: list[Delta]) -> None:
-        """What stands in a sentence is text."""
+        """A call in a sentence is text."""
 
     def _report_unmarked(self, at: int, out: list[Delta]) -> None:
-        """What has no marker is text."""
+        """A call without a marker is text."""
 
     def _may_run(self, draft: Draft[ThinkingParser]) -> bool:
         return self._is_call(draft.deltas)
@@ -185,7 +185,7 @@ class StrictParser(BlockParser):
             super()._report_draft(draft, out, truncated=truncated)
 
     def _counts(self, trial: _Trial, deltas: Sequence[Delta]) -> bool:
-        """Whether a block that is over was one of calls."""
+        """Whether a finished block was one of calls."""
         return self._is_call(deltas) or (self._broken and trial.first and self._begins_call(deltas))
 
     def _is_call(self, deltas: Sequence[Delta]) -> bool:
@@ -209,9 +209,9 @@ class StrictParser(BlockParser):
         )
 
     def _take_back(self, text: str, failed: int, out: list[Delta], *, again: bool) -> tuple[str, int]:
-        """Makes the block text; returns the text to go on with, and the position in it.
+        """Turns the block into text. Returns the text to continue with, and the position in it.
 
-        `failed` is the place in the turn up to which the block was read. `again`: calls may stand in the block, so only
+        `failed`: the place in the turn up to which the block was read. `again`: calls may stand in the block, so only
         its first character becomes text.
         """
         trial = self._trial
@@ -237,13 +237,13 @@ class StrictParser(BlockParser):
 
     def _restore(self, before: dict[str, Any]) -> None:
         reread = self._reread
-        vars(self).clear()  # what was set since then may be of the class again
+        vars(self).clear()  # drops attributes set since then, so that the class's values apply again
         vars(self).update(before)
         self._reread = reread
 
 
 class StrictAutoParser(StrictParser, AutoParser):
-    """Reads as `AutoParser`; outside of turns of Harmony and Muse, a block without a call of a known tool is text."""
+    """Reads like `AutoParser`. Outside turns of Harmony and Muse, a block without a call of a known tool is text."""
 
     def __init__(
         self,
@@ -272,11 +272,11 @@ class StrictAutoParser(StrictParser, AutoParser):
 
 @dataclass(frozen=True, slots=True)
 class StrictDialect(WrappedDialect):
-    """Implements `Dialect`: as another, but a marker stays text unless a complete, valid call of a known tool follows.
+    """Implements `Dialect` like another, but a marker stays text unless a complete, valid call of a known tool follows.
 
-    The deltas of a block wait until its end. With `broken` a call of a known tool with which a turn begins counts as
-    meant: if it is incomplete or cannot be read, it is reported as malformed. Raises ConfigurationError for a dialect
-    whose turns are not a sequence of blocks.
+    The deltas of a block wait until its end. With `broken`, a turn that begins with a call of a known tool means it: if
+    the call is incomplete or cannot be read, it is reported as malformed. Raises ConfigurationError for a dialect whose
+    turns are not a sequence of blocks.
     """
 
     dialect: Dialect

@@ -25,18 +25,18 @@ from toolspeak.dialects.base import Parser
 from toolspeak.dialects.text.extract import only_object
 
 _MAX_ECHO = 64 * 1024
-"""Characters of text that wait while the text may be only a call's arguments."""
+"""The most characters of text that wait while the text may be only a call's arguments."""
 
 _FENCE = "```"
 
 
 class LeakedCalls:
-    """Turns the deltas of a native turn into deltas with the calls that stand in its text.
+    """Adds the calls in a native turn's text to its deltas.
 
     - `new_parser` makes the parser of the text, once there is text.
-    - The API's calls keep their numbers. A call in the text takes the next one above all, and so does a native call
-      whose number is in use by then. Calls in the text, and their batch, have the note `leaked`. A call that also came
-      natively counts once.
+    - The API's calls keep their numbers. A call in the text takes the next number above all others, and so does a
+      native call whose number is in use by then. Calls in the text, and their batch, have the note `leaked`. A call
+      that also came natively counts once.
     - `echoes`: some servers repeat the arguments of a call as text; such text is dropped. So text that begins like JSON
       waits until that is certain. Prose that quotes arguments, and `{}`, stay, and so does text that goes back to its
       provider unchanged (`PartEnded.opaque`).
@@ -47,7 +47,7 @@ class LeakedCalls:
     def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True, late: bool = False) -> None:
         self._new_parser = new_parser
         self._parser: Parser | None = None
-        # The deltas before the first text, without arguments: they passed unchanged, as most turns do.
+        # The deltas before the first text, without arguments: they pass unchanged, as most turns do.
         self._passed: list[Delta] | None = []
         # The numbers of native calls, and of calls in the text; all numbers in use, and the next one above them.
         self._natives: dict[int, int] = {}
@@ -136,7 +136,7 @@ class LeakedCalls:
         out: list[Delta] = []
         for delta in deltas:
             if isinstance(delta, TextDelta | TextAside):
-                out += self._placed(delta.text)  # a native turn's text is its answer, wherever it stands
+                out += self._placed(delta.text)  # a native turn's text is its answer, in any place
             else:
                 out += self._release_waiting()
                 out += self._from_text(delta)
@@ -171,7 +171,7 @@ class LeakedCalls:
             self._ends.append(self._own_numbers(delta, leaked))
             return []
         if type(delta) is ForgedResults:
-            # A server that has calls of its own has results of its own: in its text they are an example.
+            # A server with native calls has native results: in its text they are an example.
             return [TextDelta(delta.raw)]
         if type(delta) is ArgumentsDelta or type(delta) is CallStarted or type(delta) is CallIgnored:
             number = self._number(leaked, delta.index)

@@ -1,4 +1,4 @@
-"""A dialect around another one, which differs in its parser alone."""
+"""A dialect around another one, from which only its parser differs."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Automaton:
 
     @property
     def restart(self) -> int:
-        """The state in which no pattern has begun. A text without anchored patterns starts in it."""
+        """The state in which no pattern has begun. Text without anchored patterns starts in it."""
         return self._number(self._restart)
 
     def step(self, state: int, char: str) -> int | None:
@@ -131,7 +131,7 @@ class Automaton:
         complete = {number for number, at in closed if at == len(self._patterns[number].items)}
         if self._end in complete:
             return "end"
-        # The positions in the end alone: a text that has begun a pattern of it has to go on with the end.
+        # Only the positions in the end: text that has begun a pattern of it must continue with the end.
         ending = frozenset((number, at) for number, at in closed if number == self._end and at > 1)
         if self._end >= 0 and state.isdisjoint(self._restart):
             return ending or "dead"
@@ -142,7 +142,7 @@ class Automaton:
         return closed | self._restart
 
     def _closure(self, places: Sequence[tuple[int, int]]) -> State:
-        """The positions with those after loops, each of which may take no character at all."""
+        """The positions, with those after loops: a loop may match no character."""
         closure: set[tuple[int, int]] = set()
         for number, at in places:
             items = self._patterns[number].items

@@ -39,7 +39,7 @@ _PYTHON_STRING = Token(choice(_python_string("'"), _python_string('"')))
 
 
 def python_notation(write: Sequence[Write]) -> Notation:
-    """Python's literals. `write` are the ways to write a fixed value."""
+    """Python's literals. `write`: the ways to write a fixed value."""
 
     def dump(value: JSON) -> list[str]:
         return list(dict.fromkeys(each(value) for each in write))
@@ -55,7 +55,7 @@ def python_notation(write: Sequence[Write]) -> Notation:
 
 
 def python_arguments(spec: ToolSpec, rules: Rules, notation: Notation) -> Node:
-    """`(name=value, …)`: the arguments in the schema's order. Names that Python does not admit cannot be written."""
+    """`(name=value, …)`: the arguments in the schema's order. Names that Python does not allow cannot be written."""
     named = Notation(
         string=notation.string,
         text=notation.text,

@@ -98,7 +98,7 @@ class _GbnfWriter:
         return self._texts[node]
 
     def _text(self, node: Text, base: str) -> None:
-        """A rule a state; each ends in the next, so that no stack grows."""
+        """One rule for each state. Each rule ends in the next one, so that no stack grows."""
         states = Automaton(node.avoid, node.end).states
         for i, edges in enumerate(states):
             options = [_edge(edge, base) for edge in edges]
@@ -129,7 +129,7 @@ def _closes(automaton: Automaton, state: int) -> bool:
 
 
 def _inside(edge: Edge) -> Edge | None:
-    """The edge without what cannot stand in a JSON string as it is; its control characters go with `_edge`."""
+    """The edge without the characters that a JSON string must escape. `_edge` adds the control characters."""
     if edge.others:
         return Edge(edge.chars + "".join(char for char in '"\\' if char not in edge.chars) + "\0", True, edge.target)
     chars = "".join(char for char in edge.chars if char not in '"\\' and char >= " ")

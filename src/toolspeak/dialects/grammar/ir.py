@@ -36,14 +36,14 @@ class Chars:
 
 @quick()
 class Series:
-    """The parts, one after the other."""
+    """The parts in order."""
 
     parts: tuple[Node, ...]
 
 
 @quick()
 class Choice:
-    """One of the options. Without options nothing can be written."""
+    """One of the options. Without options it matches nothing."""
 
     options: tuple[Node, ...]
 
@@ -74,7 +74,7 @@ class Text:
 
 @quick()
 class JsonText:
-    """A JSON string with its quotes. Its source, the closing quote included, is without the patterns."""
+    """A JSON string with its quotes. Its source, including the closing quote, does not contain the patterns."""
 
     avoid: tuple[Pattern, ...] = ()
 
@@ -186,7 +186,7 @@ def optional(part: Node | str) -> Node:
 
 
 def joined(part: Node, joint: Node | str, low: int, high: int | None) -> Node:
-    """`part` so many times, with `joint` in between; `low` is 0 or more."""
+    """`part`, `low` to `high` times, with `joint` in between; `low` is 0 or more."""
     if high is not None and high < max(low, 1):
         return EMPTY if high == 0 == low else NOTHING
     more = Repeat(series(joint, part), max(low - 1, 0), None if high is None else high - 1)
@@ -202,15 +202,15 @@ class Rules:
     _names: dict[object, str] = field(default_factory=dict[object, str])
 
     def add(self, hint: str, node: Node) -> Ref:
-        """A rule of its own for this node; the same node makes no second one."""
+        """The rule for this node; equal nodes share one rule."""
         return self.once(node, hint, lambda: node)
 
     def once(self, key: object, hint: str, make: Callable[[], Node]) -> Ref:
-        """The rule of this key, made when it is first asked for; it may refer to itself."""
+        """The rule of this key, made on first use. It may refer to itself."""
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = self._free(hint)
-            self.nodes[name] = EMPTY  # holds the place while the rule is being made
+            self.nodes[name] = EMPTY  # a placeholder while the rule is being made
             self.nodes[name] = make()
         return Ref(name)
 
@@ -233,7 +233,7 @@ class Definition:
 
 
 def reached(node: Node, rules: Mapping[str, Node]) -> list[str]:
-    """The rules that a node refers to, through others too, but not from within JSON values."""
+    """The rules that a node refers to, directly or through other rules, but not from within JSON values."""
     names: dict[str, None] = {}
     waiting = [node]
     while waiting:

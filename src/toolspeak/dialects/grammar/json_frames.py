@@ -25,7 +25,7 @@ def arguments(spec: ToolSpec, rules: Rules, live: re.Pattern[str] | None = None)
 
 
 def name_source(spec: ToolSpec, live: re.Pattern[str]) -> Node:
-    """A tool's name as a JSON string, its live markers escaped or not."""
+    """A tool's name as a JSON string, with its live markers escaped or not."""
     return json_notation(live=live).text(spec.name)
 
 
@@ -77,7 +77,7 @@ def arguments_schema(spec: ToolSpec) -> dict[str, JSON]:
 
 
 def call_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str) -> JSON:
-    """The schema of one call as a JSON object. Each tool has its definitions in a place of its own."""
+    """The schema of one call as a JSON object. Each tool has a separate place for its definitions."""
     definitions: dict[str, JSON] = {}
     options: list[JSON] = []
     for spec in tools:

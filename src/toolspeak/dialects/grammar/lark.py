@@ -77,7 +77,7 @@ class _LarkWriter:
                 return self._terminal(node, "TOKEN", self._token(node))
 
     def _token(self, node: Node) -> str:
-        """As a part of a terminal: other terminals may stand in it, rules may not."""
+        """As a part of a terminal, which may hold other terminals but no rules."""
         match node:
             case Literal(text):
                 return quoted(text)
@@ -115,8 +115,8 @@ class _LarkWriter:
 
 
 def _runs(parts: Sequence[Node]) -> list[Node]:
-    """Neighbours that a lexer can read become one token: it reads the longest and never goes back. So what may be
-    missing stays by itself: the text after it can begin alike."""
+    """Joins neighbours that a lexer can read into one token: a lexer reads the longest token and never goes back. A
+    part that may be missing stays separate, because the text after it can begin in the same way."""
     runs: list[Node] = []
     for part in parts:
         last = runs[-1] if runs else None

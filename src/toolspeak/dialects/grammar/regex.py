@@ -1,6 +1,6 @@
 """A grammar as a regular expression, where it is regular: no free text, no recursive schema, no map of any values.
 
-Without look-around, so that engines which compile it to an automaton take it (outlines-core, xgrammar, llguidance).
+It has no look-around, so that engines which compile it to an automaton accept it (outlines-core, xgrammar, llguidance).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from toolspeak.dialects.grammar.ir import (
 )
 
 _STRING = r'"([^"\\\x00-\x1f]|\\(["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
-_MOST = 400_000  # characters; a schema that refers to one part from many places grows by repetition
+_MOST = 400_000  # in characters; a schema that refers to one part from many places repeats that part
 
 
 class NotRegularError(Exception):
-    """What is in the way."""
+    """The reason."""
 
 
 def to_regex(definition: Definition) -> str:

@@ -5,7 +5,7 @@ These keywords count: `type` (or several), `enum`, `const`, `properties`, `requi
 and `$ref` into the tool's own schema, recursive ones too. The grammar ignores all others (`pattern`, `format`, bounds
 of numbers, `not`, `uniqueItems` …), so it accepts more than the schema; the tool's validation decides. It is narrower
 than the schema in two points: properties come in the schema's order, and an object that names properties takes no
-others unless `additionalProperties` admits them.
+others unless `additionalProperties` allows them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from toolspeak.dialects.text.typed_text import json_type, resolve, schema_types
 _DIGIT, _EXPONENT = Chars("0-9"), Chars("eE")
 _WHOLE = choice("0", series(Chars("1-9"), Repeat(_DIGIT)))
 _FRACTION = series(".", Repeat(_DIGIT, 1))
-# Up to e99, and up to e307 after one digit: a number that is infinite cannot be read.
+# Up to e99, and up to e307 after one digit: an infinite number cannot be read.
 _POWER = series(_EXPONENT, choice(series("-", Repeat(_DIGIT, 1, 3)), series(optional("+"), Repeat(_DIGIT, 1, 2))))
 _HIGH_POWER = series(_EXPONENT, optional("+"), choice(series(Chars("12"), _DIGIT, _DIGIT), series("30", Chars("0-7"))))
 INTEGER = Token(choice("0", series(optional("-"), Chars("1-9"), Repeat(_DIGIT))))
@@ -51,7 +51,7 @@ NUMBER = Token(
     )
 )
 SPACE = Token(optional(choice(" ", series("\n", Repeat(Chars(" \\t"), 0, 20)))))
-_MOST_COUNTED = 64  # characters of a string, or entries of an array, that are counted
+_MOST_COUNTED = 64  # the most characters of a string, or entries of an array, that a rule counts
 _STRING_CHAR = choice(
     Chars('"\\\\\\x00-\\x1f', True),
     series("\\", choice(Chars('"\\\\/bfnrt'), series("u", Repeat(Chars("0-9a-fA-F"), 4, 4)))),
@@ -65,19 +65,19 @@ class Notation:
     string: Node
     """Any string."""
     text: Callable[[str], Node]
-    """One certain string."""
+    """One specific string."""
     key: Callable[[str], Node]
-    """One certain key of an object."""
+    """One specific key of an object."""
     any_key: Callable[[Sequence[str]], Node]
     """Any key but these."""
     counted: bool = False
-    """Bounds of a string's length count."""
+    """Whether bounds of a string's length count."""
     colon: str = ":"
     space: Node = SPACE
-    """May stand inside brackets, around commas and after `colon`."""
+    """The white space inside brackets, around commas and after `colon`."""
     words: tuple[str, str, str] = ("true", "false", "null")
     dump: Callable[[JSON], Sequence[str]]
-    """The ways to write one certain value."""
+    """The ways to write one specific value."""
 
     def word(self, value: bool | None) -> Node:
         return Token(series(self.words[2 if value is None else 0 if value else 1]))
@@ -85,7 +85,7 @@ class Notation:
 
 @lru_cache(64)
 def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None = None) -> Notation:
-    """JSON whose strings are without the patterns. A certain text may also have its live markers escaped."""
+    """JSON whose strings do not contain the patterns. A specific text may also have its live markers escaped."""
 
     def sources(value: JSON) -> list[str]:
         plain = json.dumps(value, ensure_ascii=False)
@@ -106,7 +106,7 @@ class SchemaNodes:
     """Writes the schemas of one tool as nodes.
 
     `root` is the schema that `$ref` points into. `hint` begins the names of rules. `inner` writes the values of an
-    object's properties if these have another notation than the object.
+    object's properties if their notation differs from the object's.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class SchemaNodes:
             case "string":
                 return self._string(mapping)
             case "integer":
-                # `number` takes in the integers.
+                # `number` includes the integers.
                 return NOTHING if "number" in schema_types(mapping, self._root) else INTEGER
             case "number":
                 return NUMBER
@@ -243,7 +243,7 @@ _BOUNDS = frozenset(
 
 
 def _count(mapping: Mapping[str, Any], low: str, high: str) -> tuple[int, int | None]:
-    """Bounds of a length. Those over `_MOST_COUNTED` do not count: a matcher would copy the rule so many times."""
+    """Bounds of a length. Bounds over `_MOST_COUNTED` do not count: a matcher would copy the rule that many times."""
     least, most = int(mapping.get(low, 0) or 0), mapping.get(high)
     bound = None if most is None or most > _MOST_COUNTED else int(most)
     return min(least, _MOST_COUNTED), bound
@@ -262,7 +262,7 @@ _SHAPES = _BOUNDS | {"type", "additionalItems", "maxItems"}
 
 
 def merged(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0) -> Mapping[str, Any]:
-    """The schema with `allOf` joined with the keywords beside it, as far as these describe objects."""
+    """The schema with `allOf` joined with the keywords beside it, if these describe objects."""
     branches = mapping.get("allOf")
     if not branches or depth > 8:
         return mapping
@@ -293,7 +293,7 @@ class Split:
     text: bool
     """Any text is a value."""
     values: tuple[JSON, ...]
-    """Certain values, of `enum` and `const`."""
+    """The values of `enum` and `const`."""
     others: tuple[JSON, ...]
     """Schemas of further values, none of which is text."""
 
@@ -343,9 +343,9 @@ def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
 def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> JSON:
     """The schema as `SchemaNodes` reads it, for matchers that read JSON Schema.
 
-    An object that names properties takes no others unless it admits them itself. Objects joined with `allOf` become
-    one, because each part would exclude the properties of the others. Optional properties without values are left out:
-    xgrammar refuses them.
+    An object that names properties allows no others unless it says so. Objects joined with `allOf` become one, because
+    each part would exclude the properties of the others. Optional properties without values are left out: xgrammar
+    refuses them.
     """
     if not isinstance(schema, Mapping):
         return schema

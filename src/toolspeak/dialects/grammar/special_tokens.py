@@ -1,6 +1,6 @@
 """Markers that are one token of the model's own, which llguidance matches as tokens and never as text.
 
-The other targets need nothing of this: xgrammar and llama.cpp match a special token by the text it stands for.
+The other targets do not need this: xgrammar and llama.cpp match a special token by its text.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from toolspeak.errors import ConfigurationError
 SpecialTokens: TypeAlias = Mapping[str, int] | Collection[str]
 """The texts of special tokens, with their ids where they are known."""
 
-# What llguidance's lexer takes for a token's name (`SpecialToken` in its parser/src/lark/lexer.rs).
+# What llguidance's lexer accepts as a token's name (`SpecialToken` in its parser/src/lark/lexer.rs).
 _NAME = re.compile(r"<[^<>\s]+>")
 
 
 def with_special(definition: Definition, tokens: SpecialTokens) -> Definition:
-    """The grammar in which the texts of `tokens`, wherever its frame writes them, are these tokens.
+    """The grammar with the texts of `tokens` in its frame replaced by these tokens.
 
     Raises ConfigurationError for a text that names no token by itself (`[TOOL_CALLS]`) and has no id.
     """
@@ -72,7 +72,7 @@ class _Marked:
                 inner = self.node(part)
                 return Token(inner) if is_regular(inner) else inner
             case Text(avoid, end) if self._token_pattern.search(end):
-                # A lexer cannot see the token from within the text: what ends the text becomes what it avoids.
+                # Within the text a lexer cannot see the token, so the text avoids what ends it.
                 ending = exactly(end)
                 free = Text(avoid if ending in avoid else (*avoid, ending))
                 return series(free, self._literal(end))

@@ -1,7 +1,7 @@
 """A grammar as xgrammar's structural tag (0.2.x), which vLLM and SGLang take as JSON.
 
-Free text is xgrammar's own: it ends at the triggers and leaves out the markers as they are usually written, not their
-variants in other case or with white space, which our other targets leave out too. Arguments are JSON Schema; other
+xgrammar defines free text: it ends at the triggers and excludes the markers as they are usually written. Our other
+targets also exclude their variants in other case or with white space. Arguments are JSON Schema; other
 values are EBNF, as in GBNF.
 """
 
@@ -27,7 +27,7 @@ from toolspeak.dialects.grammar.ir import (
     reached,
 )
 
-_MAX_SPACE = 20  # a model may else write white space until its tokens end
+_MAX_SPACE = 20  # otherwise a model may write white space until its tokens end
 Format = dict[str, Any]
 
 
@@ -74,7 +74,7 @@ class _TagWriter:
         return {"type": "grammar", "grammar": to_gbnf(Definition(node, rules))}
 
     def _holds_json(self, node: Node) -> bool:
-        """Whether a JSON value stands in a node, or in a rule it refers to. Such rules never refer to themselves."""
+        """Whether a node, or a rule that it refers to, holds a JSON value. Such rules never refer to themselves."""
         nodes = [node, *(self._rules[name] for name in reached(node, self._rules))]
         return any(_json_inside(each) for each in nodes)
 

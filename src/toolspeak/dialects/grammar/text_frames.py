@@ -25,7 +25,7 @@ class Argument:
     json: str
     """The tag that opens JSON."""
     marked: str | None
-    """The tag that opens JSON if the schema admits text too; None: JSON is not written then."""
+    """The tag that opens JSON if the schema allows text too; None: JSON is not written then."""
     marks_beside_listed: bool = False
     """Use `marked` also if the schema's only texts are those of an enumeration."""
     edge: str = ""

@@ -102,7 +102,7 @@ class Turn:
             case "auto":
                 body = choice(free_text, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
             case _:
-                # Some templates write a line break before calls, and so do models.
+                # Some templates and models write a line break before calls.
                 body = series(_GAP, self.calls) if frame.lead == EMPTY else self.calls
         lead, thought = frame.lead, self._thought()
         if self.starts_in == "reasoning" and thought != NOTHING:
@@ -111,7 +111,7 @@ class Turn:
         return series(optional(thought), body) if lead == EMPTY else choice(series(lead, body), series(thought, body))
 
     def _thought(self) -> Node:
-        """The reasoning in front, without its marker if the prompt has opened it; NOTHING if there is none."""
+        """The reasoning before the text, without its marker if the prompt has opened it; NOTHING without reasoning."""
         gap = _GAP if self.choice.mode in ("required", "specific") else EMPTY
         opened = self.starts_in == "reasoning"
         each = (("" if opened else start, Text(self.avoid, end), after) for start, end, after in self.thoughts)
@@ -136,7 +136,8 @@ def build_turn(
         max_calls = 1
     bounds = [bound for bound in (max_calls, batch.max_calls) if bound is not None]
     more = min(bounds) - 1 if bounds else None
-    # The literals that begin a call are joined with the frame in front, so that a lexer tells the calls apart at once.
+    # The literals that begin a call are joined with the frame before it, so that a lexer distinguishes the calls at
+    # once.
     split = {spec.name: behead(frame.call(spec, rules)) for spec in used}
     each = [(head, rules.add(f"call-{name}", rest)) for name, (head, rest) in split.items()]
     later = choice(*(series(frame.joint, head, rest) for head, rest in each))
@@ -216,7 +217,7 @@ def marker_patterns(markers: Sequence[Marker]) -> list[Pattern]:
             patterns.append(Pattern((*items_of(f"<{marker.element}", fold=True), ending)))
         else:
             patterns.append(exactly(marker.text))
-    # A pattern that ends in another one adds nothing.
+    # A pattern that ends in another one is redundant.
     tails = {pattern.items for pattern in patterns}
     return [each for each in patterns if not any(each.items[i:] in tails for i in range(1, len(each.items)))]
 
@@ -232,6 +233,6 @@ def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]
             return [Pattern((*run, *items_of("{"))) for run in runs]
         elif part.pattern.startswith("(?:parameters"):  # the key after the name
             runs = [(*run, *items_of(key)) for run in runs for key in _KEYS]
-        elif runs != [()]:  # further parts only narrow the pattern; a tool's name in front may be any text
+        elif runs != [()]:  # further parts only narrow the pattern; a tool's name before it may be any text
             break
     return [Pattern(run) for run in runs]

@@ -1,7 +1,7 @@
 """DeepSeek V3, R1 and V3.1: the name outside, the arguments as JSON, between special tokens with full-width bars.
 
-V3 and R1 name the type of the call first and put the arguments in a code fence. V3.1 leaves both out. Models of either
-kind sometimes write the other's form, so one reader reads both.
+V3 and R1 name the type of the call first and put the arguments in a code fence. V3.1 omits both. Models of either kind
+sometimes write the other form, so one reader reads both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SEP = "<｜tool▁sep｜>"
 _OUTPUTS, _OUTPUTS_END = "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"
 _OUTPUT, _OUTPUT_END = "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"
 _SPELLINGS = [(bar, joint) for bar in "｜|" for joint in "▁ _"]
-"""Bars and joints. Models that spell the tokens letter by letter, and servers that print them, write other ones."""
+"""Bars and joints. Models that spell the tokens letter by letter, and servers that print them, use others."""
 _LIVE = re.compile(r"<(?=[｜|]tool[▁ _]|\s*+(?:/\s*+)?(?ai:think))")
 _SPACE = re.compile(r"\s*")
 
@@ -129,7 +129,7 @@ def _table(names: tuple[str, ...] = ()) -> MarkerTable:
     calls = [
         Marker("calls", each.calls, each.calls_end, Follows(each.calls_follow, each.usual)) for each in _ALL_TOKENS
     ]
-    # Without the wrapper, which models forget.
+    # Models sometimes forget the wrapper.
     calls += [Marker("calls", each.call, each.call_end, Follows(each.call_follows)) for each in _ALL_TOKENS]
     ends = [end for each in _ALL_TOKENS for end in (each.calls_end, each.call_end)]
     return MarkerTable(

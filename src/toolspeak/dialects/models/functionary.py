@@ -98,7 +98,7 @@ _LAYOUT_V32 = NamedLayout(
 
 def _write_results_v32(results: Sequence[ToolResult]) -> str:
     text = "\n".join(result_text(result, _LIVE_V32) for result in results)
-    # A line break in front, else the text could be a turn that begins after the prompt's `>>>`.
+    # Without a line break first, the text could be a turn that begins after the prompt's `>>>`.
     return f"\n{text}" if _CALL_V32.match(text) or text.startswith("all\n") else text
 
 
@@ -145,7 +145,7 @@ FUNCTIONARY_V32 = _FunctionaryV32(
     frame=Frame(
         call=named_call(_LIVE_V32, lambda name: f"{name}\n"),
         joint=_TO,
-        lead=optional(_TO),  # which the prompt may have written already
+        lead=optional(_TO),  # the prompt may have written it already
         text_start="all\n",
         text_before_calls=("all\n", _TO, ""),
         avoid=lambda _: texts(_TO),

@@ -66,7 +66,7 @@ class _Harmony(DeclaredDialect):
 
 class _HarmonyHistory(DeclaredHistory):
     def join_calls(self, text: str, calls: Calls, block: str) -> str:
-        """Text before calls is a message of its own, as each call is."""
+        """Text before calls is a separate message, and so is each call."""
         return (f"{_ASSISTANT}<|channel|>commentary<|message|>{text}<|end|>" if text else "") + block
 
 
@@ -90,7 +90,7 @@ HARMONY = _Harmony(
     frame=Frame(
         call=named_call(_LIVE, _header, "<|call|>"),
         joint=_ASSISTANT,
-        lead=optional(_ASSISTANT),  # which the prompt may have written already
+        lead=optional(_ASSISTANT),  # the prompt may have written it already
         text_start="<|channel|>final<|message|>",
         text_before_calls=("<|channel|>commentary<|message|>", "<|end|>", _ASSISTANT),
         reasoning=(("<|channel|>analysis<|message|>", "<|end|>", _ASSISTANT),),

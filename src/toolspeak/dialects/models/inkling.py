@@ -57,9 +57,9 @@ INKLING = json_dialect(
         reasoning="<|content_thinking|> … <|end_message|>",
     ),
     [
-        # A message that begins ends the one before it, be it reasoning.
+        # A new message ends the one before it, even if that is reasoning.
         Marker("calls", _INVOKE, "<|end_message|>", Starts("{["), ends_reasoning=True),
-        Marker(  # the header names the tool once more
+        Marker(  # the header repeats the tool's name
             "calls",
             _INVOKE,
             "<|end_message|>",

@@ -29,7 +29,7 @@ MINIMAX_M2 = element_dialect(
     ElementLayout(block=("<minimax:tool_call>", "</minimax:tool_call>")),
     wrappers=[("<minimax:tool_call>", "</minimax:tool_call>")],
     forms=("json", "function", "named_function"),
-    # The model writes these too, above all on a server that has the template of M1.
+    # The model writes these too, mostly on a server with M1's template.
     also=[Spelling(_SYNTAX, [(f"<{name}>", f"</{name}>") for name in ("tool_calls", "function_calls")])],
     results=ResultLayout("<response>", "</response>"),
     results_marker=None,  # <response> is too common a word: a marker would swallow prose

@@ -144,7 +144,7 @@ def _table(names: tuple[str, ...] = ()) -> MarkerTable:
                 Marker("calls", each, _SECTION_END, followed, also_ends=(_OTHER_END,), spare=True)
                 for each in (_SECTION, _OTHER_SECTION)
             ),
-            # Without the section, which models forget.
+            # Models sometimes forget the section.
             Marker("calls", _CALL, _CALL_END, Follows(_call_follows)),
             *_bare(names),
             *(Marker("noise", text, None) for text in (_SECTION_END, _OTHER_END, _ARGUMENT, _CALL_END)),

@@ -34,10 +34,10 @@ _ARGUMENT_END, _JSON_END, _CALL_END, _TOOLS_END = (
 _VALUE_TAGS = ValueTags(_ARGUMENT_END, (_ARGUMENT, _CALL, _CALL_END), start=_ARGUMENT)
 _VALUE_END = re.compile(f"<(?={re.escape(_ARGUMENT_END[1:])})")
 _LIVE = marker_prefix((_OPEN[1:], _CLOSE[1:]))
-_MAX_HEAD = 2048  # the escaped name of an argument, and what stands around it
+_MAX_HEAD = 2048  # the escaped name of an argument, and the text around it
 _HEAD = re.compile(r'<\|open\|>(\w+)((?:[^"<]|"[^"]*")*+)<\|sep\|>')
 _HEAD_START = re.compile(r'<\|open\|>(?:[^"<]|"[^"]*")*+(?:"[^"]*|<[|sep]*)?')
-_BARE = re.compile(r'tool="[^"<>]*"[^<>]*<\|sep\|>')  # of a call without the block around it
+_BARE = re.compile(r'tool="[^"<>]*"[^<>]*<\|sep\|>')  # for a call without the block around it
 _BARE_START = re.compile(r"(?:t(?:oo?)?|tool(?:=[^<>]*+(?:<[|sep]*+)?)?)?")
 _ATTRIBUTE = re.compile(r'([\w-]+)\s*=\s*"([^"]*)"')
 _ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
@@ -50,7 +50,7 @@ _SIGNS: Mapping[str, Event] = {
 
 
 class KimiCalls(TaggedCalls):
-    """Implements `Body`. Texts are streamed."""
+    """Implements `Body`. Streams text values."""
 
     signs = _SIGNS
 
@@ -244,7 +244,7 @@ KIMI_K3 = DeclaredDialect(
         [
             Marker("calls", f"{_OPEN}tools{_SEP}", _TOOLS_END, followed_by(_CALL, _TOOLS_END)),
             Marker("calls", _CALL, _TOOLS_END, Matches(_BARE, _BARE_START, within=True)),
-            # As a server writes it that puts blanks around its tokens.
+            # A server that puts blanks around its tokens writes this.
             Marker("calls", f"{_OPEN} tools {_SEP}", f"{_CLOSE} tools {_SEP}", NEVER),
             Marker("reasoning", f"{_OPEN}think{_SEP}", f"{_CLOSE}think{_SEP}"),
             _noise(f"{_OPEN}response{_SEP}", ends_reasoning=True),

@@ -59,7 +59,7 @@ def _open(name: str) -> str:
 
 
 def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
-    """An argument as elements if these read back as the same value; else a text as CDATA, another value as JSON."""
+    """An argument as elements if these read back as the same value; else text as CDATA, other values as JSON."""
     named = spec is None or _is_named(value, argument_schemas(spec).get(name), spec)
     tries = [_elements(name, value)] if named else []
     if isinstance(value, str):
@@ -141,7 +141,7 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
             options.append(series(marked, nodes.value(other), end))
         inner = [*_in_elements(other, spec, rules), *([] if sorted_.text else _plain(other, spec, nodes))]
         contents += [series(each, end) for each in inner]
-    # The start tag stands alone: a lexer that has begun a text would not go back to an element after the tag.
+    # The start tag is a literal of its own: a lexer that has begun text would not go back to an element after the tag.
     return choice(*options, series(start, choice(*contents)))
 
 

@@ -88,7 +88,7 @@ def _write_results_with_ids(results: Sequence[ToolResult]) -> str:
 
 
 def _nine(own: str) -> str:
-    """An id as Mistral's template requires it: nine letters and digits. Another id always becomes the same one."""
+    """An id as Mistral's template requires it: nine letters and digits. Another id always maps to the same new one."""
     if re.fullmatch(r"[A-Za-z0-9]{9}", own):
         return own
     return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:9]
@@ -126,7 +126,7 @@ def _bare(names: tuple[str, ...]) -> list[Marker]:
 def _table(names: tuple[str, ...] = ()) -> MarkerTable:
     return MarkerTable(
         [
-            # The one in a thought is talk about a call: these models close their thoughts by themselves.
+            # A call in a thought is a mention: these models close their thoughts themselves.
             Marker("reasoning", "[THINK]", "[/THINK]"),
             CALLS,
             *_bare(names),

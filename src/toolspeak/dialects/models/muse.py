@@ -75,7 +75,7 @@ class MuseParser(BlockParser):
         return position + header.end() if header else position
 
     def _plain(self, chunk: str) -> list[Delta] | None:
-        return None  # all text is in messages, see `_text`
+        return None  # all text is in messages; see `_text`
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         if self._to == "self":
@@ -110,7 +110,7 @@ class MuseParser(BlockParser):
                 self._markup(text, at, ended.end(), out)
                 self._state = self._header
                 return ended.end()
-            if text.startswith(_START, at):  # the next message, though this one has no end
+            if text.startswith(_START, at):  # the next message begins, though this one has no end
                 self._add_reasoning(text, start, at, out)
                 self._end_reasoning(out)
                 self._state = self._header

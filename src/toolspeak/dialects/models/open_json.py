@@ -45,7 +45,7 @@ GRANITE3 = json_dialect(
         stop=("<|end_of_text|>",),
     ),
     [
-        # Phi-4-mini's is the same but for its end.
+        # Phi-4-mini's marker differs only in its end.
         Marker("calls", "<|tool_call|>", None, Starts("[{"), tails=("<|/tool_call|>",)),
         Marker("calls", "<tool_call>", None, Starts("[{")),
         *bare_markers(),  # the marker is a special token, which some servers leave out of the text
@@ -141,7 +141,7 @@ MISTRAL_V3 = replace(
             reasoning="",
         ),
         [
-            # A name after it is the newer models' form, and `auto` says so.
+            # A name after it is the newer models' form; `auto` notes that.
             replace(CALLS, opening=Starts("[{"), forms=(CALLS,)),
             Marker("results", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", Starts("{["), plain=True),
         ],
@@ -159,14 +159,14 @@ _PYTHON_TAG = "<|python_tag|>"
 
 
 def _python_calls(names: tuple[str, ...]) -> list[Marker]:
-    """The markers of calls after the tag. Only a tool's name makes one: the tag may hold any Python to be run."""
+    """The markers of calls after the tag. Each needs a tool's name: the tag may hold any Python code."""
     name = one_of((*names, *(f"{name}.call" for name in names)))
     opening = Signature((_PYTHON_TAG, _SPACE, name, _SPACE, "("), 2, "<", ("<", re.escape(_PYTHON_TAG[1:])))
     return [Marker("calls", _PYTHON_TAG, None, opening, tails=(";",))]
 
 
 def _llama3_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    if marker.text == BARE and isinstance(marker.opening, Signature):  # the marker says whether it is an array
+    if marker.text == BARE and isinstance(marker.opening, Signature):  # the marker tells whether it is an array
         shape = call_shape("parameters", marker.opening.first == "[")
         return JsonCalls(shape, first_index, caps, tools)
     return PythonOrJson(first_index, caps, tools, several=False, arguments_key="parameters")

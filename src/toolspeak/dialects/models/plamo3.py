@@ -35,13 +35,13 @@ _NAME_TEXT = re.compile(r"[^<]*")
 
 
 class PlamoCalls(CallSteps):
-    """Implements `Body`. Arguments are streamed."""
+    """Implements `Body`. Streams the arguments."""
 
     def __init__(self, tools: Tools, first_index: int, caps: Caps) -> None:
         super().__init__(tools, first_index, caps)
         self._start = 0  # the body's offset of the open call
         self._complete = False  # nothing but end tags may come before the next call
-        # The tags that may stand here, and the state each leads to.
+        # The tags that may come next, and the state that each leads to.
         self._after_call: Mapping[str, State] = {_CALL: self._open, _BLOCK_END: self._close}
         self._expected = self._after_call
 
@@ -53,7 +53,7 @@ class PlamoCalls(CallSteps):
             self._end_call(missing, len(missing), out)
 
     def recover(self) -> bool:
-        """Makes an unreadable request one malformed call, which ends at its end tag or at a tag that may follow one."""
+        """Turns an unreadable request into one malformed call, up to its end tag or a tag that may follow one."""
         if self._expected is self._after_call and self._call is None:
             return False
         call = self._call or OpenCall("", None, self._start)
@@ -186,7 +186,7 @@ PLAMO3 = DeclaredDialect(
         [
             Marker("calls", _BLOCK, _BLOCK_END),
             Marker("reasoning", _THINK, _THINK_END),
-            Marker("noise", _THINK_END, None),  # of reasoning that was none
+            Marker("noise", _THINK_END, None),  # the end of reasoning that never began
         ],
         specials=("<|plamo:tag|>",),
         severed="<|plamo:",

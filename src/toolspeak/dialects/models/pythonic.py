@@ -73,7 +73,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def write_call(call: ToolCall | MalformedCall, quote: str, live: re.Pattern[str], in_objects: str = "") -> str:
-    """One call. Arguments whose names Python does not admit stand in `**{…}`."""
+    """One call. Arguments with names that Python does not allow go into `**{…}`."""
     if isinstance(call, MalformedCall):
         return call.raw
     named = [(key, value) for key, value in call.arguments.items() if _PLAIN_KEY.fullmatch(key)]
@@ -109,7 +109,7 @@ def _quoted(result: ToolResult) -> str:
 
 
 def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Frame:
-    """The layout of `_write_list` for grammars, with strings in either quotes.
+    """The layout of `_write_list` for grammars, with strings in single or double quotes.
 
     Without markers a tool's name after the bracket begins the calls.
     """
@@ -152,7 +152,8 @@ _HEADS = (LLAMA_HEAD, "<|header_start|>assistant<|header_end|>")
 
 @lru_cache(64)
 def _llama_table(names: tuple[str, ...] = ()) -> MarkerTable:
-    """The table for tools of these names: only a name tells a bare call from a list in prose or in an example."""
+    """The table for tools of these names: only a name distinguishes a bare call from a list in prose or in an
+    example."""
     markers = [_PYTHON_START, _bare_list(names), *bare_markers(";")]
     return MarkerTable(markers, specials=dict.fromkeys((*_STOP_3, *_STOP_4, *_HEADS)))
 
@@ -166,7 +167,7 @@ def _bare_list(names: Sequence[str]) -> Marker:
 
 
 def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    if marker.end is None:  # the marker of a bare call says its form
+    if marker.end is None:  # the marker of a bare call gives its form
         if marker.text == BARE and isinstance(marker.opening, Signature):
             return JsonCalls(call_shape("arguments", marker.opening.first == "["), first_index, caps, tools)
         return PythonCalls(True, first_index, caps, tools)
@@ -175,7 +176,7 @@ def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Bod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareDialect(DeclaredDialect):
-    """A dialect whose calls may stand without a marker. Only tools' names tell them from prose."""
+    """A dialect whose calls may lack a marker. Only tools' names distinguish them from prose."""
 
 
 _RULES = """\
@@ -267,7 +268,7 @@ class PythonOrJson(ChosenBody):
 
 @lru_cache(64)
 def _lfm2_table(names: tuple[str, ...] = ()) -> MarkerTable:
-    """The table for tools of these names: without markers, which are special tokens, only a name tells a call."""
+    """The table for tools of these names: without markers, which are special tokens, only a name identifies a call."""
     return MarkerTable(
         [
             _between("<|tool_call_start|>", "<|tool_call_end|>"),

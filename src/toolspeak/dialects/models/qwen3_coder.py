@@ -1,4 +1,4 @@
-"""Qwen3-Coder's elements, `<function=f><parameter=k>`, and the models that took them over."""
+"""Qwen3-Coder's elements, `<function=f><parameter=k>`, and the models that adopted them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ def _call_follows(rest: str) -> bool | None:
 
 
 def _id(own: str) -> str:
-    """An id as the template requires it: ten lowercase letters and digits. Another id always becomes the same one."""
+    """An id as the template requires it: ten lowercase letters and digits. Another id always maps to the same new
+    one."""
     if _OWN_ID.fullmatch(own):
         return own
     return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:10]
@@ -94,7 +95,7 @@ SOLAR_OPEN = DeclaredDialect(
         [
             Marker("reasoning", _THINK, _END),
             Marker("calls", _SECTION, _SECTION_END, followed_by(_CALL, _SECTION_END)),
-            # Without the section, which models forget.
+            # Models sometimes forget the section.
             Marker("calls", _CALL, _CALL_END, Follows(_call_follows)),
             Marker("results", _RESULT, _RESULT_END, plain=True),
             *(
@@ -114,7 +115,7 @@ SOLAR_OPEN = DeclaredDialect(
         call=_LAYOUT.call_node,
         start=_SECTION,
         end=_SECTION_END,
-        lead=optional(_TURN),  # which the prompt may have written already
+        lead=optional(_TURN),  # the prompt may have written it already
         text_start=_CONTENT,
         text_before_calls=(_CONTENT, _END, _TURN),
         reasoning=((_THINK, _END, _TURN),),

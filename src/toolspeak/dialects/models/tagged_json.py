@@ -1,4 +1,4 @@
-"""Calls as a JSON object or array between two markers, in the spelling of one model family each."""
+"""Calls as a JSON object or array between two markers. Each dialect is one model family's spelling."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ APRIEL = json_dialect(
     ),
     [
         _TOOL_CALLS,
-        # A prompt that ends inside reasoning may have opened it in either way.
+        # A prompt that ends inside reasoning may have opened it either way.
         Marker(
             "reasoning",
             "Here are my reasoning steps:",
@@ -159,16 +159,16 @@ APERTUS = json_dialect(
         stop=("<|assistant_end|>",),
     ),
     [
-        # The inner part holds calls too, as elements of its own.
+        # The inner part may hold calls too, as elements.
         Marker("calls", "<|tools_prefix|>", "<|tools_suffix|>", Starts("[{"), ends_reasoning=True),
         Marker("reasoning", "<|inner_prefix|>", "<|inner_suffix|>"),
-        *frames("<|inner_suffix|>"),  # of an inner part in which a call stood
+        *frames("<|inner_suffix|>"),  # the end of an inner part that held a call
     ],
     CallShape("arguments", array=True, arguments_required=True, keyed=True),
     around=("<|tools_prefix|>", "<|tools_suffix|>"),
     results_around=("[", "]"),
     results_between=", ",
-    rules=f"- Each call is an object with one key, the tool's name; its value are the arguments.\n{ONE_ARRAY}",
+    rules=f"- Each call is an object with one key, the tool's name; its value is the arguments.\n{ONE_ARRAY}",
 )
 
 INTERNLM2 = json_dialect(

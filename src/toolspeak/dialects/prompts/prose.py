@@ -8,7 +8,7 @@
     Box: object
     - left: number, required, at least 0. In pixels.
 
-Nothing of a schema is left out but titles and what only a validator reads (`$id`, `additionalProperties: false`).
+The text contains all of a schema except titles and what only a validator reads (`$id`, `additionalProperties: false`).
 Recursive types have a name (`references.py`).
 """
 
@@ -23,7 +23,7 @@ from toolspeak.dialects.prompts.references import ROOT, Names, json_text, refere
 from toolspeak.dialects.text.scan import as_list, as_mapping
 
 _DEEPEST = 12
-"""Levels of lines; below them stands the JSON Schema itself, for indentation would be most of the text."""
+"""Levels of lines. Deeper levels are JSON Schema, because indentation would be most of the text."""
 
 _RANGES = (
     ("minimum", "maximum", ""),
@@ -42,7 +42,7 @@ _FACTS: Mapping[str, Callable[[JSON], str]] = {
     "deprecated": lambda value: "deprecated" if value is True else "",
     "default": lambda value: "" if value is None else f"default {json_text(value)}",
 }
-_HANDLED_KEYS = frozenset(  # written as words, or of no use to a caller
+_HANDLED_KEYS = frozenset(  # written as words, or useless to a caller
     {
         *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "prefixItems", "properties", "required"),
         *("patternProperties", "additionalProperties", "nullable", "description", "title", "$defs", "definitions"),
@@ -68,7 +68,7 @@ def describe(spec: ToolSpec) -> str:
 
 
 def _property_names(schema: JSON, depth: int = 0) -> dict[str, None]:
-    """The names of a tool's arguments, also of those in a choice of several schemas."""
+    """The names of a tool's arguments, including those in a choice of several schemas."""
     mapping = as_mapping(schema)
     names = dict.fromkeys(as_mapping(mapping.get("properties")))
     for key in ("allOf", "anyOf", "oneOf"):
@@ -84,7 +84,7 @@ class _Description:
     words: str
     """Its type."""
     facts: list[str] = field(default_factory=list[str])
-    """Its bounds and the like."""
+    """Its bounds and similar facts."""
     meaning: str = ""
     lines: list[str] = field(default_factory=list[str])
     """The lines below, about what it holds."""
@@ -106,7 +106,7 @@ class _ProseWriter:
         self._names = Names()
 
     def named_types(self) -> Iterator[str]:
-        """The types with a name, also those that only such types name."""
+        """The types with a name, including those that only such types refer to."""
         for reference, name in self._names.each():
             if reference == ROOT:
                 yield f"{name}: all arguments of this tool, as above"
@@ -147,7 +147,7 @@ class _ProseWriter:
         return parts[0] if len(parts) == 1 else _together(parts)
 
     def _either(self, branches: Sequence[_Description]) -> _Description:
-        """One of several types. If only one of them has lines below, these stand without its name."""
+        """One of several types. If only one of them has lines below, these lines omit its name."""
         long = [branch for branch in branches if not branch.is_short]
         if len(long) > 1:
             lines = [
@@ -200,7 +200,7 @@ class _ProseWriter:
         return _Description("object", [f"with {', '.join(needed)}"] if needed else [], "", lines)
 
     def _json(self, value: JSON) -> str:
-        """A part of a schema as JSON. The types that it names are listed too."""
+        """A part of a schema as JSON. The types that it refers to are listed too."""
         for reference in references(value):
             if reference == ROOT or type_name(reference) in as_mapping(self._root.get("$defs")):
                 self._names.of(reference)
@@ -208,7 +208,7 @@ class _ProseWriter:
 
 
 def _together(parts: Sequence[_Description]) -> _Description:
-    """Several descriptions that all hold, as one."""
+    """Several descriptions that all apply, as one."""
     words = " and ".join(dict.fromkeys(part.words for part in parts if part.words != _ANY)) or _ANY
     facts = list(dict.fromkeys(fact for part in parts for fact in part.facts))
     meaning = "\n".join(dict.fromkeys(part.meaning for part in parts if part.meaning))

@@ -1,6 +1,6 @@
 """JSON Schemas without references: each `$ref` is replaced by its target, so that a model reads the type in place.
 
-A reference stays if its target holds itself, if the schema would become many times as long, or if it stands very deep.
+A reference stays if its target holds itself, if the schema would become many times as long, or at great depth.
 The targets of such references are in the `$defs` of the new schema.
 """
 
@@ -28,16 +28,16 @@ _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _INLINE_DEPTH = 32
-"""The number of schemas around a reference from which on it stays."""
+"""A reference stays if at least this number of schemas are around it."""
 
 _GROWTH, _ALWAYS = 4, 2000
-"""By which factor a schema's keywords may grow, and the number of keywords that is always admitted."""
+"""The factor by which a schema's keywords may grow, and the number of keywords that is always allowed."""
 
 
 def resolved(parameters: Mapping[str, JSON]) -> Mapping[str, JSON]:
     """A tool's parameters with their references resolved; the same object if there are none.
 
-    Schemas that are nested deeper than arguments may be are left out. A reference without a target in the schema stays.
+    Schemas nested deeper than arguments may be are left out. A reference without a target in the schema stays.
     """
     survey = _Survey(parameters)
     if not survey.uses and not survey.too_deep:
@@ -129,7 +129,7 @@ class _Survey:
     def named(self) -> frozenset[str]:
         """The references that stay: those to types that hold themselves.
 
-        If the schema would grow too much, all that are used more than once.
+        All that are used more than once, if the schema would otherwise grow too much.
         """
         ordered, recursive = self._walk()
         sizes: dict[str, int] = {}
@@ -142,7 +142,7 @@ class _Survey:
         return frozenset(recursive)
 
     def _walk(self) -> tuple[list[str], set[str]]:
-        """All definitions, each after those that it holds, and those that hold themselves."""
+        """All definitions, each after those that it holds; and those that hold themselves."""
         ordered: list[str] = []
         recursive: set[str] = set()
         under_way: dict[str, Iterator[str]] = {"": iter(self._definitions[""].references)}
@@ -182,13 +182,13 @@ class Names:
         return name
 
     def each(self) -> Iterator[tuple[str, str]]:
-        """Reference and name, also of those that are added during the iteration."""
+        """Reference and name, including those that are added during the iteration."""
         for reference in self._references:
             yield reference, self._names[reference]
 
 
 class _SchemaWriter:
-    """Writes a schema without references, but for those in `named`."""
+    """Writes a schema without references, except those in `named`."""
 
     def __init__(self, root: Mapping[str, JSON], named: frozenset[str]) -> None:
         self._root = root

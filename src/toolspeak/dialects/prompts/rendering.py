@@ -1,9 +1,9 @@
 """What the histories of all dialects share: messages, the calls of a turn, thoughts of earlier turns, and results.
 
 A live marker is text that the model's parser or the server would read as a marker. Results, and JSON and text in them,
-are written without: no result can open a block or close one. Only the first character of a marker is escaped: in JSON
-as `\\u003c`, in plain text as a character reference (`&lt;`, or its number for another character). An `&` that already
-begins such a reference gets one `amp;` more, so that unescaping restores every text.
+are written without live markers: no result can open or close a block. Only the first character of a marker is escaped:
+in JSON as `\\u003c`, in plain text as a character reference (`&lt;`, or its number for another character). An `&` that
+already begins such a reference gets one more `amp;`, so that unescaping restores every text.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ IN_TEXT = ("no_start", "quoted_call")
 """The codes of malformed calls that are reported to the model and stay in the turn's text."""
 
 _DEEPEST = 64
-"""Levels of an argument whose objects are put in order."""
+"""The levels of an argument at which objects are put in order."""
 _MAX_REFERENCES = 8
-"""`$ref`s in a row that are followed."""
+"""The most `$ref`s in a row that are followed."""
 _SIMPLE = (str, int, float, type(None))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _END_ELEMENT = re.compile(r"</([A-Za-z_][\w:.-]*)>")
@@ -58,7 +58,7 @@ def append_message(messages: list[TextMessage], message: TextMessage) -> None:
     """Appends a message. Joins neighbouring user messages, and leaves out an assistant message without text.
 
     Many chat templates insist on turns that alternate, and many servers refuse an assistant message without text (a
-    turn that was reasoning alone).
+    turn with only reasoning).
     """
     if message.role == "assistant" and not message.text:
         return
@@ -81,7 +81,7 @@ def join_block(text: str, block: str) -> str:
 
 
 def marked(call: MalformedCall, start: str, end: str) -> str:
-    """A malformed call as the model wrote it, between its markers; they are in its text if it stood in no section."""
+    """A malformed call as the model wrote it, between its markers. Outside a section its text holds the markers."""
     return call.raw if call.raw.lstrip().startswith("<") else f"{start}{call.raw}{end}"
 
 
@@ -113,7 +113,7 @@ class AssistantTurns:
         append_message(self._messages, TextMessage("assistant", f"{earlier.opening}{escaped}{earlier.closing}{text}"))
 
     def end_run(self) -> None:
-        """Removes the thoughts of the run that ends: a user message comes."""
+        """Removes the thoughts of a run, which ends with a user message."""
         for at, text in self._thoughtful:
             self._messages[at] = TextMessage("assistant", text)
         self._thoughtful.clear()
@@ -127,7 +127,7 @@ def calls_to_write(
 ) -> list[ToolCall | MalformedCall]:
     """The calls of a turn that its text does not hold already, each with its arguments in the schema's order.
 
-    That order is the only one that a grammar takes. In each object the properties that its schema does not name follow
+    That is the only order that a grammar accepts. In each object the properties that its schema does not name follow
     the others, in the order of the call. A call of an unknown tool stays as it is.
     """
     result: list[ToolCall | MalformedCall] = []
@@ -167,7 +167,8 @@ def _ordered(value: JSON, schema: JSON, root: Mapping[str, JSON], depth: int) ->
 
 
 def _object_schema(value: Mapping[str, JSON], schema: JSON, root: Mapping[str, JSON]) -> Mapping[str, Any]:
-    """The schema of this object; of branches the first that names all its properties and requires no others."""
+    """The schema of this object. Of several branches, the first that names all its properties and requires no
+    others."""
     mapping = _resolved(schema, root)
     for key in ("anyOf", "oneOf"):
         for branch in mapping.get(key) or ():
@@ -216,7 +217,7 @@ def result_value(result: ToolResult) -> JSON:
 
 
 def result_or_error(result: ToolResult) -> JSON:
-    """`result_value`; of a failure its text, with `ERROR: ` in front."""
+    """`result_value`; for a failure, its text after `ERROR: `."""
     value = result_value(result)
     if result.status != "failure":
         return value
@@ -235,12 +236,12 @@ def result_text(result: ToolResult, live: re.Pattern[str]) -> str:
 
 def marker_prefix(names: Iterable[str]) -> re.Pattern[str]:
     """The '<' of every live marker, start or end, in any case; the markers are elements of these names."""
-    # Possessive, and one place for each white space: else a long run of it would be tried in every division.
+    # Possessive, with one place for each run of white space: otherwise a long run would be tried in every division.
     return re.compile(rf"<(?=\s*+(?:/\s*+)?(?ai:{'|'.join(map(re.escape, names))}))")
 
 
 def dump_json(value: JSON, live: re.Pattern[str]) -> str:
-    """JSON text without live markers, and without lone surrogates, which no request body can carry."""
+    """JSON text without live markers and lone surrogates. No request body can carry the latter."""
     return _SURROGATE.sub(_json_escape, live.sub(_json_escape, json.dumps(value, ensure_ascii=False)))
 
 
@@ -274,7 +275,7 @@ class MarkerEscaper:
     `pattern` matches the first character of each.
     """
 
-    # Compiled when asked for: a program that reads turns writes no results, or those of one dialect.
+    # Compiled on first use: a program that reads turns writes no results, or those of one dialect.
 
     def __init__(self, table: MarkerTable) -> None:
         tails: dict[str, set[str]] = {}
@@ -323,7 +324,7 @@ class MarkerEscaper:
         return self._escaped_ampersand.sub("&", text)
 
     def dump(self, value: JSON) -> str:
-        """As `dump_json`."""
+        """Like `dump_json`, with this table's markers."""
         return _SURROGATE.sub(_json_escape, self._json.sub(_in_json, json.dumps(value, ensure_ascii=False)))
 
     def result_text(self, result: ToolResult) -> str:
@@ -333,13 +334,13 @@ class MarkerEscaper:
         return ERROR + text if result.status == "failure" else text
 
     def result_string(self, result: ToolResult) -> str:
-        """The text of a result as one JSON string; a failure's begins with `ERROR: `."""
+        """The text of a result as one JSON string. A failure's begins with `ERROR: `."""
         value = result_or_error(result)
         return self.dump(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def character_reference(char: str) -> str:
-    """`&lt;` for '<', `&#91;` and the like for other characters."""
+    """`&lt;` for '<'; `&#91;` and similar for other characters."""
     return "&lt;" if char == "<" else f"&#{ord(char)};"
 
 
@@ -359,12 +360,12 @@ def _tails(marker: Marker) -> list[tuple[str, str]]:
 
 
 def _element(name: str) -> tuple[str, str]:
-    # Possessive, and one place for each white space: else a long run of it would be tried in every division.
+    # Possessive, with one place for each run of white space: otherwise a long run would be tried in every division.
     return "<", rf"\s*+(?:/\s*+)?(?ai:{re.escape(name)})"
 
 
 def _literal(text: str) -> tuple[str, str]:
-    """The text up to its first line break: two results that are joined could make the marker out of their halves."""
+    """The text up to its first line break: two joined results could form the marker from their halves."""
     return text[0], re.escape(text[1:].partition("\n")[0])
 
 

@@ -1,7 +1,7 @@
 """Reads the results of a batch back from the text that a dialect wrote.
 
 No dialect declares how. The reader lets the dialect write results of known content, which shows the text around them.
-That takes the calls, because their names and ids may stand in that text.
+This needs the calls, because their names and ids may be in that text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Layout:
     """A result is JSON; else it is text with its live markers escaped."""
 
     def start(self, i: int) -> str:
-        """The beginning of an edge that all statuses have in common."""
+        """The beginning of an edge that all statuses share."""
         least, most = min(self.edges[i].values()), max(self.edges[i].values())
         return least[: next((at for at, char in enumerate(least) if most[at : at + 1] != char), len(least))]
 
@@ -112,7 +112,7 @@ def _layout(
     dialect: Dialect, calls: Sequence[ToolCall], suffix: str, tools: Sequence[ToolSpec], tool_role: bool
 ) -> _Layout | None:
     """The layout that results with this suffix show; None if they are not one message, in order."""
-    after = json.dumps(suffix)[1:]  # as JSON writes it, with the quote after
+    after = json.dumps(suffix)[1:]  # as JSON writes it, with the closing quote
     edges: list[dict[_Pair, str]] = [{} for _ in range(len(calls) + 1)]
     for first, second in itertools.product(_STATUSES, repeat=2):
         statuses: list[ResultStatus] = [second if i % 2 else first for i in range(len(calls))]
@@ -179,7 +179,7 @@ def _text(dialect: Dialect, layout: _Layout, text: str, position: int, i: int) -
     end = text.find(edge, position) if edge else len(text)
     if edge and not (edge.strip() and _is_live(dialect, edge.lstrip())):  # a result may hold it too
         stop = len(text) - len(tail) if text.endswith(tail) else len(text)
-        # An edge may name its call: then it stands there once.
+        # An edge may name its call: then it is there once.
         alike = sum(layout.start(later) == edge for later in range(i + 1, len(layout.edges) - 1))
         if more and text.count(edge, position, stop) != alike:
             return None

@@ -34,7 +34,7 @@ def _definition(spec: ToolSpec) -> str:
     function = {"name": spec.name, "description": spec.description, "parameters": dict(resolved(spec.parameters))}
     try:
         return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
-    except RecursionError:  # for example a default that is deeper than any argument may be
+    except RecursionError:  # for example a default nested deeper than any argument may be
         names: dict[str, JSON] = {name: {} for name in spec.properties}
         function["parameters"] = {"type": "object", "properties": names}
         return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
@@ -87,6 +87,6 @@ def _sample_number(mapping: Mapping[str, JSON]) -> JSON:
 
 
 def example_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Up to two tools for the examples, those that only read first: a model may copy an example by mistake."""
+    """Up to two tools for the examples, read-only tools first: a model may copy an example by mistake."""
     ranked = sorted(tools, key=lambda spec: (not spec.effects.read_only, not spec.properties))
     return ranked[:2]

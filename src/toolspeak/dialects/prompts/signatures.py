@@ -7,8 +7,8 @@
     - Box.left: In pixels.
 
 Types are those of TypeScript with shorter names: `str[]`, `{key: type, other?: type}`, `{[key]: type}`, `int|null`,
-literals for enums. The bounds of a value follow its type in brackets. A `$ref` is a type with a name of its own.
-Schemas that are nested very deep are written as JSON Schema.
+literals for enums. The bounds of a value follow its type in brackets. A `$ref` is a named type. Deeply nested
+schemas are written as JSON Schema.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RANGES = (
     ("minProperties", "maxProperties"),
 )
 _UNITS = {"minLength": " characters", "minItems": " items", "minProperties": " keys"}
-_HANDLED_KEYS = frozenset(  # elsewhere in the signature, or of no use to a caller
+_HANDLED_KEYS = frozenset(  # elsewhere in the signature, or useless to a caller
     {
         *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "properties", "required", "default"),
         *("description", "title", "additionalProperties", "$defs", "definitions", "$schema", "$id", "$comment"),
@@ -38,7 +38,7 @@ _HANDLED_KEYS = frozenset(  # elsewhere in the signature, or of no use to a call
 )
 _CHOICES = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
 _DEEPEST = 12
-"""Levels of types that are written as signatures. The notes repeat the path of each type."""
+"""The levels of types that are written as signatures. The notes repeat the path of each type."""
 
 
 def signature(spec: ToolSpec) -> str:
@@ -140,13 +140,13 @@ class _SignatureWriter:
         return f"({', '.join(bounds)})" if bounds else ""
 
     def _json(self, value: JSON) -> str:
-        """A part of a schema as JSON. The types that it names are listed too."""
+        """A part of a schema as JSON. The types that it refers to are listed too."""
         for reference in references(value):
             self._names.of(reference)
         return json_text(value)
 
     def named_types(self) -> Iterator[str]:
-        """`Name = type` of every reference, also of those in the types themselves."""
+        """`Name = type` of every reference, including those in the types themselves."""
         for reference, name in self._names.each():
             schema = resolve(reference, self._root)
             yield f"{name} = {self.type(schema)}"

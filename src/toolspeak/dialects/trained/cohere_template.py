@@ -12,7 +12,7 @@ from toolspeak.dialects.trained.template import Template, dump, filled, in_syste
 
 
 def _tool(spec: ToolSpec) -> str:
-    # Nothing is escaped in the description: that is how the templates write it.
+    # The templates do not escape the description.
     return (
         f'    {{"name": "{spec.name}", "description": "{spec.description}", "parameters": {dump(spec.parameters)}, '
         '"responses": null}'

@@ -1,4 +1,4 @@
-"""Qwen3-Coder and those that write calls as it does: the tools as elements, or as lines of JSON."""
+"""Qwen3-Coder and its relatives: the tools as elements, or as lines of JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LONG = _CALL.format(second="This is the value for the second parameter\nthat ca
 
 
 def text_of(value: JSON) -> str:
-    """A value as these templates print it: JSON for arrays and objects, else as Python's `str` writes it."""
+    """A value as these templates print it: JSON for arrays and objects, Python's `str` for others."""
     return dump(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Functionary: v3.1 tells each tool in a sentence and as JSON, v3.2 as types of TypeScript; both before all else."""
+"""Functionary: v3.1 describes each tool in a sentence and as JSON, v3.2 as TypeScript types; both before everything else."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         kinds = (as_mapping(each).get("type") for each in as_list(schema["oneOf"]))
         text = _join_types(list(dict.fromkeys(kind for kind in kinds if kind is not None)))
     else:
-        return ""  # as the template, whose default is never written
+        return ""  # the template never writes the default either
     return "number" if text in ("integer", "float") else text
 
 

@@ -26,7 +26,7 @@ def _value(value: JSON) -> str:
 
 
 def _sorted(mapping: Mapping[str, JSON]) -> list[tuple[str, JSON]]:
-    """As jinja's `dictsort`: by key, whatever its case."""
+    """Like jinja's `dictsort`: by key, regardless of case."""
     return sorted(mapping.items(), key=lambda item: item[0].lower())
 
 
@@ -35,7 +35,7 @@ def _quoted(names: Sequence[JSON]) -> str:
 
 
 def _upper(kind: JSON) -> str:
-    """As jinja's `upper`: of nothing the empty text, of a list its words in Python."""
+    """Like jinja's `upper`: empty for nothing, and for a list its text in Python."""
     return "" if kind is None else str(kind).upper()
 
 

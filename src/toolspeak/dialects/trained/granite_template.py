@@ -1,4 +1,4 @@
-"""Granite, and Nemotron Nano 2: the tools in the system text, or in a turn of their own after it."""
+"""Granite and Nemotron Nano 2: the tools in the system text, or in a separate turn after it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GRANITE3 = (
     "by a JSON list of tools used. If a tool does not exist in the provided list of tools, notify the user that you do "
     "not have the ability to fulfill the request."
 )
-"""Without the day that the template knows."""
+"""Without the date, which only the template knows."""
 
 _NEMOTRON = """\
 You can use the following tools to assist the user if required:

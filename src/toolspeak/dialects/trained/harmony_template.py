@@ -12,11 +12,11 @@ from toolspeak.dialects.trained.template import Template, dump, in_system
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
 _LONGEST_ITEM = 50
 _BREAK = "\n" + 16 * " "
-"""White space of the template's own lines, which it does not trim there. It counts for the longest item, too."""
+"""White space of the template's own lines, which it does not trim there. It counts for the longest item too."""
 
 
 def type_of(schema: JSON) -> str:
-    """A schema as a type of TypeScript, as far as the template knows its keywords."""
+    """A schema as a TypeScript type, of the keywords that the template knows."""
     mapping = as_mapping(schema)
     kind = mapping.get("type")
     if kind == "array":

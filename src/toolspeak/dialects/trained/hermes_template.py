@@ -1,4 +1,4 @@
-"""Hermes and those that write as it does: a line of JSON for each tool in `<tools>`."""
+"""Hermes and its relatives: one line of JSON for each tool, in `<tools>`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def python_type(schema: JSON, array: str = "list", mapping: str = "dict", other_
 
 
 def _hermes_tool(spec: ToolSpec) -> str:
-    """A tool as the template writes it: JSON, but nothing is escaped in the description."""
+    """A tool as the template writes it: JSON, with the description unescaped."""
     properties: Mapping[str, JSON] = spec.properties
     signature = ", ".join(f"{name}: {python_type(schema)}" for name, schema in properties.items())
     parameter_lines = "".join(

@@ -1,4 +1,4 @@
-"""Kimi: the tools in a message of their own, ahead of the system text."""
+"""Kimi: the tools in a separate message before the system text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from toolspeak.dialects.trained.template import Template, first_message, tool_ar
 
 
 def _declared(default: str) -> Callable[[str, Sequence[ToolSpec]], Prompt]:
-    """The template writes the name of a message where others have its role."""
+    """The template writes a message's name where others write its role."""
     return lambda system, tools: Prompt((tool_array(tools), system or default), name="tool_declare")
 
 
 def _sorted(value: JSON) -> JSON:
-    """With the keys of every object in order, whatever their case, as jinja's `dictsort` has them."""
+    """With the keys of every object in order, regardless of case, like jinja's `dictsort`."""
     if isinstance(value, Mapping):
         mapping = as_mapping(value)
         return {key: _sorted(mapping[key]) for key in sorted(mapping, key=str.lower)}

@@ -113,7 +113,7 @@ def _ascii_lines(tools: Sequence[ToolSpec]) -> str:
 
 
 def _reka_turn(text: str, calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
-    # No line break can stand in the JSON of a call: between calls the template writes none.
+    # The JSON of a call holds no line break, and the template writes none between calls.
     block = block.replace("</tool_call>\n<tool_call>", "</tool_call><tool_call>") if len(calls) > 1 else block
     return join_block(text, block)
 
@@ -200,7 +200,7 @@ def _minimax_lines(tools: Sequence[ToolSpec]) -> str:
 
 MINIMAX_M1 = Template(
     source="MiniMaxAI/MiniMax-M1-80k",
-    # A system turn of their own, which one message can say as long as the server reads the tokens in its text.
+    # A separate system turn, which one message can hold if the server reads the tokens in its text.
     place=in_system(
         filled(_M1, tool_lines),
         joint="<end_of_sentence>\n<beginning_of_sentence>system tool_setting=tools\n",

@@ -10,7 +10,7 @@ from toolspeak.dialects.trained.template import Template, dump, function_of, too
 
 
 def _raw(value: object) -> str:
-    """As the template of Nemo: a text between quotes as it is, without escapes."""
+    """Like Nemo's template: a text between quotes, without escapes."""
     return f'"{value}"' if isinstance(value, str) else dump(value)
 
 

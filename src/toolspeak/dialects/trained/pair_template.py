@@ -1,4 +1,4 @@
-"""GLM and those that write calls as keys and values: a line of JSON for each tool in `<tools>`."""
+"""GLM and the models that write calls as keys and values: one line of JSON for each tool, in `<tools>`."""
 
 from __future__ import annotations
 

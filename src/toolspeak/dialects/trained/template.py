@@ -12,7 +12,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
 
 Place: TypeAlias = Callable[[str, Sequence[ToolSpec]], Prompt]
-"""Makes the prompt from the agent's own system text, which may be empty, and its tools, at least one."""
+"""Makes the prompt from the agent's own system text, which may be empty, and its tools (at least one)."""
 
 WriteTools: TypeAlias = Callable[[Sequence[ToolSpec]], str]
 WriteTurn: TypeAlias = Callable[[str, Sequence[ToolCall | MalformedCall], str], str]
@@ -38,11 +38,11 @@ class Template:
     results: WriteResults | None = None
     """Writes results in a user message; None: as the dialect does."""
     tool_turns: bool = False
-    """Each result is a message of role `tool` without an id, around whose text the template writes the frame."""
+    """Each result is a message of role `tool` without an id. The template writes the frame around its text."""
 
 
 def apart(text: str, _calls: Sequence[ToolCall | MalformedCall], block: str) -> str:
-    """Writes an empty line between the text, without the white space around it, and the calls."""
+    """Writes an empty line between the text and the calls. Strips the white space around the text."""
     return f"{text.strip()}\n\n{block}" if text.strip() else block
 
 
@@ -75,7 +75,7 @@ def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") 
 
 
 def first_message(write: WriteTools) -> Place:
-    """Writes the tools in a system message of their own, before the system text."""
+    """Writes the tools in a separate system message before the system text."""
 
     def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
         return Prompt((write(tools), system) if system else (write(tools),))
@@ -84,7 +84,7 @@ def first_message(write: WriteTools) -> Place:
 
 
 def filled(text: str, write: WriteTools) -> WriteTools:
-    """Writes `text` with the tools in place of its `{tools}`."""
+    """Writes `text` with its `{tools}` replaced by the tools."""
     return lambda tools: text.replace("{tools}", write(tools))
 
 

@@ -1,8 +1,4 @@
-"""Hunyuan 3: GLM's pairs in one `<tool_calls>`, with `<tool_sep>` after the name.
-
-Its later checkpoints add a suffix to every tag. A value without a type in the schema is text, as in the parsers of vLLM
-and SGLang.
-"""
+"""GLM's pairs in one block around all calls: Hunyuan 3 and K2-Horizon."""
 
 from __future__ import annotations
 
@@ -13,11 +9,15 @@ from toolspeak.dialects.readers.pair_tags import PairTags
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Starts
 
+# --- Hunyuan 3 ----------------------------------------------------------------------------------
+
+# Later checkpoints add a suffix to every tag. A value without a type in the schema is text, as in the parsers of vLLM
+# and SGLang.
 _PLAIN = PairTags(block="tool_calls", name_end="tool_sep", guesses=False)
 _SUFFIXED = PairTags(block="tool_calls", name_end="tool_sep", guesses=False, suffix=":opensource")
 
 
-def _declare(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDialect:
+def _hunyuan(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDialect:
     start, end = tags.start, tags.end
     return pair_dialect(
         info,
@@ -39,7 +39,7 @@ def _declare(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDial
     )
 
 
-HY_V3 = _declare(
+HY_V3 = _hunyuan(
     DialectInfo(
         "hy-v3",
         "<tool_calls> with <tool_call>name<tool_sep>, <arg_key> and <arg_value> in it",
@@ -55,7 +55,7 @@ HY_V3 = _declare(
     _SUFFIXED,
 )
 
-HY_V3_SUFFIXED = _declare(
+HY_V3_SUFFIXED = _hunyuan(
     DialectInfo(
         "hy-v3-opensource",
         "as hy-v3, every tag ending in `:opensource`",
@@ -69,4 +69,30 @@ HY_V3_SUFFIXED = _declare(
     ),
     _SUFFIXED,
     _PLAIN,
+)
+
+# --- K2-Horizon ---------------------------------------------------------------------------------
+
+# The template can ask for three forms: pairs, pairs with a type, and JSON objects. Only the prompt says which, so all
+# three are read, and pairs are written. A JSON value keeps its type, as in every dialect of JSON; the schema types only
+# text. (vLLM's parser turns the number 5 into the text "5" if the schema asks for text.)
+K2_HORIZON = pair_dialect(
+    DialectInfo(
+        "k2-horizon",
+        "<ifm|tool_calls> with <ifm|tool_call>name, <ifm|arg_key> and <ifm|arg_value> in it",
+        "chat template of IFM/K2-Horizon",
+        aliases=("k2-horizon-reasoning",),
+        models=("k2-horizon", "jais-3"),
+        arguments="strings as they are, other values as JSON, by the written type if there is one, else by schema",
+        results="the text of a tool turn",
+        reasoning="<ifm|think>",
+        stop=("<|ifm|im_end|>",),
+    ),
+    PairTags(block="tool_calls", kind="arg_type", json=True, prefix="ifm|"),
+    LINES,
+    ResultLayout(),
+    thoughts=[
+        Marker("reasoning", f"<ifm|{effort}>", f"</ifm|{effort}>") for effort in ("think", "think_fast", "think_faster")
+    ],
+    live=("ifm|", "|ifm|"),
 )
