@@ -67,6 +67,9 @@ class Tools:
     async def echo(self, _ctx: ServerRequestContext, text: str) -> types.CallToolResult:
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
+    async def traceparent(self, ctx: ServerRequestContext) -> types.CallToolResult:
+        return text(str((ctx.meta or {}).get("traceparent")))
+
     async def fails(self, _ctx: ServerRequestContext) -> types.CallToolResult:
         return text("there is no such ticket: 7; known: 1 to 6", is_error=True)
 
@@ -159,6 +162,7 @@ def tools() -> list[types.Tool]:
         of("freezes", annotations=READS),
         of("dies", annotations=READS),
         of("pid", annotations=READS),
+        of("traceparent", annotations=READS),
         of("asks", annotations=READS),
         of("learns", {"type": "object", "properties": {"name": named}, "required": ["name"]}),
         of("wetter-für/heute ☀", TEXT, annotations=READS),

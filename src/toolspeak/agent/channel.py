@@ -51,7 +51,7 @@ class Channel(Generic[ItemT]):
             self._room.append(waiting)
             await waiting
 
-    async def read(self, work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[ItemT]:
+    async def read(self, work: Callable[[], Coroutine[Any, Any, object]]) -> AsyncGenerator[ItemT]:
         """Yields the items until the work is done. Raises what the work raises. Leaving the loop early cancels it."""
         items = self._items
         task = asyncio.create_task(work())

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.state.decide import Finish
 from toolspeak.agent.state.state import RunState
-from toolspeak.data.events import PAUSED, Event, MetadataSet, StopRequested
+from toolspeak.data.events import PAUSED, Event, MetadataSet, RunStarted, StopRequested
 from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
 from toolspeak.data.values import quick
 from toolspeak.dialects import ParsedTurn
@@ -189,6 +189,24 @@ class InterceptorRunner:
             blocked = StopRequested("blocked", self._secrets.hide_text(verdict.reason), by=notes.last)
             return None, [*self._facts(level, notes, metadata), blocked]
         return verdict, self._facts(level, notes, metadata)
+
+    async def before_run(self, opening: Sequence[Event]) -> tuple[Sequence[Event], RunStart]:
+        """Returns the events to record where a run begins, and the messages that it starts with, both as the
+        interceptors changed them."""
+        events, facts, start = list[Event](), list[Event](), RunStart(())
+        if "run" not in self.levels:
+            return opening, start
+        for event in opening:
+            if isinstance(event, RunStarted):
+                start = RunStart(event.messages)
+                verdict, facts = await self.before("run", start)
+                if isinstance(verdict, RunStart):
+                    start = verdict
+                elif verdict is not None:
+                    facts = [*facts, answering(verdict.value)]
+                event = replace(event, messages=start.messages)
+            events.append(event)
+        return [*events, *facts], start
 
     async def around(
         self,

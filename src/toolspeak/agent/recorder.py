@@ -32,6 +32,7 @@ from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes,
 from toolspeak.execute.approval.policy_rules import record_decision
 from toolspeak.execute.batch_context import ResultCache
 from toolspeak.execute.calls.observe import (
+    CallTrace,
     DecisionExtractionFailed,
     DecisionTaken,
     DecisionValidationFailed,
@@ -72,6 +73,8 @@ class Recorder:
         self._before = before
         self.observers = settings.observers
         """Get every record and step."""
+        self.trace: CallTrace | None = None
+        """Gets every record."""
         self.run_records = RunRecords(before=before) if run_records is None else run_records
         self._lock = asyncio.Lock()
 
@@ -103,7 +106,7 @@ class Recorder:
                 getattr(event, "call_id", None),
                 of.parent_run_id,
                 of.principal,
-                of.traceparent,
+                of.traceparent if self.trace is None else self.trace.traceparent or of.traceparent,
             )
             await settings.journal.append(record, self.lease)
             self.current = apply(state, record, self._before)
@@ -112,6 +115,8 @@ class Recorder:
             if self.watcher is not None:  # before the next event is recorded: a watcher sees the journal's order
                 self.watcher.put(record)
                 await self.watcher.drain()
+            if self.trace is not None:
+                self.trace(record, self.current)
             if self.observers:
                 self._tell(record, self.current)
         finally:
@@ -255,6 +260,7 @@ class RunContexts:
             agent=settings.agent,
             parent_run_id=settings.parent_run_id,
             observers=self._recorder.observers,
+            trace=self._recorder.trace,
         )
 
     def hand_over(self, settings: RunSettings) -> None:

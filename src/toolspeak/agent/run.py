@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -19,9 +20,10 @@ from toolspeak.agent.state.output import AnswerType
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import RunRecords
 from toolspeak.agent.storage.runs import LeaseKeeper, Load
+from toolspeak.agent.tracing import UNTRACED, RunTrace, begin_trace
 from toolspeak.agent.turns import TurnLeft, Turns, seconds_left, time_is_over
 from toolspeak.agent.validation import check_priced
-from toolspeak.data.events import PAUSED, AnswerRejected, Event, RunFinished, RunPaused, RunStarted, UserMessageQueued
+from toolspeak.data.events import PAUSED, AnswerRejected, Event, RunFinished, RunPaused, UserMessageQueued
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
 from toolspeak.execute import NONE_IN_DOUBT, Answer, ApprovalRequest, BatchPaused, ToolExecution
@@ -68,6 +70,7 @@ class Run:
         self._usage = UsageRollUp(run_id, recorder, settings.journal)
         self._call = ENTERED.get()  # the call whose function drives this run, if one does
         self._pending: tuple[ApprovalRequest, ...] = ()
+        self._trace: RunTrace = UNTRACED
 
     def _work_with(self, settings: RunSettings) -> None:
         self._settings, contexts, recorder = settings, self._contexts, self._recorder
@@ -130,8 +133,9 @@ class Run:
     async def _drive(self) -> RunState:
         try:
             await self._begin()
-            while await self._advance():
-                pass
+            with self._trace.active():
+                while await self._advance():
+                    pass
         finally:
             await self._leave()
         return self._outcome()
@@ -141,9 +145,11 @@ class Run:
         self._claim()
         try:
             await self._begin()
-            while await self._advance():
+            goes_on = True
+            while goes_on:
+                with self._trace.active():
+                    goes_on = await self._advance()
                 yield self.state
-            yield self.state
         finally:
             await self._leave()
         self._outcome()
@@ -169,31 +175,29 @@ class Run:
         if state is not None:
             check_priced(state.limits, settings.driver.name, settings.prices)
         self._usage.skip(state)
-        if state is not None and self._opening:
-            await recorder.resume(self._opening)
-        start, facts, intercepted = RunStart(()), list[Event](), "run" in self._interceptors.levels
-        for event in self._opening if state is None else ():
-            if isinstance(event, RunStarted):
-                start = RunStart(event.messages)
-                if intercepted:
-                    verdict, facts = await self._interceptors.before("run", start)
-                    if isinstance(verdict, RunStart):
-                        start = verdict
-                    elif verdict is not None:
-                        facts = [*facts, answering(verdict.value)]
-                    event = replace(event, messages=start.messages)
-            await self.record(event)
-        self._opening = ()
-        await recorder.record_all(facts)
-        if intercepted and self.state.stop is None and self.state.status not in FINAL:
-            self._run_interception = RunInterception(self._interceptors, start, lambda: recorder.state.metadata)
-            if not await self._run_interception.enter():
-                await self._end(Finish("no_answer", "", ""))
+        self._trace = begin_trace(recorder, settings, self.run_id)
+        with self._trace.active():
+            await self._open()
         if self._call is not None and self.state.parent_run_id == self._call.run_id:
             self._call.begin(self.run_id)
 
+    async def _open(self) -> None:
+        """Records how the run begins, and enters its interceptors."""
+        recorder, start = self._recorder, RunStart(())
+        if recorder.current is None:
+            opening, start = await self._interceptors.before_run(self._opening)
+            await recorder.record_all(opening)
+        elif self._opening:
+            await recorder.resume(self._opening)
+        self._opening = ()
+        if "run" in self._interceptors.levels and self.state.stop is None and self.state.status not in FINAL:
+            self._run_interception = RunInterception(self._interceptors, start, lambda: recorder.state.metadata)
+            if not await self._run_interception.enter():
+                await self._end(Finish("no_answer", "", ""))
+
     async def _leave(self) -> None:
         """Releases what the run holds while it is driven, however it ended."""
+        self._trace.end(sys.exception())
         self._usage.end()
         if self._contexts.scope.timers is not None:
             self._contexts.scope.timers.close()
@@ -363,12 +367,7 @@ class Run:
         """Yields what observers get, of the run and its sub-runs. Leaving the loop early cancels the run."""
         channel: Channel[RunEvent] = Channel(lossless=True)
         self._recorder.observers += (channel.offer,)
-
-        async def work() -> None:
-            self._claim()
-            await self._drive()
-
-        return channel.read(work)
+        return channel.read(self.finish)
 
     async def _run_tools(self, action: RunTools) -> None:
         """Runs a batch. Where calls wait for runs that they started, asks what those wait for, and runs the rest of the

@@ -29,6 +29,7 @@ from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, BatchContext, EarlyStart
+from toolspeak.providers.trace_context import RETRIED
 from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
@@ -206,6 +207,8 @@ class Turns:
         self._reads += 1
         if self._reads > 1 and watcher is not None:
             watcher.put(TurnRestarted())
+        if self._reads > 1 and (retried := RETRIED.get()) is not None:
+            retried(None)
         checkpoint.begin()
         starts_early = settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))

@@ -16,7 +16,7 @@ from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ToolFailed
 from toolspeak.execute.approval.approvers import ApprovalRequest
-from toolspeak.execute.calls.observe import NO_DETAILS, LocalDetails, Observer, ToolExecution
+from toolspeak.execute.calls.observe import NO_DETAILS, CallTrace, LocalDetails, Observer, ToolExecution
 from toolspeak.execute.calls.prepare import key_of, new_id
 from toolspeak.execute.concurrency.limits import Concurrency, Limiter, OrphanedCalls, Timers
 from toolspeak.execute.concurrency.schedule import Conflicts
@@ -222,6 +222,7 @@ class BatchContext:
     - `scope`: what the batches of one run share. Without it a batch knows no other.
     - `pause`: requests that the batch stops before its next call.
     - `observers`: observers of this run, beside those of the executor.
+    - `trace`: surrounds the calls' functions.
     """
 
     run_id: str = field(default_factory=new_id)
@@ -235,6 +236,7 @@ class BatchContext:
     parent_run_id: str | None = None
     pause: Pause = field(default_factory=Pause)
     observers: tuple[Observer, ...] = ()
+    trace: CallTrace | None = None
 
     def run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
         """Makes the context of a tool's preview and its `verify`."""

@@ -70,6 +70,7 @@ class Invocation:
     - `ended`: set once a synchronous function has ended.
     - `on_end`: is called in the event loop when an orphaned function ends.
     - `sub_runs`: the runs that the function starts, of a tool that takes a RunContext.
+    - `is_early`: the function is called before the turn is over.
     """
 
     prepared: PreparedCall
@@ -80,6 +81,7 @@ class Invocation:
     ended: Flag | None = None
     on_end: Callable[[], None] | None = None
     sub_runs: SubRuns | None = None
+    is_early: bool = False
 
     async def run(self, timers: Timers) -> tuple[ThreadOutcome, bool]:
         """Calls the function. Returns what it returned or raised, and whether its time was over.
@@ -87,6 +89,13 @@ class Invocation:
         At the end of its time an async function is cancelled, and has ended when this returns; a synchronous one is
         orphaned in its thread. Raises no exception but CancelledError.
         """
+        trace = self.context.trace
+        if trace is None:
+            return await self._call(timers)
+        with trace.call(self.prepared.call, early=self.is_early):
+            return await self._call(timers)
+
+    async def _call(self, timers: Timers) -> tuple[ThreadOutcome, bool]:
         tool, arguments, entered = self.prepared.tool, self.prepared.arguments, None
         if tool.injected:
             self.sub_runs = SubRuns(self.context.run_id, self.prepared.call.id)
@@ -221,7 +230,7 @@ class EarlyStart:
             if self._memory is None:
                 self._memory = _MemoryCopy(context.memory)
             context = replace(context, memory=self._memory.copy)
-        invocation = Invocation(prepared, seconds_of(prepared, settings.tool_timeout), context, secrets)
+        invocation = Invocation(prepared, seconds_of(prepared, settings.tool_timeout), context, secrets, is_early=True)
         task = asyncio.get_running_loop().create_task(invocation.run(self._timers))
         for limiter in limiters:
             limiter.acquire()

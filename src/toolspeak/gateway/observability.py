@@ -26,7 +26,8 @@ from toolspeak.data.messages import JSON
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.turns.turn_attempts import TurnReport
 from toolspeak.gateway.turns.turn_gate import NoteCode
-from toolspeak.providers.http_client import TRACE, json_bytes
+from toolspeak.providers.http_client import json_bytes
+from toolspeak.providers.trace_context import TRACE, trace_id
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
@@ -244,7 +245,6 @@ TRACE_ID: ContextVar[str] = ContextVar("TRACE_ID", default="")
 
 LOG = logging.getLogger("toolspeak.gateway")
 
-_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
 _MEMBER = re.compile(r"[a-z0-9][a-z0-9_\-*/@]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
 _MOST_MEMBERS = 32
 _MOST_CHARACTERS = 512
@@ -315,9 +315,3 @@ def trace_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     if not members or not valid or not all(map(_MEMBER.fullmatch, members)):
         return {"traceparent": parents[0]}
     return {"traceparent": parents[0], "tracestate": ",".join(members)}
-
-
-def trace_id(parent: str) -> str:
-    """The id of the trace that a `traceparent` names, empty if it is not valid."""
-    match = _PARENT.fullmatch(parent)
-    return "" if match is None or (match[2] is not None and parent.startswith("00")) else match[1]

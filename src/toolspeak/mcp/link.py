@@ -24,6 +24,7 @@ from toolspeak.mcp.incoming import Incoming
 from toolspeak.mcp.program import start_program
 from toolspeak.mcp.servers_file import HttpServer, Server, StdioServer
 from toolspeak.mcp.stderr import Stderr
+from toolspeak.providers.trace_context import TRACE
 from toolspeak.tools.builtin.processes import finished
 from toolspeak.tools.builtin.text_format import visible
 
@@ -139,7 +140,10 @@ class Link:
         ValidationError."""
 
         # Not `Client.call_tool`: it checks results with a library that a pattern in a schema can hang.
-        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+        params = types.CallToolRequestParams(name=name, arguments=arguments)
+        if trace := TRACE.get():  # the SDK replaces it by OpenTelemetry's current span, if there is one
+            params.meta = cast("types.RequestParamsMeta", dict(trace))
+        request = types.CallToolRequest(params=params)
         self.under_way += 1
         try:
             return await self._connected().session.send_request(

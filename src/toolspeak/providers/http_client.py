@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from types import MappingProxyType
 from typing import TypedDict, cast
 
 import httpx2
@@ -35,13 +34,11 @@ from toolspeak.providers.provider_failures import (
 )
 from toolspeak.providers.reply import Reply, unpacked
 from toolspeak.providers.timed import TimedStream
+from toolspeak.providers.trace_context import TRACE
 from toolspeak.wire.json_validation import shortened
 from toolspeak.wire.request_encoding import without_lone_surrogates
 
 MAX_ERROR_BYTES = 64 * 1024
-
-TRACE: ContextVar[Mapping[str, str]] = ContextVar("toolspeak_trace", default=MappingProxyType({}))
-"""The headers of W3C's Trace Context for every request in this context."""
 
 REQUEST_SENT: ContextVar[Callable[[], None] | None] = ContextVar("toolspeak_request_sent", default=None)
 """A function to call each time a whole request has been sent."""

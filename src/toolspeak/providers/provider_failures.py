@@ -20,6 +20,7 @@ import msgspec
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
+from toolspeak.providers.trace_context import RETRIED
 from toolspeak.wire.error_table import read_error
 from toolspeak.wire.json_validation import shortened
 
@@ -266,6 +267,8 @@ class Attempts:
         _LOG.info(
             message, delay, self._failed, self._retries, error, extra={"event": "upstream_retry", "fields": fields}
         )
+        if (retried := RETRIED.get()) is not None:
+            retried(error)
         await self._clock.sleep(delay)
 
 

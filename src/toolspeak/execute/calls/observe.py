@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol, TypeAlias
 
+from toolspeak.data.events import Record
 from toolspeak.data.messages import JSON, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.values import quick
+from toolspeak.tools.context import StateView
 
 _LOG = logging.getLogger("toolspeak.execute")
 
@@ -187,6 +190,22 @@ ObserverEvent: TypeAlias = ToolEvent | DecisionTaken | DecisionExtractionFailed 
 Observer: TypeAlias = Callable[[Any], object]
 """Is called in the event loop and must return soon. Its exceptions are logged (logger `toolspeak.execute`) and change
 nothing."""
+
+
+class CallTrace(Protocol):
+    """Takes a run's records, and surrounds the functions of its calls, so that they show in a trace."""
+
+    traceparent: str | None
+    """Stands in the run's records from here on (`Record.traceparent`); None leaves it as it is."""
+
+    def __call__(self, record: Record, state: StateView, /) -> object:
+        """Takes a record once it is durable, with the state after it. Raises nothing."""
+        ...
+
+    def call(self, call: ToolCall, /, *, early: bool) -> AbstractContextManager[None]:
+        """Makes the call the current context while its function runs. `early`: its turn is not over yet, and its result
+        may be dropped. Raises nothing."""
+        ...
 
 
 class Observation:

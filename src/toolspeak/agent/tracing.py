@@ -1,0 +1,145 @@
+"""Tracers: what lets a run show in a trace. `telemetry` has one.
+
+The records of a run tell a trace nearly everything. What a record cannot be is the context in which a tool runs, so
+that the tool's own requests belong to its call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol, runtime_checkable
+
+from toolspeak.agent.recorder import Recorder
+from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.state.state import FINAL, RunState
+from toolspeak.data.events import Record
+from toolspeak.data.messages import ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
+from toolspeak.execute.calls.observe import CallTrace, Observer
+from toolspeak.providers.trace_context import TRACE, trace_id
+
+
+@quick()
+class Drive:
+    """A process begins to drive a run.
+
+    - `agent`: the agent's name. `model`: its driver's name. `dialect`: how it writes calls; `native` for an API's own.
+    - `tools`, `instructions`: those that the agent begins with, without secrets.
+    - `traceparent`: the trace that the caller names for a new run.
+    - `state`: where a run stands that goes on; None for a new one. `last`: its last record.
+    """
+
+    run_id: str
+    agent: str
+    model: str
+    dialect: str
+    tools: Sequence[ToolSpec] = ()
+    instructions: str = ""
+    traceparent: str | None = None
+    parent_run_id: str | None = None
+    state: RunState | None = None
+    last: Record | None = None
+
+
+class RunTrace(CallTrace, Protocol):
+    """The trace of one drive of a run. Its methods raise nothing."""
+
+    def active(self) -> AbstractContextManager[None]:
+        """Makes the run the current context, for the next step."""
+        ...
+
+    def end(self, error: BaseException | None) -> None:
+        """The process drives the run no more: it has ended or paused, or `error` broke it off."""
+        ...
+
+
+@runtime_checkable
+class Tracer(Protocol):
+    """Begins a trace for each drive of a run. Give it to an agent among its `observers`, or install it for all."""
+
+    def begin_run(self, drive: Drive, /) -> RunTrace | None:
+        """Returns the trace of a drive, in the context of the run's caller; None if nothing of it is recorded."""
+        ...
+
+
+class Untraced:
+    """The trace of a run that no tracer records. Its requests to models and MCP servers carry the caller's trace."""
+
+    traceparent: str | None = None
+
+    def __init__(self, traceparent: str = "") -> None:
+        self._headers = {"traceparent": traceparent} if traceparent else None
+
+    def __call__(self, record: Record, state: object, /) -> None: ...
+
+    def active(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._headers is None else _passing_on(self._headers)
+
+    def call(self, call: ToolCall, /, *, early: bool) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def end(self, error: BaseException | None) -> None: ...
+
+
+UNTRACED = Untraced()
+
+
+@contextmanager
+def _passing_on(headers: Mapping[str, str]) -> Generator[None]:
+    token = TRACE.set(headers)
+    try:
+        yield
+    finally:
+        TRACE.reset(token)
+
+
+_INSTALLED: list[Tracer] = []
+
+
+def install_tracer(tracer: Tracer | None) -> None:
+    """Lets every run of this process that has no tracer of its own be traced by this one; None by none."""
+    _INSTALLED[:] = [] if tracer is None else [tracer]
+
+
+def installed_tracer() -> Tracer | None:
+    """The tracer of all runs of this process."""
+    return _INSTALLED[0] if _INSTALLED else None
+
+
+def tracer_of(observers: Sequence[Observer]) -> Tracer | None:
+    """The first tracer among a run's observers, else the one of all runs."""
+    return next((each for each in observers if isinstance(each, Tracer)), None) or installed_tracer()
+
+
+def begin_trace(recorder: Recorder, settings: RunSettings, run_id: str) -> RunTrace:
+    """Begins the trace of a run that this process begins to drive. Call it once the run's records are read, and before
+    the next one."""
+    state, driver = recorder.current, settings.driver
+    if state is not None and state.status in FINAL:
+        return UNTRACED
+    traceparent = settings.traceparent if state is None else state.traceparent
+    tracer, records = tracer_of(recorder.observers), recorder.run_records.records
+    trace = (
+        None
+        if tracer is None
+        else tracer.begin_run(
+            Drive(
+                run_id=run_id,
+                agent=settings.agent if state is None else state.agent or settings.agent,
+                model=driver.name if state is None else state.model,
+                dialect=getattr(getattr(driver, "dialect", None), "name", "native"),
+                tools=settings.toolset.specs,
+                instructions=settings.instructions,
+                traceparent=traceparent,
+                parent_run_id=settings.parent_run_id if state is None else state.parent_run_id,
+                state=state,
+                last=records[-1] if records else None,
+            )
+        )
+    )
+    if trace is not None:
+        recorder.trace = trace
+        return trace
+    return Untraced(traceparent) if traceparent is not None and trace_id(traceparent) else UNTRACED
