@@ -89,7 +89,7 @@ class Retry(Interceptor):
         result, effects = await proceed(call), context.effects
         if effects is None or (self._tools and call.name not in self._tools):
             return result
-        if not (effects.idempotent or (effects.declared and effects.read_only and not effects.external)):
+        if not effects.may_run_twice:
             return result
         for attempt in range(1, self._attempts):
             if not self._when(result):
@@ -149,7 +149,7 @@ class Cache(Interceptor):
     """Answers a call from an earlier result of the same call: of the same tool, definition, arguments and
     `Effects.version`. It holds for all runs of its agents, beside what a run remembers itself.
 
-    Only calls that declare to write nothing are answered, and not those that are `repeatable` or read what may change
+    Only calls that declare to write nothing are answered, and not those that poll (`polls`) or read what may change
     unnoticed (`UNVERSIONED`). A result is forgotten when a call of any agent with this cache writes what was read. What
     other programs change is seen by `version` and `seconds` alone. Agents that share a cache share its results:
     give agents with other `deps` or secrets a cache each.
@@ -217,7 +217,7 @@ class Cache(Interceptor):
         return (
             effects.declared
             and effects.read_only
-            and not effects.repeatable
+            and not effects.polls
             and effects.version != UNVERSIONED
             and (not effects.external or (self._external and effects.idempotent))
             and (not self._tools or call.name in self._tools)

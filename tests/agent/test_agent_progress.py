@@ -25,7 +25,7 @@ def tail(lines: int) -> str:
     return "line\n" * lines
 
 
-@tool(read_only=True, repeatable=True)
+@tool(read_only=True, polls=True)
 def poll() -> str:
     "Asks whether it is done."
     return "not yet"

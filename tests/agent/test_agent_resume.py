@@ -245,6 +245,17 @@ def test_an_approval_that_was_pending_still_is():
         resume(journal, paused.run_id, toolbox, "add_line")
 
 
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_decision_holds_although_its_process_died(approved):
+    async def ann(request):
+        return Decision(approved, by="ann")
+
+    toolbox = Toolbox()
+    journal, run_id = interrupted("add_line", toolbox, ToolStarted if approved else ToolFinished, approve=ann)
+    done = resume(journal, run_id, toolbox, "add_line", approve=None)  # somebody who is asked would pause the run
+    assert (done.status, len(toolbox.ran)) == ("answered", int(approved))
+
+
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed():
     toolbox, journal = Toolbox(), MemoryJournal()
 

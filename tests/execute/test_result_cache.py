@@ -28,7 +28,7 @@ class World:
             await asyncio.sleep(0)
             return {place: n for place, n in self.state.items() if place == key or place.startswith(key + "/")}
 
-        @tool(effects=lambda key: Effects(reads={key}), repeatable=True)
+        @tool(effects=lambda key: Effects(reads={key}), polls=True)
         async def poll(key: str) -> int:
             self.asked.append(key)
             return self.state[key]

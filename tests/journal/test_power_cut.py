@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from toolspeak import Agent, tool
-from toolspeak.data.events import RunFinished, ToolFinished, ToolStarted
+from toolspeak import Agent, Decision, tool
+from toolspeak.data.events import ApprovalDecided, RunFinished, ToolFinished, ToolStarted
 from toolspeak.data.tools import Effects
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedProvider
@@ -96,6 +96,30 @@ def test_nothing_of_a_run_waits_for_the_disk_when_an_effect_begins_or_its_result
     assert a_run(journal) == [0, 0]
     told = [left for event, left in journal.seen if event in (ToolStarted, ToolFinished, RunFinished)]
     assert told == [0] * 5
+
+
+def test_a_decision_is_on_the_disk_before_anything_follows_from_it(disk):
+    """Also a refusal, which no `ToolStarted` follows."""
+    journal = Seen(disk / "journal.db")
+
+    @tool(effects=Effects(writes="desk:"))
+    def stamp(text: str) -> str:
+        return text
+
+    async def refuse(request):
+        return Decision(False, "not this one", by="ann")
+
+    call = '<tool_call>\n{"name": "stamp", "arguments": {"text": "one"}}\n</tool_call>'
+
+    async def main() -> None:
+        async with Agent(
+            ScriptedProvider([call, "Done."]), [stamp], dialect="hermes", approve=refuse, journal=journal
+        ) as agent:
+            assert (await agent.run("Stamp.")).answer == "Done."
+        await journal.aclose()
+
+    asyncio.run(main())
+    assert [left for event, left in journal.seen if event is ApprovalDecided] == [0]
 
 
 def test_without_syncs_it_waits_for_the_disk(disk):

@@ -49,7 +49,8 @@ class Effects:
       keep their order.
     - `destructive`: a write may remove or replace what was there.
     - `declared`: False for a tool that declares nothing. It counts as a write of everything.
-    - `repeatable`: the model may mean to ask again (a poll), so the result cache gives no answer.
+    - `polls`: the call asks how something stands by now, so the same call again is no repetition, and the result cache
+      does not answer it.
     - `version`: a token of the state of what is read, such as a file's time and size. An earlier result of the same
       call holds as long as the token stays and the run changes nothing there. "" is for what only the run changes,
       `UNVERSIONED` for what may change unnoticed.
@@ -64,7 +65,7 @@ class Effects:
     idempotent: bool = False
     destructive: bool = True
     declared: bool = True
-    repeatable: bool = False
+    polls: bool = False
     version: str = ""
     approval: bool = False
 
@@ -77,14 +78,14 @@ class Effects:
         idempotent: bool = False,
         destructive: bool = True,
         declared: bool = True,
-        repeatable: bool = False,
+        polls: bool = False,
         version: str = "",
         approval: bool = False,
     ) -> None: ...
 
     def __post_init__(self) -> None:
         # A string is a true value: "false" for a flag could let a call run without a question.
-        flags = (self.external, self.idempotent, self.destructive, self.declared, self.repeatable, self.approval)
+        flags = (self.external, self.idempotent, self.destructive, self.declared, self.polls, self.approval)
         for flag in flags:
             if flag is not True and flag is not False:
                 raise ConfigurationError(f"Effects: flags such as external must be True or False, not {flag!r}")
@@ -104,6 +105,12 @@ class Effects:
     def read_only(self) -> bool:
         """Whether the call writes nothing on this machine. An `external` call may still change something elsewhere."""
         return not self.writes
+
+    @property
+    def may_run_twice(self) -> bool:
+        """Whether a second run does no harm: the call is `idempotent`, or it declares that it writes nothing and stays
+        on this machine."""
+        return self.idempotent or (self.declared and not self.writes and not self.external)
 
     @property
     def needs_approval(self) -> bool:

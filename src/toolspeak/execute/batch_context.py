@@ -94,7 +94,7 @@ class ResultCache:
 
     def answer(self, call: ToolCall, effects: Effects) -> ToolResult | None:
         """Returns the result of an earlier equal call, with a note for the model, if it still holds; else None."""
-        if not self._results or not _tells(effects):
+        if not self._results or not is_cacheable(effects):
             return None
         earlier = self._results.get(_key(call))
         if earlier is None or earlier[0] != effects:  # its `version` included
@@ -112,7 +112,7 @@ class ResultCache:
         """
         if not self._results:
             for _, effects, _ in calls:
-                if _tells(effects):
+                if is_cacheable(effects):
                     break
             else:
                 return
@@ -126,7 +126,12 @@ class ResultCache:
             call, effects, result = calls[index]
             if ordered and effects.writes:
                 changes.add(index, effects)
-            if result is None or result.status != "success" or not _tells(effects) or ANSWERED_FROM in result.extra:
+            if (
+                result is None
+                or result.status != "success"
+                or not is_cacheable(effects)
+                or ANSWERED_FROM in result.extra
+            ):
                 continue
             key = _key(call)
             if key not in fresh and not changes.any_with(effects):
@@ -141,15 +146,16 @@ class ResultCache:
             del self._results[next(iter(self._results))]
 
 
-def _tells(effects: Effects) -> bool:
-    """Whether the call's dependencies are all declared and versioned, and lie on this machine."""
+def is_cacheable(effects: Effects) -> bool:
+    """Whether an earlier result of the call may answer it: it declares what it reads, with a version, writes nothing,
+    stays on this machine, and does not poll."""
     return (
         bool(effects.reads)
         and EVERYTHING not in effects.reads
         and effects.declared
         and effects.read_only
         and not effects.external
-        and not effects.repeatable
+        and not effects.polls
         and effects.version != UNVERSIONED
     )
 

@@ -1,8 +1,8 @@
 """Recovery: calls that were started before their run was interrupted, and have no result.
 
-If the tool has a `verify` function, it says what happened. Otherwise a call that only reads, or may run twice, runs
-again with the same idempotency key. For any other call a person decides, or the model reads that its outcome is
-unknown.
+If the tool has a `verify` function, it says what happened. Otherwise a call that `may_run_twice` (it is idempotent, or
+only reads and stays on this machine) runs again with the same idempotency key. For any other call a person decides, or
+the model reads that its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REPORT = (
     "unknown outcome: this call was started, the run was interrupted, and nothing says whether it took effect. Look at"
     " what it would have changed before you repeat it."
 )
-IN_DOUBT_REASON = "was started before the run was interrupted, and may have taken effect: a yes runs it again"
+IN_DOUBT_REASON = "was started before the run was interrupted, and may have taken effect. Approve to run it again"
 _BY_POLICY: Mapping[InDoubtPolicy, bool | None] = {"ask": None, "report": False, "repeat": True}
 
 
@@ -82,7 +82,7 @@ class CallsInDoubt:
             verdict = await _verify(tool, prepared.arguments, context)
             if verdict is not None:
                 return verdict if isinstance(verdict, Happened) else True
-        elif effects.idempotent or (effects.read_only and not effects.external):
+        elif effects.may_run_twice:
             return True
         decision = self.decisions[prepared.call.id]
         if decision is not None and decision.digest in ("", digest):

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
-from toolspeak.data.events import Record, RunFinished, RunPaused, ToolFinished, ToolStarted
+from toolspeak.data.events import ApprovalDecided, Record, RunFinished, RunPaused, ToolFinished, ToolStarted
 from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal.base import Lease
@@ -53,9 +53,9 @@ _MOST_KNOWN = 10_000  # runs whose state is remembered
 _CHECKPOINT = 1000  # pages, about, of the write-ahead log between two checkpoints: SQLite's own number
 _PAGE = 4096
 
-_SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
-"""Events that are on the disk before anything follows from them: a power cut must undo neither the start or the result
-of an effect, nor what the caller knows."""
+_SYNCED = (ToolStarted, ToolFinished, ApprovalDecided, RunPaused, RunFinished)
+"""Events that are on the disk before anything follows from them: a power cut must not undo the start or the result of
+an effect, a person's decision, or an outcome that the caller knows."""
 
 _ENDS = frozenset((RunPaused, RunFinished))
 _FOLLOWED = _ENDS | {ToolStarted}
@@ -83,8 +83,8 @@ class SqliteJournal(SqliteTables):
 
     - `path`: the file.
     - `sync`: what survives a power cut or a crash of the system; a crash of the process never loses anything. "effects"
-      syncs before and after every tool call, and before the end of a run is reported; "always" every record; "never"
-      leaves it to the system.
+      syncs before and after every tool call, after every decision about a call, and before the end of a run is
+      reported; "always" every record; "never" leaves it to the system.
     - `lock_seconds`: how long to wait for another process's lock.
     - `clock`: the wall clock (Unix seconds). Leases use it between machines and between two starts of one, else the
       time since the start.

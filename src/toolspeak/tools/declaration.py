@@ -27,7 +27,7 @@ class Declaration:
     external: bool = False
     idempotent: bool = False
     destructive: bool = True
-    repeatable: bool = False
+    polls: bool = False
 
     def check(self, where: str) -> None:
         """Raise ToolDefinitionError for options that contradict each other."""
@@ -40,7 +40,7 @@ class Declaration:
                 raise ToolDefinitionError(f"{where}: effects go beyond effects_bound; widen it or leave it out")
             case _:
                 pass
-        for flag in ("read_only", "external", "idempotent", "destructive", "repeatable"):
+        for flag in ("read_only", "external", "idempotent", "destructive", "polls"):
             if not isinstance(value := getattr(self, flag), bool):  # "false" is a true value
                 raise ToolDefinitionError(f"{where}: {flag}={value!r} must be True or False")
         for option in ("effects", "effects_bound"):
@@ -69,7 +69,7 @@ class Declaration:
             external=effects.external or self.external,
             idempotent=effects.idempotent or self.idempotent or self.read_only,
             destructive=effects.destructive and self.destructive and not self.read_only,
-            repeatable=effects.repeatable or self.repeatable,
+            polls=effects.polls or self.polls,
         )
 
     def per_call(self, parameters: Sequence[str], where: str) -> Callable[[Mapping[str, Any]], Effects]:

@@ -50,7 +50,7 @@ def tool(
     idempotent: bool = False,
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
-    repeatable: bool = False,
+    polls: bool = False,
     timeout: float | OfArguments[float | None] | None = None,
     max_concurrent: int | None = None,
     preview: OfArguments[str] | None = None,
@@ -71,7 +71,7 @@ def tool(
     idempotent: bool = False,
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
-    repeatable: bool = False,
+    polls: bool = False,
     timeout: float | OfArguments[float | None] | None = None,
     max_concurrent: int | None = None,
     preview: OfArguments[str] | None = None,
@@ -93,7 +93,7 @@ def tool(
     idempotent: bool = False,
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
-    repeatable: bool = False,
+    polls: bool = False,
     timeout: float | OfArguments[float | None] | None = None,
     max_concurrent: int | None = None,
     preview: OfArguments[str] | None = None,
@@ -110,7 +110,7 @@ def tool(
     - `external`: leaves the machine.
     - `idempotent`: may run twice.
     - `destructive`: False if it only adds.
-    - `repeatable`: for polls: the same call may be made again, and is not answered from memory.
+    - `polls`: for polls: the same call may be made again, and is not answered from memory.
     - `aliases`: maps other names that a model may use to parameters.
     - `timeout`: in seconds, or a function of some of the tool's parameters that returns the seconds of one call; None
       leaves it to the executor.
@@ -134,7 +134,7 @@ def tool(
         external=external,
         idempotent=idempotent,
         destructive=destructive,
-        repeatable=repeatable,
+        polls=polls,
         timeout=timeout,
         max_concurrent=max_concurrent,
         preview=preview,
@@ -237,7 +237,7 @@ def _declaration(options: ToolOptions) -> Declaration:
         options.get("external", False),
         options.get("idempotent", False),
         options.get("destructive", True),
-        options.get("repeatable", False),
+        options.get("polls", False),
     )
 
 

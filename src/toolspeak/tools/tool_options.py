@@ -32,7 +32,7 @@ class ToolOptions(TypedDict, total=False):
     external: bool
     idempotent: bool
     destructive: bool
-    repeatable: bool
+    polls: bool
     timeout: float | OfArguments[float | None] | None
     max_concurrent: int | None
     preview: OfArguments[str] | None

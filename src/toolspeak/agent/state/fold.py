@@ -106,7 +106,7 @@ def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
 
 def _tool_started(state: RunState, _: Record, started: ToolStarted) -> RunState:
     pending = state.pending
-    polls = pending.polls or (started.effects is not None and started.effects.repeatable)
+    polls = pending.polls or (started.effects is not None and started.effects.polls)
     return changed(
         state,
         started_calls=state.started_calls.append(started),

@@ -58,8 +58,9 @@ def resume_command(
 ) -> None:
     """Continue RUN (the beginning of its id is enough; default: the newest run that has not ended).
 
-    A call with a result never runs again. A call that was started and has no result runs again if its tool only reads
-    or is safe to repeat; --in-doubt decides what happens to the others.
+    A call with a result never runs again. A call that was started and has no result runs again if its tool is
+    idempotent, or only reads and stays on this machine. Otherwise the tool's `verify` says what happened; without one
+    --in-doubt decides.
     """
     if run and every:
         raise ConfigurationError("use a run or --all, not both")

@@ -254,7 +254,7 @@ def literal(name: str) -> str:
 
 
 def _listed(effects: Effects) -> list[Any]:
-    flags = (effects.external, effects.idempotent, effects.destructive, effects.declared, effects.repeatable)
+    flags = (effects.external, effects.idempotent, effects.destructive, effects.declared, effects.polls)
     approval = ["approval"] if effects.approval else []  # not a flag more: decisions of earlier versions still hold
     return [sorted(effects.reads), sorted(effects.writes), *flags, *approval]
 
