@@ -34,6 +34,7 @@ _UNKNOWN = 0.02  # that of a rotating disk: some 25 short syncs come before the 
 class Waiting:
     """A record on its way into the file.
 
+    - `synced`: it must be on the disk before its `append` returns.
     - `done`: what its `append` waits for.
     - `writing`: it can no longer be taken back: it is written or refused.
     - `cancelled`: the caller went away; only the outcome matters.
@@ -44,6 +45,7 @@ class Waiting:
     record: Record
     stored: Stored
     lease: Lease | None
+    synced: bool
     done: asyncio.Future[None]
     writing: bool = False
     cancelled: bool = False
@@ -89,7 +91,7 @@ class Commits:
         self._work: asyncio.Future[Any] | None = None
         self._idlers: list[asyncio.Future[None]] = []
 
-    async def add(self, record: Record, stored: Stored, lease: Lease | None) -> None:
+    async def add(self, record: Record, stored: Stored, lease: Lease | None, *, synced: bool) -> None:
         """Returns once the record is written, and raises the error that refused it.
 
         A cancellation either keeps the record from being written, or is raised at the caller's next `await`.
@@ -97,7 +99,7 @@ class Commits:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
-        waiting = Waiting(record, stored, lease, loop.create_future())
+        waiting = Waiting(record, stored, lease, synced, loop.create_future())
         self._waiting.append(waiting)
         if not self._due:
             self._due = True
@@ -152,10 +154,13 @@ class Commits:
         self._waiting.clear()
         if self._loop is None or self._loop.is_closed() or not group:
             return
+        outcomes: Sequence[BaseException | None]
         try:
-            self._settle(group, self._write(group))
+            outcomes = self._write(group)
         except Exception as error:  # noqa: BLE001 - those who wait are told
-            self._settle(group, [self._problem(error)] * len(group))
+            outcomes = [self._problem(error)] * len(group)
+        for waiting, outcome in zip(group, outcomes, strict=True):
+            waiting.settle(outcome)
 
     def stop_if_idle(self) -> None:
         """Ends the thread, unless somebody has meanwhile come who needs it."""
@@ -197,11 +202,11 @@ class Commits:
             work.add_done_callback(partial(self._written, group, since, wait))
             return
         try:
-            self._settle(group, self._write(group) if group else [])
+            outcomes = self._write(group) if group else ()
         except Exception as error:  # noqa: BLE001 - raised in the callers; an error of a callback would be lost
             self._failed(group, error, since, wait)
         else:
-            self._go_on()
+            self._go_on(group, outcomes)
 
     def _written(
         self, group: Sequence[Waiting], since: float, wait: float, work: asyncio.Future[Sequence[Exception | None]]
@@ -210,20 +215,14 @@ class Commits:
         if error is not None:
             self._failed(group, error, since, wait)
             return
-        self._settle(group, work.result())
-        self._go_on()
-
-    def _settle(self, group: Sequence[Waiting], outcomes: Sequence[BaseException | None]) -> None:
-        for waiting, outcome in zip(group, outcomes, strict=True):
-            waiting.settle(outcome)
+        self._go_on(group, work.result())
 
     def _failed(self, group: Sequence[Waiting], error: BaseException, since: float, wait: float) -> None:
         """Handles an error that left the whole group unwritten."""
         assert self._loop is not None
         stopped = group[0].writing and self._thread is None
         if stopped or not self._is_busy(error) or self._loop.time() - since >= self._seconds:
-            self._settle(group, [self._problem(error)] * len(group))
-            self._go_on()
+            self._go_on(group, [self._problem(error)] * len(group))
             return
         for waiting in group:
             waiting.writing = False
@@ -234,7 +233,10 @@ class Commits:
         self._wake()
         self._loop.call_later(wait, self._flush, since, min(2 * wait, LONGEST_WAIT))
 
-    def _go_on(self) -> None:
+    def _go_on(self, group: Sequence[Waiting] = (), outcomes: Sequence[BaseException | None] = ()) -> None:
+        """Settles the group that is done, and begins the next one."""
+        for waiting, outcome in zip(group, outcomes, strict=True):
+            waiting.settle(outcome)
         self._work = None
         if not self._waiting:
             self._due = False

@@ -132,19 +132,15 @@ class SqliteJournal(SqliteTables):
         return str(self.path)
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        await self._commits.add(record, pack(record), lease)
-
-    def _full(self, group: Sequence[Waiting]) -> bool:
-        if self._sync == "effects":
-            return any(isinstance(waiting.record.event, _SYNCED) for waiting in group)
-        return self._sync == "always"
+        synced = isinstance(record.event, _SYNCED) if self._sync == "effects" else self._sync == "always"
+        await self._commits.add(record, pack(record), lease, synced=synced)
 
     def _may_wait(self, group: Sequence[Waiting]) -> bool:
-        return self._unchecked >= _CHECKPOINT or (not self._syncs.short and self._full(group))
+        return self._unchecked >= _CHECKPOINT or (not self._syncs.short and any(each.synced for each in group))
 
     def _write(self, group: Sequence[Waiting]) -> list[Exception | None]:
         """Returns an error or None for each record. Raises sqlite3.Error if none was written."""
-        full = self._full(group)
+        full = any(waiting.synced for waiting in group)
         with self._lock:
             checkpoint = self._unchecked >= _CHECKPOINT
             db = self._begin(full, checkpoint=checkpoint)
@@ -313,7 +309,7 @@ class SqliteJournal(SqliteTables):
     def _begin(self, full: bool, *, checkpoint: bool) -> sqlite3.Connection:
         """Begins a transaction. `checkpoint`: its commit may also move the log's pages into the file, and take as
         long."""
-        db = self._open()
+        db = self._open() if self._db is None else self._db
         if not self._name:
             name = new_owner()
             mark_open(db, name, self._wall)
