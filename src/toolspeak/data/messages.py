@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Literal, TypeAlias, final
+from typing import Literal, TypeAlias, cast, final
 
 from toolspeak.data.values import JSON, no_extra, value
 
@@ -47,6 +47,14 @@ class Opaque:
     provider: str
     model: str
     data: JSON
+
+
+def opaque_fields(opaque: Opaque | None, provider: str, model: str | None = None) -> Mapping[str, JSON]:
+    """The opaque data of a part, if they are an object of this API, and of `model` unless it is None; else empty."""
+    if opaque is None or opaque.provider != provider or model not in (None, opaque.model):
+        return {}
+    data: JSON = opaque.data
+    return cast("Mapping[str, JSON]", data) if isinstance(data, Mapping) else {}
 
 
 @value()

@@ -165,7 +165,7 @@ class TextConversation:
 
     def __init__(self, driver: TextDriver, run: DriverContext) -> None:
         self._driver = driver
-        self._on_raw_delta = run.on_raw_delta
+        self._on_raw_delta = None if run is NO_RUN else run.on_raw_delta
         self._rendered: _Rendered | None = None
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
@@ -178,7 +178,8 @@ class TextConversation:
                 async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(model_request))) as stream:
                     async for piece in stream:
                         received = True
-                        on_raw_delta(piece)
+                        if on_raw_delta is not None:
+                            on_raw_delta(piece)
                         match piece:
                             case TextDelta(text):
                                 for delta in parser.feed(text):

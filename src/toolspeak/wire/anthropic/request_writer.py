@@ -25,6 +25,7 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    opaque_fields,
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError
@@ -221,7 +222,7 @@ def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) 
                 blocks += _reasoning(text, opaque, model)
             case ToolResult():
                 pass  # the model's messages hold no results
-            case TextPart(text, opaque) if (data := _own_data(opaque, model)).get("citations"):
+            case TextPart(text, opaque) if (data := opaque_fields(opaque, NAME, model)).get("citations"):
                 blocks += [{**block, "citations": data["citations"]} for block in _text_blocks(text)]
             case _:
                 blocks += _text_blocks(text_of([part]))
@@ -230,18 +231,12 @@ def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) 
 
 def _reasoning(text: str, opaque: Opaque | None, model: str) -> list[Block]:
     """The blocks that the API requires back unchanged, if this model made them."""
-    data = _own_data(opaque, model)
+    data = opaque_fields(opaque, NAME, model)
     if "block" in data:
         return [dict(data["block"])]
     if "redacted" in data:
         return [{"type": "redacted_thinking", "data": data["redacted"]}]
     return [{"type": "thinking", "thinking": text, "signature": data["signature"]}] if data else []
-
-
-def _own_data(opaque: Opaque | None, model: str) -> dict[str, JSON]:
-    if opaque is None or (opaque.provider, opaque.model) != (NAME, model):
-        return {}
-    return cast("dict[str, JSON]", opaque.data)
 
 
 def _tool(spec: ToolSpec) -> Block:

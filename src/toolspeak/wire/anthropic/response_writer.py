@@ -22,7 +22,7 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
+from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage, opaque_fields
 from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block, valid_id
 from toolspeak.wire.base import Frame
 from toolspeak.wire.call_assembler import read_arguments
@@ -232,7 +232,7 @@ class AnthropicEncoder:
         self._call, self._pieces = index, []
 
     def _end_reasoning(self, opaque: Opaque | None, out: list[Frame]) -> None:
-        data: JSON = opaque.data if opaque is not None and opaque.provider == NAME else {}
+        data = opaque_fields(opaque, NAME)
         if "redacted" in data:
             self._start_block(out, "redacted_thinking", data=data["redacted"])
         elif "signature" in data:

@@ -20,7 +20,6 @@ from toolspeak.data.messages import (
     JsonPart,
     MalformedCall,
     Message,
-    Opaque,
     Part,
     ReasoningPart,
     TextMessage,
@@ -28,6 +27,7 @@ from toolspeak.data.messages import (
     ToolCall,
     ToolChoice,
     ToolResult,
+    opaque_fields,
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
@@ -143,16 +143,16 @@ class _ContentsWriter:
         """The part in the API's form, if it has one. Reasoning is sent only with the same model's signature."""
         match part:
             case TextPart(text):
-                data = self._own_data(part.opaque)
+                data = opaque_fields(part.opaque, NAME, self._model)
                 # An empty text may have a signature. A part that is not text is in the opaque data.
-                text_field = {"text": text} if text or data.keys() == {"thoughtSignature"} else {}
+                text_field = {"text": text} if text or set(data) == {"thoughtSignature"} else {}
                 return [{**text_field, **data}] if text_field or data else []
             case ReasoningPart(text):
-                data = self._own_data(part.opaque)
+                data = opaque_fields(part.opaque, NAME, self._model)
                 return [{"text": text, "thought": True, **data}] if data else []
             case ToolCall():
                 call = {"id": self._ids.get(part.id, part.id), "name": part.name, "args": dict(part.arguments)}
-                return [{"functionCall": call, **self._own_data(part.opaque)}]
+                return [{"functionCall": call, **opaque_fields(part.opaque, NAME, self._model)}]
             case MalformedCall():
                 return [{"text": part.raw}] if part.raw else []
             case ToolResult():
@@ -160,12 +160,7 @@ class _ContentsWriter:
             case JsonPart():
                 return [{"text": text_of([part])}]
             case ImagePart() | FilePart():
-                return [{**_medium(part), **self._own_data(part.opaque)}]
-
-    def _own_data(self, opaque: Opaque | None) -> dict[str, JSON]:
-        if opaque is None or opaque.provider != NAME or opaque.model != self._model:
-            return {}
-        return dict(cast("Mapping[str, JSON]", opaque.data))
+                return [{**_medium(part), **opaque_fields(part.opaque, NAME, self._model)}]
 
     def _flush(self) -> None:
         results, self._results = self._results, []

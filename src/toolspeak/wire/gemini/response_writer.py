@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.data.messages import JSON, FinishReason, Usage, opaque_fields
 from toolspeak.wire.base import Frame
 from toolspeak.wire.gemini.common import NAME
 
@@ -30,13 +29,6 @@ def encode_error(message: str, status: int) -> JSON:
     return {"error": {"code": status, "message": message, "status": name}}
 
 
-def _opaque_fields(opaque: Opaque | None) -> dict[str, JSON]:
-    """The signature, which the client sends back; nothing for opaque data of another API."""
-    if opaque is None or opaque.provider != NAME:
-        return {}
-    return dict(cast("Mapping[str, JSON]", opaque.data))
-
-
 class _PartsWriter:
     """Writes deltas as parts. Each call gets a unique id, by which clients match results."""
 
@@ -51,16 +43,15 @@ class _PartsWriter:
             case ReasoningDelta(text):
                 return [{"text": text, "thought": True}] if text else []
             case PartEnded(kind, opaque):
-                fields = _opaque_fields(opaque)
-                text_field = {"text": ""} if fields.keys() == {"thoughtSignature"} else {}
+                fields = opaque_fields(opaque, NAME)
+                text_field = {"text": ""} if set(fields) == {"thoughtSignature"} else {}
                 thought = {"thought": True} if kind == "reasoning" else {}
                 return [{**text_field, **thought, **fields}] if fields else []
             case CallCompleted(index, name, arguments, call_id):
                 unique_id = f"{self._response_id}-{index}" if not call_id or call_id in self._ids else call_id
                 self._ids.add(unique_id)
-                return [
-                    {"functionCall": {"id": unique_id, "name": name, "args": arguments}, **_opaque_fields(delta.opaque)}
-                ]
+                call = {"id": unique_id, "name": name, "args": arguments}
+                return [{"functionCall": call, **opaque_fields(delta.opaque, NAME)}]
             case CallMalformed(raw=raw):
                 return [{"text": raw}] if raw else []  # calls are sent whole, so no part of this one has been sent
             case _:
@@ -76,7 +67,7 @@ def _joined_parts(deltas: Iterable[Delta], writer: _PartsWriter) -> tuple[list[d
         if isinstance(delta, TurnEnded):
             end = delta
         elif isinstance(delta, PartEnded) and continues and ("thought" in parts[-1]) == (delta.part == "reasoning"):
-            parts[-1].update(_opaque_fields(delta.opaque))
+            parts[-1].update(opaque_fields(delta.opaque, NAME))
             continues = False
         else:
             for part in writer.of(delta):

@@ -26,12 +26,13 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    opaque_fields,
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError
 from toolspeak.wire.base import Constraint, ModelRequest
 from toolspeak.wire.base64_data import data_url
-from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS, opaque_fields
+from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
 from toolspeak.wire.request_encoding import call_ids, check_request, is_native, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
@@ -182,7 +183,7 @@ def _assistant(message: Message, ids: Mapping[str, str], model: str, keep_reason
 
 
 def _add_reasoning(part: ReasoningPart, model: str, fields: dict[str, JSON]) -> None:
-    data = opaque_fields(part.opaque, model)
+    data = opaque_fields(part.opaque, NAME, model)
     field = data.get("field")
     if field in REASONING_FIELDS:
         fields[field] = fields.get(field, "") + part.text
@@ -194,7 +195,7 @@ def _add_reasoning(part: ReasoningPart, model: str, fields: dict[str, JSON]) -> 
 def _call(call: ToolCall, sent_id: str, model: str) -> JSON:
     arguments = json.dumps(call.arguments, ensure_ascii=False)
     function = {"name": call.name, "arguments": arguments}
-    return {**opaque_fields(call.opaque, model), "id": sent_id, "type": "function", "function": function}
+    return {**opaque_fields(call.opaque, NAME, model), "id": sent_id, "type": "function", "function": function}
 
 
 def _content(parts: Sequence[ContentPart]) -> JSON:

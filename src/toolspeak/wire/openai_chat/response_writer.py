@@ -21,10 +21,10 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import JSON, FinishReason, Usage
+from toolspeak.data.messages import JSON, FinishReason, Usage, opaque_fields
 from toolspeak.wire.base import Frame
 from toolspeak.wire.json_validation import shortened
-from toolspeak.wire.openai_chat.common import opaque_fields
+from toolspeak.wire.openai_chat.common import NAME
 
 DONE = "[DONE]"
 """The data of the event after the last chunk."""
@@ -111,7 +111,7 @@ class ChunkEncoder:
             case ReasoningDelta(text):
                 return self._frames({"reasoning_content": text})
             case PartEnded("reasoning", opaque):
-                details = opaque_fields(opaque).get("reasoning_details")
+                details = opaque_fields(opaque, NAME).get("reasoning_details")
                 return self._frames({"reasoning_details": details}) if details else []
             case CallStarted(index, name, call_id):
                 return self._start(index, name, call_id)
@@ -154,7 +154,7 @@ class ChunkEncoder:
         item: dict[str, JSON] = {}
         if call.index not in self._with_arguments:
             item["function"] = {"arguments": json.dumps(call.arguments, ensure_ascii=False)}
-        item.update(opaque_fields(call.opaque))
+        item.update(opaque_fields(call.opaque, NAME))
         if item:
             frames += self._frames({"tool_calls": [{"index": self._places[call.index], **item}]})
         return frames

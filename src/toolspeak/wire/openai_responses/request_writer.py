@@ -14,7 +14,6 @@ from toolspeak.data.messages import (
     JsonPart,
     MalformedCall,
     Message,
-    Opaque,
     Part,
     ReasoningPart,
     TextMessage,
@@ -22,6 +21,7 @@ from toolspeak.data.messages import (
     ToolCall,
     ToolChoice,
     ToolResult,
+    opaque_fields,
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError
@@ -140,12 +140,12 @@ def _assistant_item(
 ) -> JSON:
     match part:
         case TextPart(text):
-            data = _own_data(part.opaque, model)
+            data = opaque_fields(part.opaque, NAME, model)
             return _assistant_text(text, data, with_ids=with_ids) if text else None
         case ReasoningPart():
             return _reasoning(part, model)
         case ToolCall():
-            data = _own_data(part.opaque, model)
+            data = opaque_fields(part.opaque, NAME, model)
             id_field = {"id": data["id"]} if with_ids and data.get("id") else {}
             return {**id_field, **_call_item(part.name, part.arguments, ids[part.id], specs)}
         case MalformedCall():
@@ -176,17 +176,9 @@ def _message_item(role: str, text: str) -> dict[str, JSON]:
     return {"type": "message", "role": role, "content": text}
 
 
-def _own_data(opaque: Opaque | None, model: str) -> Mapping[str, JSON]:
-    """The opaque data, if they are of this API and model; else empty."""
-    if opaque is None or opaque.provider != NAME or opaque.model != model:
-        return {}
-    data: JSON = opaque.data
-    return cast("Mapping[str, JSON]", data) if isinstance(data, Mapping) else {}
-
-
 def _reasoning(part: ReasoningPart, model: str) -> JSON:
     """The reasoning item, verbatim; None for an item with only an id, which the server may have deleted."""
-    item = _own_data(part.opaque, model)
+    item = opaque_fields(part.opaque, NAME, model)
     return dict(item) if item.get("encrypted_content") or item.get("content") else None
 
 

@@ -21,7 +21,7 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage, opaque_fields
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import Frame
 from toolspeak.wire.call_assembler import read_arguments
@@ -187,7 +187,7 @@ class ResponseEncoder:
         return _OutgoingItem(kind, index, item_id or f"{_ID_PREFIXES[kind]}_{self._suffix}_{index}")
 
     def _end_part(self, kind: Literal["message", "reasoning"], opaque: Opaque | None) -> list[Frame]:
-        data = _own_data(opaque)
+        data = opaque_fields(opaque, NAME)
         if self._open is not None and self._open.kind == kind:
             return self._close_open("completed", data)
         if kind == "message" or not data:
@@ -397,11 +397,6 @@ def _call(item: _OutgoingItem, status: str) -> dict[str, JSON]:
     content_field = "input" if item.kind == "custom_tool_call" else "arguments"
     fields = {"call_id": item.call_id, **item.fields, content_field: "".join(item.pieces)}
     return {"type": item.kind, "id": item.id, "status": status, **fields}
-
-
-def _own_data(opaque: Opaque | None) -> Mapping[str, JSON]:
-    data: JSON = opaque.data if opaque is not None and opaque.provider == NAME else None
-    return cast("Mapping[str, JSON]", data) if isinstance(data, Mapping) else {}
 
 
 def _usage(usage: Usage) -> JSON:
