@@ -20,9 +20,10 @@ from test_contract import each_dialect, examples, reply, soup
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.values import changed
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
-from toolspeak.dialects.parser.attempts import lone_end, may_end_in_call, unmarked
+from toolspeak.dialects.parser.attempts import lone_end, unmarked
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.damaged_calls import nearly_called
+from toolspeak.dialects.parser.running_text import may_end_in_call
 from toolspeak.dialects.text.markdown import Markdown
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Follows, Opening, Signature, Starts, Texts

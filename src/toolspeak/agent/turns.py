@@ -246,7 +246,7 @@ class Turns:
         return collector.turn()
 
     def _call_id(self, index: int) -> str:
-        """The id of a call of the turn that is asked for. Turns count on from those of the history (`turns_in`)."""
+        """The id of a call of the turn that is asked for. They count on from `turns_before`."""
         state = self._recorder.state
         return f"call_{state.turns_before + state.step}_{index}"
 

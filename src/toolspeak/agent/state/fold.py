@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolspeak.agent.state.history import compacted, task_after, turns_in
+from toolspeak.agent.state.history import compacted, task_after
 from toolspeak.agent.state.output import FINAL_TOOL
 from toolspeak.agent.state.state import (
     NO_APPROVALS,
@@ -67,6 +68,7 @@ WRAP_UP = {
     "repeats": "The same calls brought the same results {used:g} times in a row: there is no progress.",
     "failures": "Every call of the last {used:g} steps failed: there is no progress.",
 }
+_CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_ANSWER = ("invalid_arguments", "malformed")  # why a call of `FINAL_TOOL` was refused
 _WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
 _EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
@@ -230,6 +232,12 @@ def _run_finished(state: RunState, _: Record, event: RunFinished) -> RunState:
     )
 
 
+def _turns_in(messages: Sequence[Message]) -> int:
+    """The highest turn in the messages' call ids. The ids of later turns are free."""
+    matches = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
+    return max((int(match[1]) for match in matches if match), default=0)
+
+
 def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> RunState:
     history = before if isinstance(before, Log) else Log(before)
     for message in event.messages:
@@ -244,7 +252,7 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
         principal=record.principal,
         traceparent=record.traceparent,
         parent_run_id=record.parent_run_id,
-        turns_before=turns_in(history),
+        turns_before=_turns_in(history),
         context=ContextSize(sum(map(tokens_of, history)), len(history) - 1),
         seq=record.seq + 1,
         turn=TurnRules(event.choice),

@@ -7,7 +7,6 @@ records hold everything; see `load_state(…, whole=True)`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -29,7 +28,6 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.execute import Secrets
 from toolspeak.execute.calls.result_limits import hide_part, hide_secrets
 
-_CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_RESULT = "this call has no result: the run ended before; it may have run or not"
 _NOT_STARTED = "this call did not run: the conversation went on without it"
 _UNKNOWN = "this call was started, and its outcome is unknown: its run was stopped before it had a result"
@@ -40,12 +38,6 @@ CLEARED = "cleared"
 _CLEARED = "[This result ({count} characters) was cleared to make room. If you need it, read again what it told.]"
 _SUMMARY = "[What was said until here was summarised to make room. The summary:]\n{summary}"
 _WORTH_IT = 400  # characters: clearing a shorter result saves little, for a note takes its place
-
-
-def turns_in(messages: Sequence[Message]) -> int:
-    """The highest turn in the messages' call ids. The ids of later turns are free."""
-    matches = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
-    return max((int(match[1]) for match in matches if match), default=0)
 
 
 def paired(messages: Sequence[Message]) -> Iterator[Message]:

@@ -27,11 +27,10 @@ from toolspeak.dialects.text.openings import FirstTag
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 MAX_TAIL = 1 << 14
-_TAG = 64
+MAX_TAG = 64
 """The length limit of a tag, in characters."""
 
 _LINE_OR_WORD = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
-_CUT_TAG = re.compile(r"</[\w:]+\Z")
 ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
 _MARKS = tuple("<>[]|")
 _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
@@ -79,17 +78,6 @@ def ends_line(rest: str, ending: bool) -> bool | None:
     if not after:
         return True if ending or len(rest) >= MAX_CANDIDATE else None
     return after[0] in "\r\n<["
-
-
-def may_end_in_call(tail: str, ends: Iterable[str]) -> bool:
-    """Whether a text with this end may end in a call, whole or damaged, or in an end marker of calls.
-
-    Nearly all text ends in another character, and needs no closer look.
-    """
-    content = tail.rstrip().rstrip(" \t\r\n,;`")
-    return (
-        content == "" or content.endswith(("}", "]", ")", ">", *ends)) or _CUT_TAG.search(content[-_TAG:]) is not None
-    )
 
 
 def is_open(end: str, text: str) -> bool:
@@ -175,7 +163,7 @@ def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
         return False
     for head in _heads(tuple(names)).finditer(content):
         before = content[: head.start()]
-        if ESCAPE.search(content, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
+        if ESCAPE.search(content, max(0, before.rfind("\n") + 1 - MAX_TAG), head.end()):
             continue  # an escaped call is the repetition of a result
         line = before[before.rfind("\n") + 1 :].lstrip(",;")  # a separator may follow another call
         here = Markdown()

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from toolspeak.data.deltas import CallMalformed, Delta, TextDelta
 from toolspeak.dialects.parser.attempts import (
+    MAX_TAG,
     end_of,
     is_attempt,
     lone_end,
     lone_end_problem,
     may_attempt,
-    may_end_in_call,
     unmarked,
     unmarked_problem,
     unreadable_block,
@@ -26,6 +27,21 @@ from toolspeak.dialects.text.markdown import Markdown, run_end
 from toolspeak.dialects.text.markers import MarkerMatch, Verdict, without_frames
 from toolspeak.dialects.text.openings import Alone
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
+
+_CUT_TAG = re.compile(r"</[\w:]+\Z")
+
+
+def may_end_in_call(tail: str, ends: Iterable[str]) -> bool:
+    """Whether a text with this end may end in a call, whole or damaged, or in an end marker of calls.
+
+    Nearly all text ends in another character, and needs no closer look.
+    """
+    content = tail.rstrip().rstrip(" \t\r\n,;`")
+    return (
+        content == ""
+        or content.endswith(("}", "]", ")", ">", *ends))
+        or _CUT_TAG.search(content[-MAX_TAG:]) is not None
+    )
 
 
 class TextParser(ExampleParser):
