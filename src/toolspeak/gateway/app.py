@@ -349,7 +349,7 @@ class Gateway:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
                 answering.tools = (current.tools, running)
             headers = passing_headers(request.scope["headers"])
-            answering.came = None if is_own else (fields, headers)
+            answering.native_request = None if is_own else (fields, headers)
             if relayed:
                 answering.account.used = partial(answering.relayed_usage, request.size)
             working = relay(answering, fields, headers) if relayed else answer(answering)

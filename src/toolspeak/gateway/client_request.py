@@ -76,7 +76,7 @@ class Request:
     """How its response is stored, if it is."""
     runs: bool = False
     """Whether it is answered in the background."""
-    came: float = field(default_factory=time.time)
+    arrived_at: float = field(default_factory=time.time)
     """Unix time of its arrival."""
     facts: dict[str, object] = field(default_factory=dict[str, object])
 
@@ -170,7 +170,7 @@ class Answering:
     memory: ResponseMemory | None = None
     prefix: str = ""
     """A digest of the beginning of the conversation, for sticky routing."""
-    came: tuple[Fields, Mapping[str, str]] | None = None
+    native_request: tuple[Fields, Mapping[str, str]] | None = None
     """The request as the client wrote it, with the headers that pass; None if it may not pass unchanged."""
     route: Route = field(init=False)
     """The upstream of the last attempt."""

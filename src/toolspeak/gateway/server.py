@@ -95,7 +95,7 @@ class Application:
 
 
 def _tune_collector() -> None:
-    """Collects garbage after 20,000 new objects, in place of 700, and ignores the objects of modules.
+    """Collects garbage after 20,000 new objects instead of 700, and ignores the objects of modules.
 
     With 1,500 streams, the default threshold took 30 % of the CPU and found next to nothing: the objects of a chunk
     have no cycles.
@@ -263,7 +263,7 @@ def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None
     loaded = load(sources)
     settings = loaded.settings
     config = server_config(Application(settings, loaded=loaded))
-    check_settings(settings, os.environ)  # once, in place of in each worker
+    check_settings(settings, os.environ)  # once, not in each worker
     sock = listen(settings)
     host, port = sock.getsockname()[:2]
     answers = partial(ready, f"http://{f'[{host}]' if ':' in host else host}:{port}")

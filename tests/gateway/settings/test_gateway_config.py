@@ -176,7 +176,7 @@ def test_keys(tmp_path: Path):
     path.write_text(f"{'a#' * 16} # a key may hold the sign\n")
     assert read_keys(path) == (unnamed(digest("a#" * 16)),)
     for text, problem in (
-        ("short\n", ":1: an API key has 16"),
+        ("short\n", ":1: an API key has at least 16"),
         ("\nsha256:12\n", ":2: sha256:"),
         ("#\n", "no API key"),
     ):
@@ -189,7 +189,7 @@ def test_keys(tmp_path: Path):
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_keys(tmp_path / "none")
     # A key that is none is named by its place among those that are there: it must not be shown.
-    with pytest.raises(ConfigurationError, match="TOOLSPEAK_API_KEYS, key 2: an API key has 16") as caught:
+    with pytest.raises(ConfigurationError, match="TOOLSPEAK_API_KEYS, key 2: an API key has at least 16") as caught:
         keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, ,short"})
     assert "short" not in str(caught.value)
 

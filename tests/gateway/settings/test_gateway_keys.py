@@ -144,7 +144,7 @@ def test_keys_stand_in_the_configuration(tmp_path: Path):
         ("", "either sha256.*or env.*toolspeak keys new"),
         (f"sha256 = '{'0' * 64}'\nenv = 'CI_KEY'", "either sha256"),
         ("env = 'NOWHERE'", "the variable NOWHERE is not set"),
-        ("env = 'SHORT'", "SHORT: an API key has 16 characters"),
+        ("env = 'SHORT'", "SHORT: an API key has at least 16 characters"),
         ("env = 'CI_KEY'\nstream = 3", r"key\[0\]\.stream: unknown key .*Did you mean 'streams'"),
         ("env = 'CI_KEY'\nstreams = 0", r"key\[0\]\.streams: .*from 1 on, found 0; leave it out"),
         ("env = 'CI_KEY'\nrequests_per_minute = true", "a whole number"),

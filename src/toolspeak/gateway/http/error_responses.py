@@ -19,7 +19,7 @@ from toolspeak.wire.base import WireFormat
 
 class Failure(Exception):
     """An answer that is an error. `code` and `details` are for programs, `retry_after` is in seconds. The log has
-    `cause` in place of a message that hides details from the client."""
+    `cause` instead of a message that hides details from the client."""
 
     def __init__(
         self,

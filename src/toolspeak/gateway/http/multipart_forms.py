@@ -71,11 +71,11 @@ def read_form(content_type: str, body: bytes) -> MultipartForm:
             raise _broken("a boundary does not stand between line breaks")
         head_end = body.find(b"\r\n\r\n", start, end - 2)
         if head_end < 0:
-            raise _broken("a part has no empty line behind its headers")
+            raise _broken("a part has no empty line after its headers")
         name = _name_of(body[start + 2 : head_end])
         if name in _FIELDS:
             if name in places:
-                raise _broken(f"the field {name!r} stands there twice; send it once")
+                raise _broken(f"the field {name!r} appears twice; send it once")
             places[name] = slice(head_end + 4, end - 2)
         start = end + len(delimiter)
     if body[start:].rstrip(b"\r\n") != b"--":

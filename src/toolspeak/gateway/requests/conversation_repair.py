@@ -136,10 +136,10 @@ class _Healing:
 
     def _is_answered(self, turn: int) -> bool:
         """Whether the message after the turn holds the results of all its calls, and nothing else."""
-        behind = self._messages[turn + 1] if turn + 1 < len(self._messages) else None
-        if behind is None or len(behind.parts) != len(self._messages[turn].calls):
+        following = self._messages[turn + 1] if turn + 1 < len(self._messages) else None
+        if following is None or len(following.parts) != len(self._messages[turn].calls):
             return False
-        for n, part in enumerate(behind.parts):
+        for n, part in enumerate(following.parts):
             if not isinstance(part, ToolResult) or self._turns.get(part.call_id) != turn:
                 return False
             if self._results[part.call_id][0] != (turn + 1, n):

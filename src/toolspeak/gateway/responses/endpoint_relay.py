@@ -1,6 +1,6 @@
 """Endpoints that the gateway passes on to the server of the model that a request names: embeddings, reranking, audio, …
 
-Requests and answers stay as they are, but for the model's name where the configuration has another.
+Requests and answers stay as they are, except for the model's name if the configuration has another one.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _of_json(path: str, body: bytes, bounds: Bounds) -> Passed:
         fields = {**fields, "stream_options": {**stream_options, "include_usage": True}}
 
     def content(name: str) -> bytes:
-        # Encoded again: if a name stands there twice, a server may read the other value.
+        # Encoded again: if a name appears twice, a server may read the other value.
         return json_bytes(fields if model is None else {**fields, "model": name})
 
     return Passed(model, stream, usage_is_wanted, content)
@@ -116,8 +116,8 @@ def _of_form(content_type: str, body: bytes) -> Passed:
 
 
 async def pass_on(answering: Answering, passed: Passed, path: str, content_type: str) -> None:
-    """Sends the request on and its answer back: JSON whole, events and other bytes as they come. Raises ToolspeakError
-    for a failure before the answer begins, ClientGone if the client leaves."""
+    """Forwards the request, and returns the answer: JSON whole, events and other bytes as they arrive. Raises
+    ToolspeakError for a failure before the answer begins, ClientGone if the client leaves."""
     able = [route for route in answering.routes.routes if route.wire in _FORMATS]
     able = [route for route in able if isinstance(route.provider, ApiProvider)]
     if not able:
@@ -223,7 +223,7 @@ class _Passing:
         if fields is None:
             return raw
         if not self._passed.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
-            return b""  # only the gateway asked for the usage
+            return b""  # only the gateway requested the usage
         model_fields = fields if self._model is None else with_model(fields, self._model)
         return raw if model_fields is fields else with_data(raw, model_fields)
 
@@ -256,7 +256,7 @@ def _finishes(fields: Fields | None) -> bool:
 
 
 def _object(data: bytes) -> dict[str, JSON] | None:
-    """The JSON object in an answer or an event; None if there is none."""
+    """The JSON object in an answer or an event, or None."""
     try:
         value: JSON = from_json(data)
     except ValueError:

@@ -1,7 +1,7 @@
 """Turns with native calls whose server speaks the client's API: events that need no repair pass unchanged.
 
 The request goes out as the client wrote it. Its answer goes through a driver and the gate, like any turn. Meanwhile the
-server's events wait: an event leaves unchanged once the gate has let all of its deltas through. From the first event
+server's events wait: an event leaves unchanged once the gate has passed all of its deltas. From the first event
 that the gate changes, the gateway writes the answer anew, and adds the fields that it does not know.
 """
 
@@ -57,9 +57,11 @@ def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
     """The relay of a turn with native calls; None if server and client speak different APIs, or if the conversation was
     repaired."""
     speaks = route.wire == answering.request.wire.name and isinstance(route.provider, ApiProvider)
-    if answering.came is None or not speaks or answering.report.notes or answering.wire_request.echoed:
+    if answering.native_request is None or not speaks or answering.report.notes or answering.wire_request.echoed:
         return None
-    return NativeRelay(RelayedAnswer(answering, known_as(route, answering.wire_request.model)), *answering.came)
+    return NativeRelay(
+        RelayedAnswer(answering, known_as(route, answering.wire_request.model)), *answering.native_request
+    )
 
 
 @dataclass(slots=True)
@@ -193,7 +195,7 @@ class NativeRelay:
             if self._owed or (deltas[0].__class__, 0) not in self._encoder_knows:
                 self._keep([*self._owed, deltas[0]])
                 self._owed.clear()
-            return self._answer.leaves(waiting.popleft().part)  # the ordinary event leaves as it came
+            return self._answer.leaves(waiting.popleft().part)  # the ordinary event leaves unchanged
         leaving: list[bytes] = []
         for at, delta in enumerate(deltas):
             if not self.anew:
@@ -220,7 +222,7 @@ class NativeRelay:
         return b"".join([event((name, with_code(data, failure))) for name, data in frames])
 
     def whole(self, deltas: Sequence[Delta], body: dict[str, JSON]) -> bytes:
-        """A whole answer: as it came if it says the same as these deltas, else `body`, their encoding, with the unknown
+        """A whole answer: unchanged if it says the same as these deltas, else `body`, their encoding, with the unknown
         fields of the server's answer."""
         whole_answer, notes = self._whole, self._report.notes
         data = None if whole_answer is None else whole_answer.data
@@ -312,7 +314,7 @@ class NativeRelay:
         self._waiting.clear()
 
     def _ended(self, end: TurnEnded) -> bytes | None:
-        """The end of the answer as it came; None if the gateway has to write it."""
+        """The unchanged end of the answer; None if the gateway has to write it."""
         own = self._end
         if any(each.atoms for each in self._waiting) or own is None or end.finish != own.finish or self._report.notes:
             return None

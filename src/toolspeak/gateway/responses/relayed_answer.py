@@ -51,7 +51,7 @@ class RelayedAnswer:
             and fields.get("choices") == []
             and not self.answering.wire_request.usage_wanted
         ):
-            return b""  # the gateway asked for it, and not the client
+            return b""  # the gateway requested it, and not the client
         named = fields if self.model is None else with_model(fields, self.model)
         return part.raw if named is fields else with_data(part.raw, named)
 

@@ -188,7 +188,7 @@ def _without(fields: Fields, names: Sequence[str]) -> dict[str, JSON]:
 
 
 def _merge(fields: dict[str, JSON], more: Fields) -> None:
-    """Adds fields; lists in them (`logprobs.content`) go on."""
+    """Adds fields; lists in them (`logprobs.content`) are continued."""
     for name, value in more.items():
         old = fields.get(name)
         if isinstance(old, dict) and isinstance(value, dict):

@@ -44,8 +44,8 @@ _SHORTER = (None, 4096, 1024, 256)
 
 
 def carrying(call_id: str, messages: Sequence[Message]) -> str | None:
-    """The id with the messages of what ran; None if they are too long. Results are shortened as far as needed, without
-    images and files then."""
+    """The id with these messages; None if they are too long. Results are shortened until the id fits, and then lose
+    their images and files."""
     for most in _SHORTER:
         shorter = [message if most is None else _shortened(message, most) for message in messages]
         packed = json.dumps([dump(message) for message in shorter], separators=(",", ":")).encode()

@@ -198,27 +198,27 @@ class _Output:
         self._reasoning = _Voice()
 
     def turn_over(self, *, apart: bool) -> None:
-        """Prepares for the next turn. `apart`: an item of its own stands between the two turns."""
+        """Prepares for the next turn. `apart`: an item of its own is between the two turns."""
         self._waiting = ""
         for voice in (self._text, self._reasoning):
-            voice.spoke = voice.spoke and not apart
-            voice.behind = voice.spoke
+            voice.has_left = voice.has_left and not apart
+            voice.needs_separator = voice.has_left
 
     async def put(self, deltas: Sequence[Delta]) -> None:
         leaving: list[Delta] = []
         for delta in deltas:
             match delta:
                 case TextDelta(text):
-                    whole = self._waiting + self._text.opened(text, self._waiting)
+                    whole = self._waiting + self._text.separated(text, self._waiting)
                     trimmed = whole.rstrip()
                     self._waiting = whole[len(trimmed) :]
                     if trimmed:
-                        self._text.spoke = True
+                        self._text.has_left = True
                         leaving.append(TextDelta(trimmed))
                 case ReasoningDelta(text):
-                    separator = self._reasoning.opened(text, "")
-                    self._reasoning.spoke = self._reasoning.spoke or bool(separator)
-                    leaving.append(ReasoningDelta(separator))
+                    reasoning = self._reasoning.separated(text, "")
+                    self._reasoning.has_left = self._reasoning.has_left or bool(reasoning)
+                    leaving.append(ReasoningDelta(reasoning))
                 case _:
                     leaving.append(delta)
         if leaving:
@@ -232,20 +232,23 @@ class _Output:
 
 @dataclass(slots=True)
 class _Voice:
-    """Text or reasoning. `spoke`: part of it has left. `behind`: that was in an earlier turn, and nothing left in this
-    one."""
+    """Text or reasoning.
 
-    spoke: bool = False
-    behind: bool = False
+    - `has_left`: whether part of it has left.
+    - `needs_separator`: whether that was in an earlier turn, and nothing has left in this one.
+    """
 
-    def opened(self, text: str, waiting: str) -> str:
+    has_left: bool = False
+    needs_separator: bool = False
+
+    def separated(self, text: str, waiting: str) -> str:
         """The text, with a separator in front if it is the first after an earlier turn."""
-        if not self.behind or waiting:
+        if not self.needs_separator or waiting:
             return text
         opening = text.lstrip()
         if not opening:
             return ""
-        self.behind = False
+        self.needs_separator = False
         return _BETWEEN + opening
 
 

@@ -23,7 +23,7 @@ from toolspeak.tools import Toolset
 
 _REFUSAL = (
     "this gateway runs a tool that may change something or reach other machines only if its operator allows it "
-    "(--approve-tools); go on without it, and say what you needed it for"
+    "(--approve-tools); continue without it, and say what you needed it for"
 )
 
 _NOT_RUN = ("rejected", "blocked", "invalid_arguments", "malformed", "skipped", "unknown_tool")

@@ -15,7 +15,7 @@ from typing import Any, cast
 from toolspeak.errors import ConfigurationError, suggest
 
 VARIABLE = "TOOLSPEAK_API_KEYS"
-"""Keys in the environment, with commas between them; written as in a file."""
+"""The environment variable with keys, separated by commas and written as in a file."""
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -70,7 +70,7 @@ class Key:
 
 
 def unnamed(key_digest: str) -> Key:
-    """A key with no more than a digest: it may do everything."""
+    """A key with only a digest: it may do everything."""
     return Key(key_digest[:_NAME_DIGITS], key_digest, metrics=True)
 
 
@@ -83,8 +83,8 @@ def digest(key: str) -> str:
 
 
 def read_keys(path: str | Path) -> tuple[Key, ...]:
-    """A file's keys: a line holds a key, or `sha256:` and its digest in hex. `#` in front, or behind a space, begins a
-    comment.
+    """The keys of a file. Each line holds a key, or `sha256:` and its digest in hex. `#` at the start or after a space
+    begins a comment.
 
     Raises ConfigurationError naming the line.
     """
@@ -114,7 +114,7 @@ def _read(text: str, place: str) -> str:
     if key.startswith("sha256:"):
         return _read_digest(key, place)
     if len(key) < SHORTEST:
-        raise ConfigurationError(f"{place}: an API key has {SHORTEST} characters at least (openssl rand -hex 24)")
+        raise ConfigurationError(f"{place}: an API key has at least {SHORTEST} characters (openssl rand -hex 24)")
     return digest(key)
 
 

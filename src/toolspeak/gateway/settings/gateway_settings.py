@@ -22,7 +22,7 @@ from toolspeak.gateway.settings.usage_settings import UsageSettings, usage_for, 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 ANY_ORIGIN = "*"
-"""What `cors` may say in place of an origin."""
+"""The value of `cors` that allows every origin."""
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?")
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
@@ -30,11 +30,14 @@ _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that each process of the gateway takes.
+    """The most that each process of the gateway accepts.
 
-    `body_bytes` and `header_bytes` of a request, `depth` and number of its JSON's values; `messages` of its
-    conversation, `tool_definitions`, and characters of a name (`name_chars`). `streams` are under way at once,
-    `queue` wait for a place, for `queue_seconds` at most.
+    - `body_bytes`, `header_bytes`: the size of a request and of its headers.
+    - `depth`, `json_values`: how deep the JSON of a request may be nested, and how many values it may hold.
+    - `messages`, `tool_definitions`: the messages and tools of a request.
+    - `name_chars`: the characters of a name.
+    - `streams`: the concurrent answers.
+    - `queue`, `queue_seconds`: how many requests may wait for a free stream, and how long.
     """
 
     body_bytes: int = 32 * 1024 * 1024
@@ -51,11 +54,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ToolSettings:
-    """Tools that the gateway runs itself: those of the MCP servers that `file` lists.
+    """Tools that the gateway runs itself.
 
-    What only reads, and stays on the machine, runs; `approve` are the names, or globs, of others that may (`*`: all).
-    One request's tools run in `steps` turns, `calls` calls and `seconds` at most; one call has `timeout` seconds.
-    `web_search` is the tool (`server__tool`) that runs where a request of OpenAI Responses asks for a web search.
+    - `file`: the file that lists their MCP servers.
+    - `approve`: the names, or globs, of tools that may run although they do more than read, or leave the machine
+      (`*`: all).
+    - `steps`, `calls`, `seconds`: the most turns with such calls, calls, and seconds for all calls of one request.
+    - `timeout`: the seconds of one call.
+    - `web_search`: the tool (`server__tool`) that runs for `web_search` of OpenAI Responses.
     """
 
     file: str
@@ -69,12 +75,15 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True)
 class ResponseSettings:
-    """Where responses are kept that clients may name: `store` is the path of a SQLite file or a `postgresql://` URL.
+    """Where responses are stored that clients may name.
 
-    One is kept for `retention_days` behind its last use. A key has `responses` of them at most and `key_bytes` of all;
-    what does not fit any more is the one that was used longest ago. A response of more than `response_bytes` is not
-    kept. An answer waits `seconds` for the database. `background`: clients may have an answer made, and fetch it
-    later.
+    - `store`: the path of a SQLite file, or a `postgresql://` URL.
+    - `retention_days`: how long a response is stored after its last use.
+    - `background`: whether clients may request answers in the background, and fetch them later.
+    - `responses`, `key_bytes`: the most responses of a key, and the bytes of all of them. The least recently used one
+      is deleted first.
+    - `response_bytes`: the largest response that is stored.
+    - `seconds`: how long an answer waits for the database.
     """
 
     store: str
@@ -88,13 +97,19 @@ class ResponseSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All of it. `keys` are the clients'; without any, everybody is served.
+    """All settings of a gateway.
 
-    `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
-    says that it is alive. `stall_seconds`: how long a client may read nothing of what waits for it. `grace_seconds`:
-    how long the end of a turn whose calls are complete is waited for, so that its usage is known. `aside_seconds`: how
-    long an upstream that failed again and again gets no requests, the first time. `cors`: the origins of web pages that
-    may call the gateway. `log_content`: the log holds what was asked and answered.
+    - `upstreams`: where the models are.
+    - `host`, `port`: where it listens.
+    - `keys`: the clients' keys; without any, every client on this machine is served.
+    - `workers`: the number of processes.
+    - `drain_seconds`: how long open streams may continue after SIGTERM.
+    - `ping_seconds`: the silence after which a stream sends a ping.
+    - `stall_seconds`: how long a client may stop reading while data waits for it.
+    - `grace_seconds`: how long to wait for the end of a turn whose calls are complete, because it has the usage.
+    - `aside_seconds`: how long an upstream gets no requests after repeated failures, the first time.
+    - `cors`: the origins of web pages that may call the gateway.
+    - `log_content`: whether the log holds the content of requests and answers.
     """
 
     upstreams: tuple[Upstream, ...]
@@ -154,10 +169,10 @@ _RANGES = (
 
 
 def checked(settings: Settings) -> Settings:
-    """The settings, if they can be. Raises ConfigurationError."""
+    """The settings, with keys and origins checked. Raises ConfigurationError."""
     if settings.host not in LOOPBACK and not settings.keys:
         raise ConfigurationError(
-            f"the gateway is to listen on {settings.host}, where others can reach it, and has no API keys: name a file "
+            f"the gateway would listen on {settings.host}, where others can reach it, without API keys: name a file "
             "of keys (--api-keys FILE), set TOOLSPEAK_API_KEYS, or listen on 127.0.0.1"
         )
     for name, least, most in _RANGES:
@@ -172,7 +187,7 @@ def checked(settings: Settings) -> Settings:
 
 
 def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
-    """The origins as browsers write them. Raises ConfigurationError for one that is none, and for `*` without keys."""
+    """The origins as browsers write them. Raises ConfigurationError for an invalid one, and for `*` without keys."""
     checked_origins: list[str] = []
     for origin in origins:
         if origin == ANY_ORIGIN:

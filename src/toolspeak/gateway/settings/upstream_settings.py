@@ -28,15 +28,22 @@ Policy: TypeAlias = Literal["round_robin", "sticky"]
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Where the models of some names are served, and how they are asked.
+    """Where the models of some names are served, and how the gateway asks them. Upstreams with equal `names` serve the
+    same models, and share their requests by `policy`.
 
-    `names` are what clients call them: exact, or globs. `provider` is a name of `providers.PROVIDERS`; `url` is its
-    address, in place of what the environment or the provider says. `model` is its name there; empty is the client's.
-    `dialect` is a dialect's name, `auto` or `native`. `listing` is who writes the prompt where calls are text, and how.
-    `key_variable` names the environment variable of the key.
-    `capabilities` in place of what is known of the provider. `retries`: how many times more a request is sent that
-    failed before anything was said. `repair`: how many times a malformed call is asked for again. `hold_calls`: calls
-    leave whole. Upstreams of equal `names` serve the same models, and share their requests by `policy`.
+    - `names`: what clients call the models: exact names, or globs.
+    - `provider`: a name of `providers.PROVIDERS`.
+    - `url`: its address; empty is that of the environment or the provider.
+    - `model`: the model's name there; empty is the client's.
+    - `dialect`: a dialect's name, `auto` or `native`.
+    - `starts_in`: where the model's replies start.
+    - `key_variable`: the environment variable that holds the key.
+    - `capabilities`: what the server can do; other fields stay as the provider's.
+    - `retries`: how many more times a request is sent that failed before the upstream sent anything.
+    - `options`: fields that go into every request, unless the client sets them.
+    - `repair`: how many times the model is asked to rewrite a malformed call.
+    - `hold_calls`: whether calls leave in one piece.
+    - `listing`: who writes the prompt if calls are text, and how.
     """
 
     names: tuple[str, ...] = ("*",)
@@ -57,7 +64,7 @@ class Upstream:
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """The names that are no globs."""
+        """The names that are not globs."""
         return tuple(name for name in self.names if not any(mark in name for mark in "*?["))
 
     def serves(self, model: str) -> bool:

@@ -127,7 +127,7 @@ class ResponseMemory:
                 "previous_response_not_found",
             )
         if chain[-1].status not in _CONTINUED:
-            raise FormatError(f"previous_response_id: the response is {chain[-1].status}; go on from one that is whole")
+            raise FormatError(f"previous_response_id: the response is {chain[-1].status}; name one that is complete")
         return [item for each in chain for item in (*_items(each), *_output(each))]
 
     async def keep(self, keeping: Keeping, response: Mapping[str, JSON]) -> Sequence[Note]:

@@ -137,7 +137,7 @@ async def run_turn(
 
 
 def estimated(usage: Usage, prompt: int, completion: int) -> Usage:
-    """The usage with estimates of the counts that are missing: the stream was closed behind the calls, or the server
+    """The usage with estimates of the counts that are missing: the stream was closed after the calls, or the server
     does not count. `prompt` and `completion` are bytes."""
     return changed(
         usage,

@@ -106,7 +106,7 @@ class TurnGate:
 
     Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
     If a call was sent and turns out not to count, the gate spoils it, or the turn fails (`LeaveRules.takes_back`). In a
-    turn in text (`LeaveRules.in_text`), white space leaves only with the text behind it, and the line breaks between
+    turn in text (`LeaveRules.in_text`), white space leaves only with the text after it, and the line breaks between
     thoughts, calls and text never leave: clients would show them as a message. The end of a call (`CallCompleted`)
     leaves with the delta that follows it: until then every format can spoil the call.
     """

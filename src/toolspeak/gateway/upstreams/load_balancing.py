@@ -36,7 +36,7 @@ _INSTRUCTIONS = ("system", "instructions", "tools", "functions")
 
 
 class MonotonicClock(SystemClock):
-    """Seconds of a clock that nobody sets."""
+    """Seconds of a monotonic clock."""
 
     def now(self) -> float:
         return time.monotonic()
@@ -186,7 +186,7 @@ class Pool:
         return delay_before(attempt, error, self._clock.random(), LONGEST_WAIT)
 
     async def _only(self, asking: Asking) -> None:
-        """Asks the only upstream, which retries by itself. Its health decides nothing, but log and metrics show it."""
+        """Asks the only upstream, which retries on its own. Its health decides nothing, but log and metrics show it."""
         self._count(0)
         try:
             await asking.ask(0, _nothing)

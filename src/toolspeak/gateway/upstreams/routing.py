@@ -261,7 +261,7 @@ class Router:
         grace, is_one = self._settings.grace_seconds, len(group.upstreams) == 1
         routes: list[Route] = []
         for number, (upstream, _) in enumerate(group.upstreams):
-            # Among several upstreams the pool tries the next one in place of a retry: see `Pool.serve`.
+            # Among several upstreams, the pool tries the next one instead of a retry: see `Pool.serve`.
             configured = upstream if is_one else replace(upstream, retries=0)
             provider = _provider(configured, upstream.model or model, self._environ)
             routes.append(_route(upstream, provider, grace, number))

@@ -23,7 +23,7 @@ from toolspeak.gateway.usage.usage_values import Ask, Counts, Limit, Verdict, da
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat
 
-NOBODY = "(none)"
+NO_LABEL = "(none)"
 """The name for a request without a key, or without a known model."""
 
 MOST_RESERVED = 131_072
@@ -79,13 +79,15 @@ class Accounts:
 class Account:
     """The limits and the usage of one request. Settles when its context ends.
 
-    `headers`: the client's limits. `model`: the requested model, once it is known to exist. `report`: the result of the
-    request. `used`: returns the tokens in place of the report; its argument is whether the answer failed.
+    - `headers`: the client's limits.
+    - `model`: the requested model, once it is known to exist.
+    - `report`: the result of the request.
+    - `used`: returns the tokens instead of the report; its argument is whether the answer failed.
     """
 
     def __init__(self, key: Key | None, wire: WireFormat, ledger: Ledger | None, metrics: Metrics) -> None:
         self.headers: Headers = []
-        self.model = NOBODY
+        self.model = NO_LABEL
         self.report = TurnReport()
         self.failed = False
         self.used: Callable[[bool], Usage] | None = None
@@ -136,7 +138,7 @@ class Account:
         assert verdict.limit is not None
         self._metrics.key_refused.labels(key.name, verdict.limit).inc()
         if self._ledger is not None:
-            self._ledger.count(key.name, NOBODY, Counts(refused=1))
+            self._ledger.count(key.name, NO_LABEL, Counts(refused=1))
         self.headers = limit_headers(key, verdict, self._wire)
         if verdict.seconds > _LONGEST_RETRY:
             self.headers.append((b"x-should-retry", b"false"))
@@ -147,7 +149,7 @@ class Account:
         if not self._open:
             return
         self._open = False
-        counts, name = self._counts(failed), NOBODY if self._key is None else self._key.name
+        counts, name = self._counts(failed), NO_LABEL if self._key is None else self._key.name
         if self._key is not None:
             self._count(name, counts)
         if self._ledger is not None:

@@ -19,19 +19,19 @@ ASK_SECONDS = 5.0
 """How long a request waits for the store to say whether it may begin."""
 
 END_SECONDS = 1.0
-"""How long the end of an answer waits until it is counted. What takes longer is counted later."""
+"""How long the end of an answer waits until its usage is counted. If that takes longer, it is counted later."""
 
 MOST_MODELS = 100
-"""Names of models that are counted apart for one key in a day: with a glob, clients may make up any number."""
+"""How many models are counted separately for one key in a day: with a glob, clients may make up any number of names."""
 
 OTHER_MODEL = "(other)"
 
 _RETRY_SECONDS = 1.0
 _REFUSED_SECONDS = 1.0
-"""How long requests that were refused wait to be counted together."""
+"""How long refused requests wait to be counted together."""
 
 _KNOWN_SECONDS = 10.0
-"""How long a refusal stands, at most, without a look at the store."""
+"""How long a refusal is repeated, at most, without a look at the store."""
 
 _PRUNE_SECONDS = 3600.0
 
@@ -72,7 +72,7 @@ class Ledger:
         await self._store.open()
 
     async def aclose(self) -> None:
-        """Stores all counts, and that nothing is under way any more."""
+        """Stores all counts, and that no request is in progress."""
         if self._task is not None:
             self._closing = True
             self._wake.set()
@@ -83,7 +83,7 @@ class Ledger:
     # --- what requests do ----------------------------------------------------------------------------------------
 
     def refusal(self, key: Key) -> Verdict | None:
-        """The last refusal of a key, for as long as it holds."""
+        """The last refusal of a key, as long as it is valid."""
         refusal = self._refusals.get(key)
         if refusal is None:
             return None
@@ -96,7 +96,7 @@ class Ledger:
         return replace(verdict, seconds=verdict.seconds - elapsed, standing=standing)
 
     async def ask(self, ask: Ask) -> Verdict:
-        """Whether a request may begin. If it may, it is under way until `end`. Raises JournalError if the store
+        """Whether a request may begin. If it may, it is in progress until `end`. Raises JournalError if the store
         fails."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Verdict] = loop.create_future()
@@ -109,7 +109,7 @@ class Ledger:
             raise JournalError(f"the usage store did not respond within {ASK_SECONDS:g} seconds") from None
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                self._give_back(ask, waiting.result())  # the verdict came together with the cancellation
+                self._give_back(ask, waiting.result())  # the verdict arrived together with the cancellation
             raise
         if verdict.limit in ("requests_per_minute", "tokens_per_day"):
             self._refusals[ask.key] = (loop.time(), verdict)
@@ -176,7 +176,7 @@ class Ledger:
                 batch = UsageBatch(self._worker, self._settings.lease_seconds, counts, load, [ask for ask, _ in asks])
                 await self._take(batch, [waiting for _, waiting in asks])
                 self._renewed = now if renews else self._renewed
-        except Exception as error:  # noqa: BLE001 - whatever it is, the counts are kept and later requests are asked for
+        except Exception as error:  # noqa: BLE001 - whatever it is, keep the counts and ask for later requests
             self._keep(counts, ended)
             for _, waiting in asks:
                 if not waiting.done():
@@ -195,7 +195,7 @@ class Ledger:
             else:
                 self._load.pop(name, None)
         for ask, future, verdict in zip(batch.asks, waiting, settled.verdicts, strict=True):
-            if future.done():  # nobody waits for it any more
+            if future.done():  # its request no longer waits
                 self._give_back(ask, verdict)
             else:
                 future.set_result(verdict)
@@ -222,5 +222,5 @@ class Ledger:
         self._pruned = now
         try:
             await self._store.prune(self._settings.retention_days)
-        except Exception as error:  # noqa: BLE001 - whatever it is, later requests are asked for
+        except Exception as error:  # noqa: BLE001 - whatever it is, ask for later requests
             self._failed(error, None)

@@ -48,8 +48,7 @@ _TABLES = Tables(
     ),
     exclusive=True,
 )
-"""Version 1: usage by day, key and model; the requests of the last minute; what is under way, with the leases of the
-workers."""
+"""Version 1: usage by day, key and model; the requests of the last minute; the load of each worker, with its lease."""
 
 _ADD = (
     f"INSERT INTO usage (day, key, model, {', '.join(COUNTED)})"
@@ -75,7 +74,7 @@ _STANDING = """SELECT
 
 
 class UsageStore:
-    """The usage of all keys. Every method raises JournalError where the database fails or takes more than `SECONDS`."""
+    """The usage of all keys. Every method raises JournalError if the database fails or takes more than `SECONDS`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -92,7 +91,7 @@ class UsageStore:
         return await self._database.do(partial(_rows, by=by, since=since))
 
     async def prune(self, days: int) -> None:
-        """Removes the usage of all but the last days, and what else is of no more use."""
+        """Removes the usage of all but the last days, and other rows that are no longer needed."""
         await self._database.do(partial(_prune, days=days))
 
 
@@ -157,7 +156,7 @@ async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> 
 
 
 async def _time_of(db: Connection, key: str, number: int) -> float:
-    """When a request came, by its number in the order of arrival."""
+    """When a request arrived, by its number in the order of arrival."""
     for at, count in await db.rows("SELECT at, count FROM arrivals WHERE key = $1 ORDER BY at LIMIT $2", key, number):
         number -= count
         if number <= 0:

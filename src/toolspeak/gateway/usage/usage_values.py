@@ -43,7 +43,7 @@ COUNTED = tuple(each.name for each in fields(Counts))
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests of a key that are under way, and the tokens that they are taken to use until they are over."""
+    """A key's requests in progress, and the tokens that they reserve until they end."""
 
     streams: int = 0
     tokens: int = 0
@@ -57,10 +57,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a key stands at `now` (Unix seconds).
+    """A key's usage at `now` (Unix seconds).
 
-    `requests` are those of the last minute, `load` is under way in all workers, `tokens` are the day's. `freed` is the
-    time when so many of the requests are a minute old that one more may begin, `emptied` when all of them are.
+    - `requests`: its requests in the last minute.
+    - `load`: its requests in progress, in all workers.
+    - `tokens`: its tokens of the day.
+    - `freed`: when enough of the requests are a minute old that one more may begin (Unix seconds).
+    - `emptied`: when all of them are (Unix seconds).
     """
 
     now: float
@@ -73,8 +76,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a request may begin. `limit` is the one that refuses it, if one does, and `seconds` when to ask again.
-    `standing` is the key's after the decision."""
+    """Whether a request may begin.
+
+    - `standing`: the key's usage after the decision.
+    - `limit`: the limit that refuses it, if one does.
+    - `seconds`: how long to wait before the next attempt.
+    """
 
     standing: Standing
     limit: Limit | None = None
@@ -95,11 +102,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class UsageBatch:
-    """What one worker has for the store.
+    """What one worker writes to the store in one transaction.
 
-    `counts` are by key and model. `load` is what is under way in this worker, for the keys for which that is to be
-    written. `asks` want to begin, in this order. `lease`: seconds after which the load of a worker that is silent does
-    not count.
+    - `lease`: the seconds after which the load of a silent worker no longer counts.
+    - `counts`: the counts by key and model.
+    - `load`: the requests in progress in this worker, for the keys whose load has changed.
+    - `asks`: the requests that want to begin, in this order.
     """
 
     worker: str
@@ -111,7 +119,7 @@ class UsageBatch:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What came of a batch: a verdict for each of its asks, and the worker's load of the keys in the batch."""
+    """The outcome of a batch: a verdict for each of its asks, and the worker's load of the keys in the batch."""
 
     verdicts: Sequence[Verdict]
     load: Mapping[str, Load]
@@ -119,7 +127,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Counts of a day (UTC, `2026-11-23`), a key and a model. An empty one stands for all."""
+    """Counts of a day (UTC, `2026-11-23`), a key and a model. An empty field means all of them."""
 
     day: str
     key: str
