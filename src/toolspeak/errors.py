@@ -10,16 +10,16 @@
     │   └── ToolDefinitionError  a function that cannot become a tool                          no
     ├── FormatError              stored or sent data that this version cannot read             no
     ├── ToolError                raised by a tool: its message goes to the model               -
-    │   └── Unserialisable       (tools/returned_values.py) a value that must be JSON is none  -
+    │   └── Unserialisable       (tools/returned_values.py) a value that must be JSON is not   -
     ├── AgentStop                raised by a tool or an interceptor: ends the run              -
     ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed               no
     ├── ProviderError            the model API failed                                          its `retryable`
     ├── McpError                 an MCP server cannot be started or reached                    once it can
     ├── JournalError             the journal cannot be read or written                         once it can
     │   └── AgainError           (journal/postgres_pool.py) undone because of another one      at once; done inside
-    └── RunError                 a run that cannot go on: resumed without a decision, say      no
+    └── RunError                 a run that cannot continue, for instance without a decision     no
         ├── RunBusy              another process holds the run                                 once it has let go
-        ├── RunConflict          somebody else went on with the run or the session             from where it is now
+        ├── RunConflict          someone else continued the run or the session              from where it is now
         ├── LeaseLost            another process took the run over                             from where it is now
         ├── SubRunPaused         a run that a tool started waits, and its call with it         when it was decided
         └── ReplayDiverged       a replayed run asks for something that was not recorded       no
@@ -168,12 +168,12 @@ class McpError(ToolspeakError):
 
 
 class RunError(ToolspeakError):
-    """A run cannot go on from where it is; the message says what is missing."""
+    """A run cannot continue from where it is; the message says what is missing."""
 
 
 class SubRunPaused(RunError):
     """A run that a tool started waits for approval, or was suspended. Do not catch it in the tool: the tool's call
-    waits too, and runs again when the sub-run can go on."""
+    waits too, and runs again when the sub-run can continue."""
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)

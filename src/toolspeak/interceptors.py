@@ -313,8 +313,8 @@ class ModelRateLimit(ModelInterceptor):
 
 
 class Timeout(Interceptor):
-    """Ends a call after so many seconds, for tools that are not yours to give a `timeout`. What interceptors inside of
-    it wait for counts, too. The model reads that the call did not finish; a synchronous tool may go on in its thread.
+    """Ends a call after some seconds, for tools to which you cannot give a `timeout`. The time that interceptors inside
+    of it wait counts, too. The model reads that the call did not finish; a synchronous tool may continue in its thread.
 
     - `seconds`: of every call; or by tool name, and then other tools have no limit.
 
@@ -348,12 +348,12 @@ class Timeout(Interceptor):
 
 
 class HumanFeedback(Interceptor):
-    """Asks a person about calls: for an answer in place of the result, or for what they say about it.
+    """Asks a person about calls: for an answer instead of the result, or for what they say about it.
 
     - `ask`: gets the call, and the result if there is one. One question is asked at a time.
     - `when`: "instead" asks before the call, ahead of approval: what the person says is the result, and the tool does
-      not run; with None it runs as ever. Where the run pauses for an approval, it asks again when the run goes on.
-      "after" asks about the result: what the person says stands behind it, for the model.
+      not run; with None it runs as usual. If the run pauses for an approval, it asks again when the run continues.
+      "after" asks about the result: the model reads what the person says after it.
     - `tools`: the names of the tools; all without them.
 
     The person's time counts towards the run's time limit. Raises ConfigurationError for another `when`.

@@ -96,7 +96,7 @@ def test_a_call_that_needs_approval_interrupts_the_graph(tools, log, way):
         "call": {"id": "1", "name": "write", "args": {"path": "a", "config": "!"}},
         "reason": "writes file:a",
     }
-    assert "must run behind 1" in questions["read"].value["reason"]
+    assert "must run after 1" in questions["read"].value["reason"]
     assert log == ["read b"]
     resume = {each.id: True for each in questions.values()}
     result = invoke(graph, Command(resume=resume), way, config=THREAD)

@@ -99,7 +99,7 @@ def test_a_call_that_needs_approval_is_deferred(tools, log):
     requests = first.output
     assert [part.tool_call_id for part in requests.approvals] == ["1", "2"]
     assert requests.metadata["1"] == {"reason": "writes file:a"}
-    assert "must run behind 1" in requests.metadata["2"]["reason"]
+    assert "must run after 1" in requests.metadata["2"]["reason"]
     assert log == ["read b"]
     decisions = requests.build_results(approve_all=True)
     second = asyncio.run(agent.run(message_history=first.all_messages(), deferred_tool_results=decisions))

@@ -220,7 +220,7 @@ def test_the_journal_has_a_run_for_each_turn():
     results = {event.call_id: event.result.text for event in events if isinstance(event, ToolFinished)}
     assert results == {
         "1": "not run yet: writes file:a",
-        "2": "not run yet: it must run behind 1, which nobody has decided about",
+        "2": "not run yet: it must run after 1, which is not decided yet",
         "3": "b",
     }
     assert isinstance(events[-1], RunFinished)

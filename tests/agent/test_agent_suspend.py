@@ -224,7 +224,7 @@ def test_a_session_is_suspended_by_whoever_has_its_journal():
         work.suspend = suspend
         first = await session.run("go")
         assert (first.status, work.ran) == ("suspended", ["a"])
-        with pytest.raises(RunError, match="is suspended: only a run that goes on"):
+        with pytest.raises(RunError, match="is suspended: only a run in progress"):
             await agent.suspend(first.run_id)
         done = await agent.resume(first.run_id)
         assert (done.answer, work.ran) == ("Done.", ["a", "b"])

@@ -98,7 +98,7 @@ def test_the_run_goes_on_as_the_other_agent():
     assert [spec.name for spec in second.tools] == ["refund", "look", "transfer_to_reception"]
     assert "You do the accounts." in second.messages[0].text
     assert not any("You greet" in message.text for message in second.messages)
-    assert second.messages[-1].results[0].text == "billing goes on with the conversation."
+    assert second.messages[-1].results[0].text == "billing continues the conversation."
     assert result.usage.total == 33
     assert [record.agent for record in result.run_records.records if isinstance(record.event, ModelAsked)] == [
         "reception",
@@ -310,7 +310,7 @@ def test_the_record_is_plain_json_and_the_timeline_shows_it():
     assert record.event == HandedOff("call_1_0", "billing", desks.billing.driver.name)
     assert record.call_id == "call_1_0"
     assert loads(dumps(record)) == record
-    assert "→ billing goes on (back)" in "\n".join(timeline(records))
+    assert "→ billing continues (back)" in "\n".join(timeline(records))
     assert isinstance(records[-1].event, RunFinished)
 
 

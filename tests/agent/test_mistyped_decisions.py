@@ -107,7 +107,7 @@ def test_a_yes_to_another_request_is_refused():
 def test_what_a_policy_could_not_judge_is_let_pass_by_a_person_alone(policy):
     """Neither by a yes to everything nor by a rule that was kept."""
     refused = an_agent(approve=Approval("all", policy=policy)).run_sync("go")
-    assert "nobody to ask" in refused.messages[2].results[0].text
+    assert "no one to ask" in refused.messages[2].results[0].text
     rules = StandingRules()
     rules.add(Rule("approve", tool="write"))
     assert an_agent(approve=Approval(policy=policy, rules=rules)).run_sync("go").status == "awaiting_approval"

@@ -76,7 +76,7 @@ def test_a_run_that_is_closed_never_runs_its_calls_and_the_model_reads_that(susp
         with pytest.raises(RunError):
             await session.run("What is the weather?")
         assert (await session.run("What is the weather?", when_open="close")).answer == "Sunny."
-        not_run = "this call did not run: the conversation went on without it"
+        not_run = "this call did not run: the conversation continued without it"
         assert texts(await session.messages()) == [not_run, not_run]
         assert not_run in str(shop.model.requests[-1].messages)
         closed = [record.event for record in await shop.journal.read(first.run_id)][-1]
@@ -142,7 +142,7 @@ def test_a_fork_says_that_the_call_did_not_run_and_leaves_it_to_its_own_session(
         session, agent = shop.session(shop.calls("bread"), "Bought.")
         waiting = await session.run("Buy bread.")
         fork = await session.fork()
-        assert texts(await fork.messages()) == ["this call did not run: the conversation went on without it"]
+        assert texts(await fork.messages()) == ["this call did not run: the conversation continued without it"]
         await agent.resume(waiting, {waiting.waiting[0]: True})
         assert texts(await session.messages()) == ["paid for bread"]
 
@@ -174,7 +174,7 @@ def test_a_closed_call_does_not_run_from_a_text_either():
         session, agent = shop.session(shop.calls("bread"), "Sunny.", "Bought.")
         text = await (await session.run("Buy bread.")).dumps()
         await session.run("What is the weather?", when_open="close")
-        with pytest.raises(RunConflict, match="has gone on since it was stored"):
+        with pytest.raises(RunConflict, match="has continued since it was stored"):
             await agent.loads(text)
         with pytest.raises(RunError, match="belongs to session"):
             await Agent(shop.model, shop.tools, dialect=DIALECT).loads(text)

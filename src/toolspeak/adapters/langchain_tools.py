@@ -177,7 +177,7 @@ def to_langchain(
     of a ToolMessage is the tool's value as JSON. `invoke` runs the calls in toolspeak's own event loop, in a thread.
 
     A call that needs approval, with nobody in `approve` to give it, interrupts the graph, and so does one that must run
-    behind it: the interrupt's value is `{"call": …, "reason": …}`. `Command(resume=…)` answers with True, False or
+    after it: the interrupt's value is `{"call": …, "reason": …}`. `Command(resume=…)` answers with True, False or
     `{"approved": False, "reason": "…"}`. The other calls of the turn have run by then.
 
     Raises ConfigurationError for options that do not exist or do not fit. A call raises it that needs approval where
@@ -270,7 +270,7 @@ def _decision_about(call: ToolCall, missing: ApprovalMissing, runtime: ToolRunti
     info = None if runtime is None else runtime.execution_info
     if info is None or info.thread_id is None:
         raise ConfigurationError(
-            f"the call of {call.name} needs approval ({missing.reason}), and nobody can give it here: pass"
+            f"the call of {call.name} needs approval ({missing.reason}), and no one can give it here: pass"
             " to_langchain(…, approve=…), or run the tool in a graph with a checkpointer, which it can interrupt"
         )
     question = {"call": {"id": call.id, "name": call.name, "args": dict(call.arguments)}, **missing.as_json()}

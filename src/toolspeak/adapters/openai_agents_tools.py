@@ -91,9 +91,9 @@ def to_openai_agents(
     batch, so that their effects decide the order. Tools get the run's `context` as `RunContext.deps`, and the calls of
     a turn share `RunContext.memory`. A call that fails is a text that the model reads.
 
-    Without `approve`, a call whose effects need approval interrupts the run, which goes on from its state. The SDK asks
-    before any call is here, so the others of the turn have run by then, also those that should run behind it. A call
-    that a policy escalates does not run, and the model reads why.
+    Without `approve`, a call whose effects need approval interrupts the run, which continues from its state. The SDK
+    asks before the adapter has any call, so the others of the turn have run by then, even those that should follow it.
+    A call that a policy escalates does not run, and the model reads why.
 
     Raises ConfigurationError for options that do not exist or do not fit.
     """

@@ -40,7 +40,7 @@ def from_pydantic_ai(
 
     pydantic-ai validates the arguments. A tool gets the run's `deps` as its own, and no messages. ModelRetry and
     ToolFailed fail the call with their message. A tool that requires approval always asks. A synchronous tool without a
-    timeout of pydantic-ai's goes on to its end, whatever the executor's limit.
+    timeout of pydantic-ai's continues to its end, whatever the executor's limit.
 
     Raises ToolDefinitionError for a name that no tool may have, for effects of a tool that is not there, and for a
     `prepare` function: for a tool that has one, use `from_pydantic_ai_toolset`.
@@ -136,14 +136,14 @@ def _no_model(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
 
 
 def _content(value: object) -> object:
-    """The tool's value as toolspeak takes it: media as parts, and the content of a ToolReturn behind its value."""
+    """The tool's value as toolspeak takes it: media as parts, and the content of a ToolReturn after its value."""
     if isinstance(value, ToolReturn):
         answer = cast("ToolReturn[object]", value)
         parts, structured = to_content(_content(answer.return_value))
         content: Any = answer.content or ()
         more: list[object] = [content] if isinstance(content, str) else list(content)
-        behind = tuple(part for each in more for part in to_content(_part(each))[0])
-        return Returned((*parts, *behind), structured)
+        content = tuple(part for each in more for part in to_content(_part(each))[0])
+        return Returned((*parts, *content), structured)
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
         if any(isinstance(each, BinaryContent | ImageUrl) for each in items):

@@ -38,7 +38,7 @@ def to_pydantic_ai(
     `RunContext.memory`. A call that fails is a failed result that the model reads; it takes nothing from the tool's
     retries.
 
-    A call that needs approval, with nobody in `approve` to give it, is deferred, and so is one that must run behind it:
+    A call that needs approval, with nobody in `approve` to give it, is deferred, and so is one that must run after it:
     the agent ends with pydantic-ai's DeferredToolRequests, which must be among its output types. The calls run when the
     agent gets DeferredToolResults that approve them. The other calls of the turn have run by then.
 

@@ -40,7 +40,7 @@ GATHER_SECONDS = 0.05
 """The same where a framework does not say which calls are to come."""
 
 _MOST_UNDECIDED = 256
-"""How many turns with undecided calls are remembered: nobody says when such a turn will never go on."""
+"""How many turns with undecided calls are remembered: nothing tells that such a turn will never continue."""
 
 
 class AdapterOptions(TypedDict, total=False):
@@ -63,10 +63,10 @@ class AdapterOptions(TypedDict, total=False):
 
 
 class ApprovalMissing(Exception):
-    """Nobody present decides about a call, or it must run behind one of that kind. It has not run.
+    """No one decided about a call, or it must run after such a call. It has not run.
 
     - `request`: the question about it; None if it only waits for another call.
-    - `waits_for`: the ids of the undecided calls that it must run behind.
+    - `waits_for`: the ids of the undecided calls that it must follow.
     """
 
     def __init__(self, request: ApprovalRequest | None, waits_for: tuple[str, ...] = ()) -> None:
@@ -79,7 +79,7 @@ class ApprovalMissing(Exception):
         """Why the call needs an answer."""
         if self.request is not None:
             return self.request.reason or "its approver or policy leaves it to a person"
-        return f"it must run behind {', '.join(self.waits_for)}, which nobody has decided about"
+        return f"it must run after {', '.join(self.waits_for)}, which is not decided yet"
 
     def as_json(self) -> dict[str, Any]:
         """What a person needs to decide."""
@@ -186,7 +186,7 @@ class _Arrival:
 
 
 class _GatheredTurn:
-    """The calls of one turn. Those that come too late for its batch run in another one behind it."""
+    """The calls of one turn. Those that come too late for its batch run in another one after it."""
 
     def __init__(self, batches: TurnBatches, expected: Sequence[str] | None, context: BatchContext) -> None:
         self._batches = batches
@@ -283,15 +283,15 @@ class _GatheredTurn:
                     finished[event.call_id] = event.result
 
             async def hold_back(pending: Sequence[ApprovalRequest]) -> None:
-                behind = [call for call in calls if call.id not in answers]
-                for call, effects, why in self._undecided(behind, pending):
+                undecided = [call for call in calls if call.id not in answers]
+                for call, effects, why in self._undecided(undecided, pending):
                     calls.remove(call)
                     self.undecided[call.id] = effects
                     await record.add(ToolFinished(failure(call, "skipped", f"not run yet: {why.reason}")))
                     _settle(waiting[call.id], why)
 
             await hold_back(())
-            # A batch with a question that nobody answers does not run. Without these calls it does.
+            # A batch with an unanswered question does not run. Without these calls it does.
             while calls:
                 try:
                     batch = await batches.executor.run(
@@ -321,7 +321,7 @@ class _GatheredTurn:
                     answer = replace(answers[request.call.id], digest=request.digest)
                     await emit(decision_fact(request.call.id, answer, request.digest, batches.executor.secrets))
                 if not answered:
-                    for request in batch.pending:  # an answer that no longer fits its question is none
+                    for request in batch.pending:  # an answer that no longer fits its question does not count
                         answers.pop(request.call.id, None)
                     await hold_back(batch.pending)
 
@@ -329,7 +329,7 @@ class _GatheredTurn:
         self, calls: Sequence[ToolCall], pending: Sequence[ApprovalRequest]
     ) -> list[tuple[ToolCall, Effects, ApprovalMissing]]:
         """The calls that cannot run yet, with their effects: those with a question, and those that the schedule has
-        behind them, or behind undecided calls of an earlier batch."""
+        after them, or after undecided calls of an earlier batch."""
         requests = {request.call.id: request for request in pending}
         schedule, tools = self._batches.schedule, self._batches.toolset
         earlier, ids = Conflicts(), list[str]()
@@ -347,10 +347,10 @@ class _GatheredTurn:
                     continue  # it fails, whatever runs before it
                 effects = tool.effects_of(read)
                 every = range(len(ids)) if schedule == "sequential" else ()
-                behind = every if schedule != "serializable" else earlier.with_(effects)
-                if not behind:
+                blockers = every if schedule != "serializable" else earlier.with_(effects)
+                if not blockers:
                     continue
-                why = ApprovalMissing(None, tuple(ids[index] for index in sorted(behind)))
+                why = ApprovalMissing(None, tuple(ids[index] for index in sorted(blockers)))
             held_back.append((call, effects, why))
             earlier.add(len(ids), effects)
             ids.append(call.id)

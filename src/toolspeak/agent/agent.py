@@ -76,7 +76,7 @@ class Agent(Generic[DepsT, OutputT]):
     - `instructions`: the agent's part of the system prompt, or a function of the RunContext that returns it before
       each turn.
     - `description`: what the agent is for, as the models of other agents read it (`handoffs`, `as_tool`).
-    - `handoffs`: agents that the model may hand the conversation to, by the tools `transfer_to_NAME`. The run goes on
+    - `handoffs`: agents that the model may hand the conversation to, by the tools `transfer_to_NAME`. The run continues
       with the other agent's model, instructions and tools. A string names one that another agent of these leads to.
     - `output`: the type of the answer, or `Output`. `RunResult.output` is the value.
     - `deps_type`: the type of the `deps` that runs are given for their tools.
@@ -264,7 +264,7 @@ class Agent(Generic[DepsT, OutputT]):
 
         In a tool, with the `parent_run_id` of the tool's run, this is a sub-run. A sub-run that pauses raises
         SubRunPaused. The call of the tool has no result then, and its run pauses with the sub-run's questions. Once
-        they are decided the tool is called again, and this goes on with the same sub-run. What else the tool does
+        they are decided the tool is called again, and this continues the same sub-run. What else the tool does
         happens a second time.
         """
         return await self.finish(self.start(task, **options))
@@ -289,7 +289,7 @@ class Agent(Generic[DepsT, OutputT]):
         return stream_text(self.start(task, **options), accumulated=accumulated)
 
     def stream_output(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> AsyncGenerator[OutputT]:
-        """Yields the answer as far as it is written, the validated whole last. See `toolspeak.agent.stream_output`,
+        """Yields the answer so far, and last the validated whole. See `toolspeak.agent.stream_output`,
         which takes a run."""
         return stream_output(self.start(task, **options))
 
@@ -312,7 +312,7 @@ class Agent(Generic[DepsT, OutputT]):
     ) -> Run:
         """Returns the run for `resume`, not yet driven.
 
-        A run id is looked up in the agent's journal: any process may go on with it, from its last record. `decisions`
+        A run id is looked up in the agent's journal: any process may continue it, from its last record. `decisions`
         are by call id. Raises RunError for a run that has ended and for an unknown call id, RunBusy while another
         process drives the run.
         """
@@ -343,8 +343,8 @@ class Agent(Generic[DepsT, OutputT]):
         return agent_tool(self.name, about, self.toolset, self.run, name, options)
 
     async def suspend(self, run_id: str) -> bool:
-        """Suspends a run of the agent's journal, in whichever process it goes on. That process reads the request within
-        3 seconds and stops before the run's next turn or call. Returns and raises as `suspend_run`."""
+        """Suspends a run of the agent's journal, in whichever process it runs. That process reads the request within 3
+        seconds and stops before the run's next turn or call. Returns and raises as `suspend_run`."""
         if self._journal is None:
             raise ConfigurationError("to suspend a run by its id, give the agent its journal: Agent(journal=…)")
         return await suspend_run(self._journal, run_id)
@@ -353,8 +353,8 @@ class Agent(Generic[DepsT, OutputT]):
         """Reads a run that `RunResult.dumps` wrote; pass it to `resume`. An approval counts only if the agent's tool
         and the call are still those of the question; otherwise the question is asked again.
 
-        A run that is in the agent's journal goes on there. Raises RunConflict if it has gone on since it was written,
-        RunError for a session's run that is not in the agent's journal, FormatError for any other text.
+        A run that is in the agent's journal continues there. Raises RunConflict if it has continued since, RunError for
+        a session's run that is not in the agent's journal, FormatError for any other text.
         """
         return await stored_run(text, self._journal)
 

@@ -75,7 +75,7 @@ class Channel(Generic[ItemT]):
                 _resolve(self._room)
             await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # asyncio would log an error that nobody reads
+                task.exception()  # otherwise asyncio logs the error as never retrieved
 
     def _wake(self) -> None:
         news, self._news = self._news, None

@@ -31,12 +31,12 @@ from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
 
 _ACTIVE_RUNS: dict[str, UsageRollUp] = {}
-"""The runs that go on in this process, by id: a sub-run knows only the id of its parent (`parent_run_id`)."""
+"""The runs in progress in this process, by id: a sub-run knows only the id of its parent (`parent_run_id`)."""
 
 
 class UsageRollUp:
     """Reports a run's usage to its parent each time the run ends or pauses. Takes the reports of the run's own sub-runs
-    and records them, in the run's event loop, while the run goes on."""
+    and records them, in the run's event loop, during the run."""
 
     def __init__(self, run_id: str, recorder: Recorder, journal: Journal) -> None:
         self._run_id = run_id
@@ -65,7 +65,7 @@ class UsageRollUp:
             self._reported_usage, self._reported_cost = state.totals.usage, state.totals.known_cost
 
     async def report(self, state: RunState | None, agent: str) -> None:
-        """Reports the usage since the last report to the parent, if that goes on in this process. The parent has
+        """Reports the usage since the last report to the parent, if the parent runs in this process. The parent has
         recorded it when this returns, even if this is cancelled."""
         parent = _ACTIVE_RUNS.get(state.parent_run_id or "") if state is not None else None
         if state is None or parent is None or state.totals.usage == self._reported_usage:
@@ -105,7 +105,7 @@ def parent_call(parent_run_id: str | None) -> SubRuns | None:
 
 def sub_run_id(call: SubRuns, agent: str, messages: Sequence[Message]) -> str:
     """The id of a run that a call's function starts. It is the same when the function is entered again, so that the run
-    goes on and is not started anew. A second run with the same task gets another id."""
+    continues and is not started anew. A second run with the same task gets another id."""
     task = hashlib.sha256("\n".join([agent, *map(dumps, messages)]).encode("utf-8", "surrogatepass")).hexdigest()
     number = call.started[task]
     call.started[task] += 1
@@ -169,8 +169,8 @@ async def ask_for_sub_runs(
 ) -> tuple[tuple[ApprovalRequest, ...], bool]:
     """Asks the questions of the runs that these calls started, and records the answers.
 
-    Returns the unanswered questions, with which the run has paused, and whether the run must be suspended. Without
-    either its batch goes on.
+    Returns the unanswered questions, with which the run has paused, and whether the run must be suspended. If there is
+    no question and it must not, its batch continues.
     """
     runs = [run for call in calls for run in call.waiting]
     for call in calls:

@@ -1,4 +1,4 @@
-"""Agents that other agents use: as a tool, or by a hand-off, after which another agent goes on with the run."""
+"""Agents that other agents use: as a tool, or by a hand-off, after which another agent continues the run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def handoff_tool(agent: str, description: str) -> Tool[..., Any]:
     """The tool by which a model hands the conversation to this agent."""
 
     async def transfer() -> str:
-        return f"{agent} goes on with the conversation."
+        return f"{agent} continues the conversation."
 
     about = f": {description}" if description else "."
     # It touches nothing. A step that hands off twice in the same way counts as a repetition, so cycles end.
@@ -82,7 +82,7 @@ def handoff_tool(agent: str, description: str) -> Tool[..., Any]:
 def family_of(own: RunSettings, others: Sequence[RunSettings]) -> dict[str, RunSettings]:
     """The settings of all agents that hand-offs to `others` lead to, by name.
 
-    Raises ConfigurationError for two agents of one name, and for one whose runs could not go on with this agent's.
+    Raises ConfigurationError for two agents of one name, and for one whose runs could not continue with this agent's.
     """
     family: dict[str, RunSettings] = {}
     for other in others:
@@ -109,7 +109,7 @@ def family_of(own: RunSettings, others: Sequence[RunSettings]) -> dict[str, RunS
 
 
 def check_start(first: RunSettings, deps: object, deps_type: object) -> None:
-    """Checks that a run that this agent starts or resumes can go on as each agent that its hand-offs lead to.
+    """Checks that a run that this agent starts or resumes can continue as each agent that its hand-offs lead to.
 
     Raises ConfigurationError for a name that no agent has, and for tools that need other `deps` (see `check_deps`).
     """
@@ -128,8 +128,8 @@ def check_start(first: RunSettings, deps: object, deps_type: object) -> None:
 
 
 def settings_of(first: RunSettings, agent: str) -> RunSettings:
-    """The settings with which a run of `first` goes on as another agent: the run's journal, deps, observers and clock,
-    else the agent's own. Its questions reach the first agent's approver if it has none.
+    """The settings with which a run of `first` continues as another agent: journal, deps, observers and clock are the
+    run's, everything else is the agent's. If the agent has no approver, the first agent's gets its questions.
 
     Raises RunError for an agent that no hand-off leads to.
     """

@@ -56,7 +56,7 @@ class StepEnd:
 
     state: RunState
     say: tuple[str, ...] = ()
-    """Texts that the model reads next, as the user's. With one the run goes on, even if it had its answer."""
+    """Texts that the model reads next, as the user's. With one the run continues, even if it had its answer."""
 
 
 @quick()
@@ -100,7 +100,7 @@ class StepInterceptor(Protocol):
 
     async def around(self, step: Step, proceed: Callable[[Step], Awaitable[StepEnd]], context: HookContext) -> StepEnd:
         """Returns how the step ended. A step that waits for approval ends with `state.status` "awaiting_approval", and
-        is wrapped anew when the run goes on."""
+        is wrapped anew when the run continues."""
         return await proceed(step)
 
     async def after(self, step: Step, end: StepEnd, context: HookContext) -> StepEnd:
@@ -178,7 +178,7 @@ class InterceptorRunner:
     async def before(
         self, level: Level, value: ValueT, metadata: Mapping[str, JSON] = no_extra()
     ) -> tuple[ValueT | Answer | None, list[Event]]:
-        """Returns the value to go on with, an Answer in its place, or None if the run is to end; and the events to
+        """Returns the value to continue with, an Answer instead, or None if the run is to end; and the events to
         record."""
         notes = HookNotes(metadata)
         try:
@@ -285,7 +285,7 @@ def answering(value: object, by: str = "") -> StopRequested:
 
 
 def turn_of(value: object) -> ParsedTurn:
-    """A turn in place of the model's: the value itself if it is a ParsedTurn, else a turn with its text. Costs
+    """A turn instead of the model's: the value itself if it is a ParsedTurn, else a turn with its text. Costs
     nothing."""
     if isinstance(value, ParsedTurn):
         return value
@@ -297,7 +297,7 @@ def turn_of(value: object) -> ParsedTurn:
 class RunInterception:
     """The `around` and `after` of a run's interceptors, from before the first step (`enter`) to the run's end (`end`).
 
-    `Run.states` yields between steps, so `around` goes on in a task of its own.
+    `Run.states` yields between steps, so `around` continues in a task of its own.
     """
 
     def __init__(

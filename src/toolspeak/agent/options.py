@@ -37,7 +37,7 @@ Instructions: TypeAlias = str | Callable[[RunContext[DepsT]], str] | Callable[[R
 
 @quick()
 class DialectSettings:
-    """How the model writes calls, and who writes the prompt. A dialect alone stands for `DialectSettings(dialect)`."""
+    """How the model writes calls, and who writes the prompt. A dialect on its own means `DialectSettings(dialect)`."""
 
     dialect: str | Dialect = "auto"
     """A dialect, its name, or one of these. "auto": native calls where the API has them, else the dialect of the
@@ -53,13 +53,13 @@ class DialectSettings:
 
 @quick()
 class Approval:
-    """Who decides whether a call runs. An approver alone stands for `Approval(approver)`."""
+    """Who decides whether a call runs. An approver on its own means `Approval(approver)`."""
 
     approver: Approve = None
-    """Decides about calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none", an
+    """Decides about calls that write or leave the machine: "all" (except repaired calls), "all+repaired", "none", an
     async function, or None: the run pauses until `Agent.resume`."""
     policy: Policy | Sequence[Rule] | None = None
-    """Decides first about every call: a function, or rules of which the first that matches decides."""
+    """Decides first about every call: a function, or rules; the first one that matches decides."""
     rules: StandingRules | None = None
     """Rules that were added by decisions for "always"."""
     in_doubt: InDoubtPolicy = "ask"
@@ -72,7 +72,7 @@ class Execution:
     """How calls run: in which order, how many at once, for how long."""
 
     schedule: ScheduleName | Literal["native"] = "serializable"
-    """"serializable": at once, but for conflicting effects. "parallel", "sequential", or "native": as the dialect's
+    """"serializable": at once unless effects conflict. "parallel", "sequential", or "native": as the dialect's
     specification says."""
     concurrency: Concurrency = Concurrency()
     """How many calls run at once."""

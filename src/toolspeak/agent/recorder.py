@@ -140,7 +140,7 @@ class Recorder:
             await self.record(event)
 
     async def resume(self, opening: Sequence[Event]) -> None:
-        """Records how a run goes on: the decisions that were made while it waited, then RunResumed.
+        """Records how a run continues: the decisions that were made while it waited, then RunResumed.
 
         The rules of the decisions become those of the agent that the run stands at. Raises ReplayDiverged if the
         cassette holds other decisions.

@@ -1,4 +1,4 @@
-"""The result of a run that has ended or pauses: as a value, as text, and how the run goes on from there."""
+"""The result of a run that has ended or pauses: as a value, as text, and how the run continues from there."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunResult(Generic[OutputT]):
     run_id: str
     status: RunStatus
     answer: str
-    """Empty if there is none."""
+    """Empty if no answer was given."""
     reason: str
     """Why the run has this status, in a word; see `RunFinished`."""
     waiting: tuple[str, ...]
@@ -116,7 +116,7 @@ class RunResult(Generic[OutputT]):
 
     async def dumps(self) -> str:
         """Writes the run as text, for `Agent.loads` in another process. The text holds the run's records, those of the
-        sub-runs that its calls wait for, and the tools' memory as far as that is JSON."""
+        sub-runs that its calls wait for, and the JSON in the tools' memory."""
         records, waiting = list(await self.journal.read(self.run_id)), list(self.state.pending.sub_runs)
         while waiting:
             of_sub_run = await self.journal.read(waiting.pop())
@@ -137,7 +137,7 @@ def result_of(run: Run, state: RunState) -> RunResult[Any]:
 def result_from(
     run_id: str, state: RunState, memory: dict[str, Any], journal: Journal, run_records: RunRecords
 ) -> RunResult[Any]:
-    """The result of a run that stands at this state."""
+    """The result of a run in this state."""
     open_requests = state.approvals.undecided if state.status in PAUSED else {}
     return RunResult(
         run_id=run_id,
@@ -180,8 +180,8 @@ def why_unanswered(state: RunState) -> str:
 
 
 def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings: RunSettings, deps: Any) -> Run:
-    """The run of a result, which goes on with these decisions. Raises as `opening_of`, and ConfigurationError or
-    RunError for what is no result of a run that can go on."""
+    """The run of a result, which continues with these decisions. Raises as `opening_of`, and ConfigurationError or
+    RunError if it is not the result of a run that can continue."""
     if not isinstance(cast("object", run), RunResult):
         raise ConfigurationError(f"resume takes a RunResult or a run's id, not {run!r}")
     if run.status not in PAUSED:
@@ -201,7 +201,7 @@ def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings
 
 
 def _dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:
-    """A JSON object a line: the run's records, then the tools' memory as far as that is JSON."""
+    """A JSON object per line: the run's records, then the JSON in the tools' memory."""
     metadata: dict[str, Any] = {}
     for key, value in memory.items():
         try:
@@ -230,7 +230,7 @@ def _load_run(text: str) -> tuple[list[Record], dict[str, Any]]:
 
 
 async def stored_run(text: str, journal: Journal | None) -> RunResult[Any]:
-    """Reads the run of a text. It goes on in `journal` if that has it, so that two processes cannot both go on with it,
+    """Reads the run of a text. It continues in `journal` if that has it, so that two processes cannot both continue it,
     and its session knows. Raises as `Agent.loads`."""
     records, memory = _load_run(text)
     run_id = records[0].run_id
@@ -239,7 +239,7 @@ async def stored_run(text: str, journal: Journal | None) -> RunResult[Any]:
         loaded = await load_whole(journal, run_id)
         if len(loaded.records) != len(own):
             raise RunConflict(
-                f"run {run_id} has gone on since it was stored: it had {len(own)} records then and has "
+                f"run {run_id} has continued since it was stored: it had {len(own)} records then and has "
                 f"{len(loaded.records)} now. Go on from there with agent.resume({run_id!r})"
             )
         return result_from(run_id, loaded.known, memory, journal, RunRecords(loaded.records, loaded.before))
@@ -279,7 +279,7 @@ class Resumption:
 
 @quick()
 class SubRunStart:
-    """Starts a run from a call's function, or goes on with it if the function is entered again.
+    """Starts a run from a call's function, or continues it if the function is entered again.
 
     `started` is the first record of a new one. The decisions about its calls are those of its parent.
     """
@@ -301,7 +301,7 @@ class SubRunStart:
 
 
 def opening_of(state: RunState, decisions: Mapping[str, Decision], settings: RunSettings) -> Sequence[Event]:
-    """The events that are recorded first when a run goes on: its decisions, then RunResumed. Raises RunError for a
+    """The events that are recorded first when a run continues: its decisions, then RunResumed. Raises RunError for a
     decision about a call that does not wait, or has changed."""
     waiting = state.approvals.undecided if state.status in PAUSED else {}
     return [*decision_facts(decisions, waiting, settings.secrets), RunResumed()]

@@ -40,7 +40,7 @@ class Run:
     - `state`: where the run stands; None for a new run.
     - `memory`: what the tools keep between calls (which files were read, say).
     - `before`: the messages of the runs that this one follows.
-    - `load`: reads where the run stands, in place of `state`, `opening` and `before`.
+    - `load`: reads the run's state, instead of `state`, `opening` and `before`.
     - `run_records`: the run's records until now.
     """
 
@@ -55,7 +55,7 @@ class Run:
         load: Load | None = None,
         run_records: RunRecords | None = None,
     ) -> None:
-        self._first = settings  # of the agent that starts the run: others may go on with it
+        self._first = settings  # of the agent that starts the run: others may continue it
         self._recorder = recorder = Recorder(settings, run_id, state, before, run_records)
         self.record = recorder.record
         self._opening, self._load = opening, load
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def answer_type(self) -> AnswerType | None:
-        """The type of the answer that the agent asks for."""
+        """The type of the agent's answer."""
         return self._settings.output
 
     @property
@@ -121,7 +121,7 @@ class Run:
         """Asks the run to stop before its next turn or call. Call it in the thread of the run's event loop.
 
         The turn and the calls that are under way come to their end and are recorded. The run's status is `suspended`
-        then, unless it has ended or waits for approval. `Agent.resume` goes on with it.
+        then, unless it has ended or waits for approval. `Agent.resume` continues it.
         """
         self._pause.ask()
 
@@ -311,7 +311,7 @@ class Run:
             await self.record(UserMessageQueued(without_secrets(Message.user(text), self._settings.secrets)))
 
     async def _step(self, action: AskModel | RunTools) -> None:
-        """One turn and its batch, or what is left of them when the run goes on after a pause."""
+        """One turn and its batch, or what is left of them when the run continues after a pause."""
         if isinstance(action, AskModel):
             ended = await self._turns.ask(action, self._run_within)
             if ended is not None:

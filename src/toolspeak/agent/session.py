@@ -32,9 +32,9 @@ class Session(Generic[DepsT, OutputT]):
         await session.run("What is in notes.md?")
         await session.run("Translate it.")        # knows what "it" is, in this process or another
 
-    - `session_id`: None makes a new session, which its first run creates. A session may go on with another agent:
+    - `session_id`: None makes a new session, which its first run creates. A session may continue with another agent:
       another model, other tools, another dialect.
-    - `principal`: on whose behalf the session is held. Another principal cannot go on with it.
+    - `principal`: on whose behalf the session is held. Another principal cannot continue it.
 
     Raises ConfigurationError for an agent without a journal, and for an id or a principal that is not a string.
     """
@@ -64,7 +64,7 @@ class Session(Generic[DepsT, OutputT]):
         `when_open` is for a last run that waits for approval or is suspended: "refuse" raises RunError, "close" ends
         that run, and its calls never run. A last run that was interrupted is closed.
 
-        Raises RunBusy while another process drives the last run. If another run goes on with the session before this
+        Raises RunBusy while another process drives the last run. If another run continues the session before this
         one begins, driving this one raises RunConflict.
         """
         place = await place_of(self._journal, self.session_id, self._principal, when_open)
@@ -93,7 +93,7 @@ class Session(Generic[DepsT, OutputT]):
     async def stream_output(
         self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions[DepsT]]
     ) -> AsyncGenerator[OutputT]:
-        """Yields the answer as far as it is written. See `toolspeak.agent.stream_output`; parameters as in `start`."""
+        """Yields the answer so far. See `toolspeak.agent.stream_output`; parameters as in `start`."""
         run = await self.start(task, when_open=when_open, **options)
         async with aclosing(stream_output(run)) as values:
             async for value in values:
@@ -125,5 +125,5 @@ class Session(Generic[DepsT, OutputT]):
         return await suspend_run(self._journal, last)
 
     async def delete(self) -> None:
-        """Deletes the session and its runs. Raises RunBusy while one of them goes on."""
+        """Deletes the session and its runs. Raises RunBusy while one of them is in progress."""
         await self._journal.delete_session(self.session_id)

@@ -49,14 +49,14 @@ class RunSettings:
     keeps: bool
     """Whether the journal is the caller's (`Agent(journal=…)`), so that the run outlives this process."""
     asks: Callable[[ToolSpec], bool]
-    """Whether somebody may be asked before a call of this tool runs."""
+    """Whether a call of this tool may need approval before it runs."""
     secrets: Secrets = Secrets()
     approver: Approver | BatchApprover | None = None
     kin_approver: Approver | BatchApprover | None = None
     """Answers the questions of runs that this run's tools start."""
     instructions: str = ""
     instructions_of: Callable[[RunContext[Any]], str | Awaitable[str]] | None = None
-    """Returns the agent's own instructions before each turn; `instructions` stand behind them."""
+    """Returns the agent's own instructions before each turn; `instructions` follow them."""
     agent: str = "agent"
     deps: Any = None
     principal: str | None = None

@@ -1,4 +1,4 @@
-"""What a program shows of a run while it goes on: the model's text, or the answer as far as it is written."""
+"""What a program shows of a run in progress: the model's text, or the answer so far."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[
     text of the turn so far, so the last one is the answer. An answer that no turn wrote as text (that of a tool or an
     interceptor) comes at the end.
 
-    Text that proves to be reasoning, or belongs to a turn that is asked for again, is taken back if `accumulated`: the
+    Text that proves to be reasoning, or belongs to a turn that is requested again, is taken back if `accumulated`: the
     next item begins anew. A run that has no answer ends the loop, and `run.state` says why. Raises ProviderError when
     the model API fails.
     """
@@ -53,11 +53,11 @@ async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[
 
 
 async def stream_output(run: Run) -> AsyncGenerator[Any]:
-    """Yields the answer, as the agent's output type, as far as it is written. The last item is the whole, validated.
+    """Yields the answer so far, as the agent's output type. The last item is the whole, validated answer.
     Leaving the loop early cancels the run.
 
-    A model or a dataclass that is not complete has no attributes for the fields that are missing (but for defaults), a
-    TypedDict no keys. Its fields are validated one by one, and only the last item by what the class checks as a whole.
+    An incomplete model or dataclass has no attributes for missing fields without a default, and an incomplete TypedDict
+    has no keys for them. Each field is validated on its own; only the last item passes the checks of the whole class.
     After an answer that is not of the type, the items begin anew with the model's next one.
 
     Raises RunError if the run ends without an answer or pauses, ConfigurationError for an agent without an output type,

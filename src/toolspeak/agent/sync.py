@@ -81,7 +81,7 @@ def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
         loop.call_soon_threadsafe(job.begin)
         return job.ended.result()
     except BaseException:
-        # The run's own error, or one of a signal handler, as for Ctrl-C. After the latter the run still goes on.
+        # The run's own error, or one of a signal handler, as for Ctrl-C. After the latter the run still continues.
         if not job.ended.done():
             loop.call_soon_threadsafe(job.stop)
             concurrent.futures.wait([job.ended])

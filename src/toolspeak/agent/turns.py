@@ -1,4 +1,4 @@
-"""The model's turns of one run: asked for, read as they come, recorded; and a long history made shorter."""
+"""The model's turns of one run: requests, reads and records them, and shortens a long history."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from toolspeak.tools.toolset import tools_digest
 _WRAP_UP_SECONDS = 60.0
 _NO_CALL = ToolCall("", "", {})
 _LEFT_OUT = "(It could not be summarised, and is left out. Ask, or look again, for what you need of it.)"
-"""Stands in place of a summary if the model did not write one."""
+"""Replaces the summary if the model did not write one."""
 
 _SUMMARY_SECONDS = 120.0
 _SUMMARY_TASK = (
     "This conversation is about to be shortened: everything before this message will be replaced by a summary that you"
-    " write now. Write down all that is needed to go on: what the user wants, word for word where it matters; what was"
+    " write now. Write down all that is needed to continue: what the user wants, word for word if it matters; what was"
     " done and decided; what was found out (names, paths, numbers, errors); what failed; and what is still to be done."
-    " Do not call a tool and do not go on with the task. Answer with the summary alone."
+    " Do not call a tool and do not continue the task. Answer with the summary alone."
 )
 
 
 class TurnLeft(Exception):
-    """A driver that ran tools within its turn cannot go on with it: the run pauses, or ends."""
+    """A driver that ran tools within its turn cannot continue it: the run pauses, or ends."""
 
 
 class Turns:
@@ -81,14 +81,14 @@ class Turns:
         self._offered = 0  # calls of the turn that may have started early
         self._starting: asyncio.Handle | None = None
         self._last_asked: ModelAsked | None = None
-        self._reads = 0  # of the turn that is asked for: interceptors may proceed more than once
+        self._reads = 0  # of the current turn: interceptors may proceed more than once
         self.error: ProviderError | None = None
         """The failure of the model's API that ended the run."""
 
     async def ask(self, action: AskModel, run_tools: ToolRunner) -> Finish | None:
         """Asks for a turn and records it. Returns how the run ends if the turn did not come and no other may follow.
 
-        `run_tools` is for drivers that run tools within their turn. It raises TurnLeft where they cannot go on.
+        `run_tools` is for drivers that run tools within their turn. It raises TurnLeft where they cannot continue.
         """
         recorder, settings, driver, choice = self._recorder, self._settings, self._settings.driver, action.choice
         if action.reached is not None:
@@ -246,12 +246,12 @@ class Turns:
         return collector.turn()
 
     def _call_id(self, index: int) -> str:
-        """The id of a call of the turn that is asked for. They count on from `turns_before`."""
+        """The id of a call of the current turn. The ids count on from `turns_before`."""
         state = self._recorder.state
         return f"call_{state.turns_before + state.step}_{index}"
 
     async def go_on_within(self) -> None:
-        """Records that the driver's turn goes on behind the calls it made."""
+        """Records that the driver's turn continues after the calls it made."""
         if self._last_asked is not None:
             await self._recorder.record(self._last_asked)
 
@@ -262,7 +262,7 @@ class Turns:
         await self._recorder.record(ModelAnswered(Message("assistant", hidden), "tool_calls", Usage(0, 0), cost=0.0))
 
     def _start_early(self, collector: TurnCollector, before: RunState) -> None:
-        """Starts the complete calls of a turn that goes on, those that may start before its end."""
+        """Starts the complete calls of a turn that continues, those that may start before its end."""
         settings = self._settings
         self._starting = None
         if self._early is None:
@@ -276,7 +276,7 @@ class Turns:
                     self._early.offer(hide_call(call, settings.secrets) if hides else call)
 
     def take_early(self) -> EarlyStart | None:
-        """The calls of the turn that started early, for the batch that goes on with them. No more start early."""
+        """The calls of the turn that started early, for the batch that continues them. No more start early."""
         if self._starting is not None:
             self._starting.cancel()
             self._starting = None
@@ -284,7 +284,7 @@ class Turns:
         return early
 
     async def drop_early(self) -> None:
-        """Cancels calls that started early and that no batch goes on with."""
+        """Cancels calls that started early and that no batch takes over."""
         early = self.take_early()
         if early is not None:
             await early.drop()
@@ -329,7 +329,7 @@ class Turns:
             await conversation.aclose()
 
     async def close(self) -> None:
-        """The run has ended: nothing goes on and nothing is being recorded any more."""
+        """The run has ended: nothing runs and nothing is being recorded any more."""
         await self.drop_early()
         await self._checkpoint.close()
         await self._end_conversation()

@@ -212,7 +212,7 @@ async def _work(
         approve=Approval(
             approver,
             rules=open_rules(setup.rules) if setup.rules else None,
-            # `--approve all` does not mean that somebody has checked whether the call took effect.
+            # `--approve all` does not mean that someone has checked whether the call took effect.
             in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
         ),
         execution=Execution(schedule=setup.schedule),

@@ -87,7 +87,7 @@ class _CallFragments:
 def _describe(turn: ParsedTurn, fragments: Mapping[str, _CallFragments]) -> dict[str, Any]:
     ignored = [{**_call(entry.call, fragments), "ignored": entry.reason} for entry in turn.ignored]
     if turn.aside.strip():
-        ignored.append({"text": turn.aside, "ignored": "text behind the calls"})
+        ignored.append({"text": turn.aside, "ignored": "text after the calls"})
     return {
         "content": turn.text,
         "reasoning": turn.reasoning,

@@ -6,7 +6,7 @@ A call's `index` is its position among all calls of the turn, from 0. A parser t
   `arguments_text` (the arguments as a JSON string that holds the object), `arguments_null` (null in their place),
   `only_tool` (a counter where the tool's name belongs, and the turn has one tool),
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
-  (its own end tag; in XML), `missing_opener` (of what stands behind its name), `repaired` (from text
+  (its own end tag; in XML), `missing_opener` (of what follows its name), `repaired` (from text
   that was no JSON; only on demand, see `dialects.repaired`),
   `leaked` (the server, which has native calls, left it in the text);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `marker_twice` (the start marker, or more often),
@@ -39,7 +39,7 @@ class TextDelta:
 
 @value()
 class TextAside:
-    """Text behind calls, where the model's dialect has no place for text. It is not part of the answer."""
+    """Text after calls, where the model's dialect has no place for text. It is not part of the answer."""
 
     text: str
 

@@ -19,7 +19,7 @@ PauseReason = Literal["awaiting_approval", "suspended"]
 PAUSED: frozenset[RunStatus] = frozenset({"awaiting_approval", "suspended"})
 """The statuses of runs that have stopped and can be resumed."""
 UNFINISHED: tuple[RunStatus, ...] = ("running", *sorted(PAUSED))
-"""The statuses of runs that can go on."""
+"""The statuses of runs that can continue."""
 StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
 LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "failures"]
 
@@ -53,7 +53,7 @@ class RunStarted:
     """A run began.
 
     - `messages`: the history that the run starts with, the task last.
-    - `follows`, `follows_seq`: in a session the run goes on behind the first `follows_seq` records of run `follows`
+    - `follows`, `follows_seq`: in a session the run continues after the first `follows_seq` records of run `follows`
       (None: it is the first), whose messages come before `messages`.
     - `session_version`: the session's version that it started on, 0 for a new session.
     - `setup`: what another process needs to set the run up again.
@@ -74,7 +74,7 @@ class RunStarted:
 
 @value()
 class UserMessageQueued:
-    """The user sent a message while the run went on. The model reads it at the next step."""
+    """The user sent a message during the run. The model reads it at the next step."""
 
     message: Message
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -129,7 +129,7 @@ class ModelTextReceived:
 
 @value()
 class ModelFailed:
-    """The model API failed and the run cannot go on."""
+    """The model API failed and the run cannot continue."""
 
     error: str
     status: int | None = None
@@ -319,8 +319,8 @@ class SubRunUsed:
 
 @value()
 class HandedOff:
-    """A call handed the conversation to `agent`, which goes on with its own model and tool choice once all calls of the
-    step have their results. Recorded before the call's result."""
+    """A call handed the conversation to `agent`, which continues with its own model and tool choice once all calls of
+    the step have their results. Recorded before the call's result."""
 
     call_id: str
     agent: str

@@ -118,7 +118,7 @@ def _struct(
         if one.default_factory is no_extra:
             default = _NOTHING
         elif one.default_factory is not MISSING:
-            factory: Any = get_origin(one.default_factory) or one.default_factory  # list, in place of list[str]
+            factory: Any = get_origin(one.default_factory) or one.default_factory  # list, instead of list[str]
             default = msgspec.field(default_factory=factory)
         elif default is not msgspec.NODEFAULT and default:
             # msgspec leaves out what is the default, unless a factory makes that: only empty ones are left out.

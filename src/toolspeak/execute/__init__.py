@@ -1,4 +1,4 @@
-"""Running the calls a model made: in order, at once, with a yes where one is needed; each with a result."""
+"""Runs the calls of a model: in order, concurrently where possible, with approval where needed; each has a result."""
 
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
 from toolspeak.execute.approval.approvers import (

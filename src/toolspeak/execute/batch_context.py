@@ -45,8 +45,8 @@ class NotStarted(BaseException):
 
 
 class Pause:
-    """A request that the run pauses where no call is under way, so that it can go on later. It lives in the run's event
-    loop."""
+    """A request to pause the run at a point where no call is running, so that it can continue later. It belongs to the
+    run's event loop."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -168,7 +168,7 @@ def _key(call: ToolCall) -> str:
 class RunScope:
     """What the batches of one run share. It lives in one event loop, as long as its run.
 
-    - `orphans`: the calls that go on in their threads after their time.
+    - `orphans`: the calls that continue in their threads after their time.
     - `result_cache`: the results of reads that still hold.
     - `timers`: the calls' time limits, if the caller closes them at the run's end; else each batch has its own.
     - `details`: what no record of a call holds, by call id.
@@ -183,7 +183,7 @@ class RunScope:
     _tools: dict[str, Limiter] = field(default_factory=dict[str, Limiter])
 
     def limiters(self, tool: Tool, limits: Concurrency) -> tuple[Limiter, ...]:
-        """The limiters of which a call of this tool needs a slot, besides its batch's. The tool's own is last."""
+        """The limiters in which a call of this tool needs a slot, besides its batch's. The tool's own is last."""
         limiters_needed: tuple[Limiter, ...] = ()
         if tool.is_async and tool.max_concurrent is None and limits.run is None:
             return limiters_needed
@@ -254,7 +254,7 @@ class BatchResult:
     """The result of a batch: all results, or the pending calls of a batch that did not run.
 
     - `results`: the results in call order, one for each call; empty if calls are pending.
-    - `pending`: the questions that nobody answered.
+    - `pending`: the unanswered questions.
     - `waited`: the seconds that an approver took. The deadline moved by as much.
     - `orphaned`: the ids of the run's orphaned calls that have not ended.
     - `run_id`: the run of the batch.
@@ -301,7 +301,7 @@ class BatchResult:
 
 
 class BatchExecutor(Protocol):
-    """Runs a run's batches of calls: `Executor`, or one of your own around it or in its place (`Agent(execution=…)`).
+    """Runs a run's batches of calls: `Executor`, or one of your own around it or instead (`Agent(execution=…)`).
 
     `run` is called with the keyword arguments of `Executor.run` (`emit`, `context`, `approver`, …). A result that it
     returns without having recorded it (`await emit(ToolFinished(result))`) is recorded for it. A batch that waits for

@@ -90,7 +90,7 @@ class Call:
     - `wait_count`: the number of calls that it still waits for.
     - `waited_for`: the ids of all calls that it waits for.
     - `followers`: the calls that wait for it.
-    - `limiters`: the limiters of which it holds a slot.
+    - `limiters`: the limiters whose slots it holds.
     - `task`: the task that runs it, None before and after.
     - `started`, `completed`: when its function began and its result was recorded, in Unix seconds; 0 before that.
 
@@ -219,7 +219,7 @@ class BatchState:
         return StopRequested("stopped", hide(str(error)), call_id, None if error.answer is None else hide(error.answer))
 
     async def stop_starting(self, stop: StopRequested) -> None:
-        """Starts no further call. Calls under way go on."""
+        """Starts no further call. Running calls continue."""
         if self.stop is None:
             self.stop = stop
             await self.emit(stop)

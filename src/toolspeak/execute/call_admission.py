@@ -164,7 +164,7 @@ class CallAdmission:
         self._keep_from_running(call, result)
 
     async def _recover(self, call: Call, prepared: PreparedCall) -> None:
-        """Decides about a call in doubt. Its approval still holds: nobody is asked for it again."""
+        """Decides about a call in doubt. Its approval stays valid and is not requested again."""
         batch, written, tool = self._batch, prepared.call, prepared.tool
         effects = hide_effects(prepared.effects, batch.settings.secrets)
         digest = request_digest(written, tool.now, effects, again=True)
@@ -242,11 +242,11 @@ class CallAdmission:
                 call.admit(replace(changed, changed=True, note=changed_note(changed.call, decision.reason)))
 
     def _keep_from_running(self, call: Call, result: ToolResult, refused_by: str = "") -> None:
-        """Gives the call a result in place of running it. The result of a call in doubt says that it may have run."""
+        """Gives the call a result instead of running it. The result of a call in doubt says that it may have run."""
         call.resolve(self._batch.doubtful_calls.report(call.call, result), refused_by)
 
     def _consider(self, call: Call) -> None:
-        """Lets the calls behind be skipped, if the result of a call that does not run ends the batch."""
+        """Skips the later calls if the result of a call that does not run ends the batch."""
         result, settings = call.result, self._batch.settings
         if result is None or call.recorded or self._skip_reason:
             return
@@ -273,7 +273,7 @@ class CallAdmission:
     async def ask_all(self) -> tuple[ApprovalRequest, ...]:
         """Asks about the pending calls, in call order or all at once.
 
-        Returns the questions that nobody answered; none if a decision has ended the run.
+        Returns the unanswered questions; none if a decision has ended the run.
         """
         calls = self._batch.calls
         if not self.ends_run:

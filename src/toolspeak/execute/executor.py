@@ -67,12 +67,12 @@ class Executor:
     - `secrets`: the values that calls name by placeholders, and that results hide.
     - `throw_on_failure`: the first call that fails ends the batch. No further call starts, and ToolFailed is raised
       once all results are recorded.
-    - `stop_on_block`: the calls behind one that is blocked or rejected are skipped.
-    - `policy`: looks at every call before anybody is asked. A function, or rules of which the first that fits decides.
+    - `stop_on_block`: the calls after one that is blocked or rejected are skipped.
+    - `policy`: decides about every call before the approver. A function, or rules; the first one that fits decides.
     - `rules`: the standing rules.
     - `observers`: are called with every call as it starts and ends.
     - `recorder`: records the calls' results, for a replay.
-    - `replayer`: gives recorded results in place of calling functions.
+    - `replayer`: gives recorded results instead of calling functions.
 
     Raises ConfigurationError for tools that are not a list of tools, an approver that is not async, an unknown
     schedule, a size that is not a number, and a rule that contradicts itself.
@@ -148,7 +148,7 @@ class Executor:
         - `emit`: records a fact. Without it nothing is recorded.
         - `context`: the run that the batch belongs to. Without one the batches of this executor share the memory of the
           tools, orphaned calls and repeated reads, so make an executor for each conversation.
-        - `approver`: answers about calls that need approval, in place of the executor's own. With neither, or one that
+        - `approver`: answers about calls that need approval, instead of the executor's own. With neither, or one that
           escalates, the batch stops before any call runs: the BatchResult lists the pending calls.
         - `decisions`: earlier answers, by call id. An approval is bound to its request (`Decision.digest`): it holds
           only while the tool and the arguments are the same.
@@ -163,11 +163,11 @@ class Executor:
         A call whose id is missing, or was used before in the batch, gets an id of its own, in its result and facts too;
         the id it came with is its `provider_id`.
 
-        The metadata that interceptors set is recorded: of `before` ahead of the calls, of `around` and `after` behind
-        them, in call order.
+        The metadata that interceptors set is recorded: that of `before` ahead of the calls, that of `around` and
+        `after` once they have ended, in call order.
 
-        A tool's failure is a result. A synchronous tool cannot be stopped at its timeout: while it goes on, calls that
-        conflict with it are skipped (except in the schedule "parallel").
+        A tool's failure is a result. A synchronous tool cannot be stopped at its timeout: while it still runs, calls
+        that conflict with it are skipped (except in the schedule "parallel").
 
         Raises AgentStop, with the batch's result, if a tool, an interceptor or the approver did, or a decision ended
         the run. Raises ToolFailed (`throw_on_failure`). Raises BatchPaused if the context's `pause` was requested, once

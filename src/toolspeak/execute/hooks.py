@@ -33,14 +33,14 @@ HookName: TypeAlias = Literal["before", "around", "after"]
 
 @quick()
 class Block:
-    """The value does not go on. The model reads the reason; without a model to read it, it ends the run."""
+    """Stops the value. The model reads the reason; if there is no model to read it, it ends the run."""
 
     reason: str
 
 
 @quick()
 class Answer:
-    """The value does not go on. `value` stands for its outcome."""
+    """Stops the value. `value` is used as its outcome."""
 
     value: Any
 
@@ -165,7 +165,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
     contain: Callable[[HookError], OutcomeT]
 
     async def before(self, value: ValueT) -> ValueT | Block | Answer:
-        """Returns the value to go on with, or what takes its place. Raises HookError."""
+        """Returns the value to continue with, or what takes its place. Raises HookError."""
         for interceptor in self.interceptors:
             try:
                 verdict = cast("object", await interceptor.before(value, self._for(interceptor)))
@@ -277,7 +277,7 @@ class Interceptor(Protocol):
     priority: int = 0
 
     async def before(self, call: ToolCall, context: HookContext) -> Verdict:
-        """Returns the call to go on with (changed or not, with the same id), a Block or an Answer."""
+        """Returns the call to continue with (changed or not, with the same id), a Block or an Answer."""
         return call
 
     async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:

@@ -66,7 +66,7 @@ class Invocation:
     - `prepared`: the call.
     - `seconds`: its time limit, None without one.
     - `context`, `secrets`: the run, and the secrets that its progress hides.
-    - `is_over`: set once nobody waits for the function any more (`RunContext.cancelled`).
+    - `is_over`: set once nothing waits for the function any more (`RunContext.cancelled`).
     - `ended`: set once a synchronous function has ended.
     - `on_end`: is called in the event loop when an orphaned function ends.
     - `sub_runs`: the runs that the function starts, of a tool that takes a RunContext.

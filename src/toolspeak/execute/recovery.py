@@ -56,7 +56,7 @@ class CallsInDoubt:
     """The calls of a batch that are in doubt.
 
     - `decisions`: their ids, each with the decision about running it again, None without one.
-    - `in_doubt_policy`: what becomes of a call without a decision.
+    - `in_doubt_policy`: what happens to a call without a decision.
     """
 
     decisions: Mapping[str, Decision | None] = field(default_factory=_no_decisions)
@@ -115,7 +115,7 @@ async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[
     verify = tool.verify
     if verify is None:
         return None
-    message = f"tool {tool.name!r}: verify failed, so nobody knows what became of its call"
+    message = f"tool {tool.name!r}: verify failed, so the outcome of its call is unknown"
     try:
         async with asyncio.timeout(_VERIFY_SECONDS):
             outcome = await in_thread(partial(verify, arguments, context))

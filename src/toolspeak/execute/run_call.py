@@ -152,7 +152,7 @@ def _reason_to_skip(batch: BatchState, call: Call, prepared: PreparedCall) -> st
 
 
 async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult:
-    """Calls the tool's function, unless a recording says what came of it; ToolStarted is durable before it."""
+    """Calls the tool's function, unless a recording has its result; ToolStarted is durable before the call."""
     settings = batch.settings
     if batch.is_being_cancelled:
         raise asyncio.CancelledError
@@ -172,7 +172,7 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
         )
         await batch.emit(fact)
     except BaseException as error:
-        # An interceptor may give its call a time limit: the call has not begun, and the batch goes on.
+        # An interceptor may give its call a time limit: the call has not begun, and the batch continues.
         if not isinstance(error, asyncio.CancelledError) or batch.is_being_cancelled:
             batch.fail(error)
         raise
@@ -288,7 +288,7 @@ async def _of_sub_runs(
 
 
 def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: Invocation) -> bool:
-    """Whether the call goes on although nobody waits for it any more: a thread cannot be stopped."""
+    """Whether the call continues although nothing waits for it: a thread cannot be stopped."""
     ended = invocation.ended
     if ended is None or ended.is_set:
         return False
@@ -303,7 +303,7 @@ def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: I
 
 
 def _interrupted(batch: BatchState, call: Call, written: ToolCall, error: asyncio.CancelledError) -> ToolResult:
-    """The failure of a call that got a CancelledError although nobody cancels the batch."""
+    """The failure of a call that got a CancelledError although its batch is not cancelled."""
     if not batch.is_late:
         reason = batch.settings.secrets.hide_text(f"the tool gave up: {describe(error)}")
         return failure(written, "cancelled", reason)
@@ -313,7 +313,7 @@ def _interrupted(batch: BatchState, call: Call, written: ToolCall, error: asynci
 
 
 def _forget_cancellations() -> None:
-    """Lets the current task go on after a cancellation that was meant for its tool."""
+    """Lets the current task continue after a cancellation that was meant for its tool."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()

@@ -18,7 +18,7 @@ class SubRun:
     """A run that rests: it has ended or paused.
 
     - `pending`: the questions it waits with.
-    - `is_kept`: whether a journal holds it, so that it can go on when the call's function is called again.
+    - `is_kept`: whether a journal holds it, so that it can continue when the call's function is called again.
     """
 
     run_id: str
@@ -34,7 +34,7 @@ class SubRuns:
 
     - `started`: how many runs were started with each task, by its digest.
     - `resting`: the runs that rest, by id.
-    - `at_work`: the ids of the runs that go on.
+    - `at_work`: the ids of the runs in progress.
     """
 
     __slots__ = ("_ended", "_loop", "at_work", "call_id", "resting", "run_id", "started")
@@ -49,7 +49,7 @@ class SubRuns:
         self._ended: asyncio.Event | None = None
 
     def begin(self, run_id: str) -> None:
-        """Notes that a run goes on. Callable in any thread."""
+        """Notes that a run is in progress. Callable in any thread."""
         self.resting.pop(run_id, None)
         self.at_work.add(run_id)
 

@@ -12,7 +12,7 @@ from toolspeak.data.values import quick
 
 @quick()
 class Lease:
-    """The right to go on with a run, until another process takes it over. Every takeover has a higher epoch."""
+    """The right to continue with a run, until another process takes it over. Every takeover has a higher epoch."""
 
     run_id: str
     owner: str
@@ -92,7 +92,7 @@ class Journal(Protocol):
         returns, and the cancellation is raised at the caller's next `await`. So the caller always knows which.
 
         A `RunStarted` in a session creates the session (version 0) or changes it. Raises RunConflict if `seq` is not
-        the run's next or `session_version` is not the session's: another process went on with it. Raises LeaseLost if
+        the run's next or `session_version` is not the session's: another process continued it. Raises LeaseLost if
         the lease is not the run's newest, or the run has one and none is passed.
         """
         ...

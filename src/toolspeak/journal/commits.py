@@ -103,7 +103,7 @@ class Commits:
         self._waiting.append(waiting)
         if not self._due:
             self._due = True
-            # Behind all tasks that are ready: their records join this group.
+            # After all tasks that are ready: their records join this group.
             loop.call_soon(self._flush, loop.time(), FIRST_WAIT)
         try:
             await waiting.done
@@ -163,7 +163,7 @@ class Commits:
             waiting.settle(outcome)
 
     def stop_if_idle(self) -> None:
-        """Ends the thread, unless somebody has meanwhile come who needs it."""
+        """Ends the thread, unless someone has meanwhile come who needs it."""
         if not self._due and self._work is None:
             self.stop()
 
@@ -253,7 +253,7 @@ class Commits:
 
 
 async def unbroken(work: asyncio.Future[ResultT]) -> ResultT:
-    """Returns the result of the work, which goes on to its end if the caller is cancelled.
+    """Returns the result of the work, which continues to its end if the caller is cancelled.
 
     After a cancellation: if the work fails, the cancellation is raised; otherwise there is a result, and the
     cancellation is raised at the caller's next `await`.

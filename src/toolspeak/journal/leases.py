@@ -60,7 +60,7 @@ def since_boot() -> tuple[str, Callable[[], float]]:
         namespace = ""
         with suppress(OSError):
             namespace = os.readlink("/proc/self/ns/time")  # time_namespaces(7): each may have an offset of its own
-        clock = time.CLOCK_BOOTTIME  # it goes on while the machine sleeps
+        clock = time.CLOCK_BOOTTIME  # it continues while the machine sleeps
         return f"{boot} {namespace}", lambda: time.clock_gettime(clock)
     return "", time.time
 
@@ -90,7 +90,7 @@ def check_lease(run_id: str, lease: Lease | None, owner: str | None, epoch: int)
     if lease is None and owner is not None:
         raise LeaseLost(f"run {run_id} is held by another process, and this one has no lease on it: acquire it first")
     if lease is not None and (owner is None or lease.epoch != epoch):
-        raise LeaseLost(f"run {run_id} was taken over by another process, and this one cannot go on with it")
+        raise LeaseLost(f"run {run_id} was taken over by another process, and this one cannot continue it")
 
 
 def is_held(info: RunInfo) -> bool:

@@ -170,7 +170,7 @@ def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
 
 def gone_on(record: Record) -> RunConflict:
     return RunConflict(
-        f"run {record.run_id} has gone on elsewhere (record {record.seq} is not the next);"
+        f"run {record.run_id} has continued elsewhere (record {record.seq} is not the next);"
         " only its newest result can be resumed"
     )
 
@@ -183,7 +183,7 @@ def session_conflict(session_id: str, expected: int, version: int | None) -> Run
     if version is None:
         return RunConflict(f"there is no session {session_id} (`toolspeak sessions` lists them)")
     return RunConflict(
-        f"session {session_id} has gone on elsewhere: it is at version {version}, not {expected}; open it again"
+        f"session {session_id} has continued elsewhere: it is at version {version}, not {expected}; open it again"
     )
 
 

@@ -2,7 +2,7 @@
 
 Parameters are written `$1`. `{now}` (seconds by the clock of leases), `{held}` (until when a run is held, as Unix
 seconds), `{share}` and `{update}` (row locks),
-`{end}` (the position behind the last record of a row of `runs`, NULL without any) and `{unless}` (what becomes of a
+`{end}` (the position after the last record of a row of `runs`, NULL without any) and `{unless}` (what becomes of a
 position that another transaction has just taken) are filled in by each.
 """
 
@@ -191,7 +191,7 @@ class SqlJournal(SqlLeases):
         rows = await self._rows(db, first + start, first + SPAN, most)
         if rows and rows[-1][0] != first + start + len(rows) - 1:
             raise JournalError(
-                f"{self}: records of run {run_id} behind number {start} are missing; it is damaged:"
+                f"{self}: records of run {run_id} after number {start} are missing; it is damaged:"
                 " restore it from a backup"
             )
         wanted_digests = {digest for _, _, places in rows if places is not None for digest in digests(places)}
@@ -352,7 +352,7 @@ class SqlJournal(SqlLeases):
 
     async def _index_new(self) -> None:
         """Indexes what was recorded since the last search: so appending is not slowed down by it. A part at a time, so
-        that others go on meanwhile, in this process and in others."""
+        that others continue meanwhile, in this process and in others."""
         async with self._writing() as db:
             unindexed = [*reversed(await self._unindexed_runs(db))]
         while unindexed:
@@ -378,7 +378,7 @@ class SqlJournal(SqlLeases):
         rows = await db.rows("SELECT indexed FROM runs WHERE number = $1 {update}", number)
         if not rows:  # deleted meanwhile
             return 0, True
-        start = rows[0][0]  # another search may have gone on with it
+        start = rows[0][0]  # another search may have continued it
         page = await self._page(db, run_id, number * SPAN, start, most)
         for record in page:
             for _, text in texts_of(record):

@@ -386,7 +386,7 @@ class SqliteJournal(SqliteTables):
             raise self._error_of(error) from error
 
     async def aclose(self) -> None:
-        """Like `close`, but other tasks go on while it waits for the disk."""
+        """Like `close`, but other tasks continue while it waits for the disk."""
         await self._commits.drain()
         await self._commits.idle()
         close = self._detach()

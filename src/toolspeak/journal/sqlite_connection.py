@@ -2,7 +2,7 @@
 SQLite with their remedies.
 
 Records are stored in the order in which they come, so that a commit of many runs writes few pages: with a key that
-keeps each run together it writes a page a run. A stretch is a part of a run whose records came one right behind the
+keeps each run together it writes a page a run. A stretch is a part of a run whose records came one right after the
 other. Stretches are noted for hundreds of records at once, up to the record `noted.upto`; later records are scanned.
 """
 
@@ -28,7 +28,7 @@ coalesce(
      WHERE id > (SELECT upto FROM noted) AND pos >= runs.number * {SPAN} AND pos < (runs.number + 1) * {SPAN}),
     (SELECT pos + count FROM stretches
      WHERE pos >= runs.number * {SPAN} AND pos < (runs.number + 1) * {SPAN} ORDER BY pos DESC LIMIT 1))"""
-"""The position behind the last record of a row of `runs`."""
+"""The position after the last record of a row of `runs`."""
 
 INSERT = "INSERT INTO records (pos, data, sum) VALUES (?, ?, ?)"
 UNNOTED = "SELECT coalesce((SELECT max(id) FROM records), 0) - (SELECT upto FROM noted)"

@@ -79,8 +79,8 @@ def opened(path: Path, file: Path) -> sqlite3.Connection:
 
 
 _REMEDY = (
-    "A call that ran may not be recorded, so nothing runs: put the files back, or restore both from a backup; or go on"
-    " with what is left: `toolspeak salvage --journal {}`"
+    "A call that ran may not be recorded, so nothing runs: put the files back, or restore both from a backup; or"
+    " continue with what is left: `toolspeak salvage --journal {}`"
 )
 
 
@@ -109,7 +109,7 @@ def _check_log(path: Path, file: Path) -> bool:
         missing = frames_missing(scan, index)
         if scan.lost:
             transactions = "transaction" if scan.lost == 1 else "transactions"
-            what = f"{name} is damaged in the middle, and {scan.lost} {transactions} behind that place cannot be read"
+            what = f"{name} is damaged in the middle, and {scan.lost} {transactions} after that place cannot be read"
         elif missing and index == _index_of(file) and _written_since(boot, file):
             what = (
                 f"{name} ends before what was recorded last ({missing} of its pages are missing): it was cut short or"
@@ -327,7 +327,7 @@ def salvaged(path: Path, file: Path) -> list[Path]:
 
 
 def connected(file: Path) -> sqlite3.Connection:
-    # The event loop waits for locks, so that other tasks go on meanwhile.
+    # The event loop waits for locks, so that other tasks continue meanwhile.
     return sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
 
 

@@ -25,7 +25,7 @@ class LogScan(NamedTuple):
 
     - `salts`: tell one log in the file from the next.
     - `frames`: the frames of the transactions that SQLite uses.
-    - `lost`: the whole transactions behind the place where SQLite stops.
+    - `lost`: the whole transactions after the place where SQLite stops.
     """
 
     salts: bytes
@@ -83,7 +83,7 @@ def _commits_lost_after(log: bytes, bad: int, size: int, salts: bytes, computed:
     """`bad` is where the first bad frame starts, `computed` what its checksum should be."""
 
     def follows(at: int) -> bool:
-        """Whether the frame is whole, and was written right behind the one before it."""
+        """Whether the frame is whole, and was written right after the one before it."""
         if log[at + 8 : at + 16] != salts:
             return False
         before = at - _FRAME - size

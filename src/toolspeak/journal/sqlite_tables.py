@@ -49,7 +49,7 @@ class SqliteTables(SqlJournal):
             if info is not None and info.status in (
                 "running",
                 *PAUSED,
-            ):  # it goes on: a call whose result is missing would run again
+            ):  # it can continue: a call whose result is missing would run again
                 await self._check_tables(run_id)
         except BaseException:
             await self.release(lease)

@@ -41,7 +41,7 @@ def new_id() -> str:
 
 
 def a_run(run_id: str, *events: Event, task: str = "do it", time: float = 1000.0, **start: Any) -> list[Record]:
-    """The records of a run that starts with a task and goes on with these events, a second each."""
+    """The records of a run that starts with a task and continues with these events, a second each."""
     principal = start.pop("principal", None)
     whole = (RunStarted((Message.user(task),), "model", **start), *events)
     return [Record(event, run_id, seq, seq, time + seq, principal=principal) for seq, event in enumerate(whole)]
@@ -95,7 +95,7 @@ async def check_records_come_back(open_store: OpenStore) -> None:
 
 
 async def check_one_of_two_writers_wins(open_store: OpenStore) -> None:
-    """Two who go on from the same record: one is told, and the other's record stands."""
+    """Two who continue from the same record: one is told, and the other's record stands."""
     run_id = new_id()
     first, second = open_store(), open_store()
     await write(first, a_run(run_id))

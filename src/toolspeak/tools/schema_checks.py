@@ -1,4 +1,4 @@
-"""Checks values against a JSON Schema that somebody else wrote: the arguments of a call, a structured result.
+"""Checks values against a JSON Schema that someone else wrote: the arguments of a call, a structured result.
 
 The schema decides how long a check takes: with 2 KB of schema whose references reach the same place in many ways, a
 value of 50 bytes can take hours, or all memory. A check that may take long runs in a process that can be ended.

@@ -32,7 +32,7 @@ def check_name(name: str) -> None:
     """Raises ToolDefinitionError unless a tool may have this name."""
     if type(name) is not str or not _fits(name):
         raise ToolDefinitionError(
-            f"a tool cannot be named {name!r}: a name starts with a letter or _, goes on with letters, digits"
+            f"a tool cannot be named {name!r}: a name starts with a letter or _, continues with letters, digits"
             " and _ . : / - and has at most 128 characters; give another with @tool(name=…)"
         )
 

@@ -190,7 +190,7 @@ class Renderer:
                 self._requests[request.call_id] = request
             case ApprovalDecided(_, approved, reason, by) if by != "user":
                 suffix = f": {one_line(reason)}" if reason else ""
-                answer = f"{'✓ allowed' if approved else '✗ refused'} by {one_line(by) or 'somebody'}{suffix}"
+                answer = f"{'✓ allowed' if approved else '✗ refused'} by {one_line(by) or 'someone'}{suffix}"
                 self._line(f"  {answer}", "green" if approved else "red")
             case ToolFinished(result):
                 self._show_result(result)

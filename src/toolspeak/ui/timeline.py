@@ -74,7 +74,7 @@ class Timeline:
                 yield f"? {self._name(call_id)} needs approval: {'it ' if own else ''}{one_line(reason)}"
             case ApprovalDecided(call_id, approved, reason, by):
                 suffix = f": {one_line(reason)}" if reason else ""
-                yield f"  {self._name(call_id)} {'allowed' if approved else 'refused'} by {by or 'somebody'}{suffix}"
+                yield f"  {self._name(call_id)} {'allowed' if approved else 'refused'} by {by or 'someone'}{suffix}"
             case ToolStarted(call_id):
                 again = " again" if call_id in self._started_at else ""
                 self._started_at[call_id] = record.time
@@ -98,7 +98,7 @@ class Timeline:
                 usage_note = f": {_usage(used.usage, used.usage_estimated, used.cost)}" if self._times else ""
                 yield f"  {one_line(used.agent)} ran for it{usage_note}"
             case HandedOff(_, agent, model):
-                yield f"→ {one_line(agent)} goes on ({one_line(model)})"
+                yield f"→ {one_line(agent)} continues ({one_line(model)})"
             case RunPaused("suspended"):
                 yield "suspended"
             case RunPaused(_, call_ids):

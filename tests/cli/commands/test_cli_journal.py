@@ -257,7 +257,7 @@ def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
     shown = folder.here("show", run_id)
     assert shown.count("started") == 2  # the run and its first call
     assert f"{run_id}: suspended: 1 step" in shown
-    assert "is suspended: only a run that goes on can be suspended" in folder.here("suspend", run_id, code=1)
+    assert "is suspended: only a run in progress can be suspended" in folder.here("suspend", run_id, code=1)
     assert "no run is in progress" in folder.here("suspend", code=2)
     assert folder.toolspeak("resume", "--all") == ""  # whoever suspended it says when it goes on
     assert folder.toolspeak("resume", run_id[:8]) == "Done.\n"

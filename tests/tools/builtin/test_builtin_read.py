@@ -39,17 +39,17 @@ def test_pages_say_where_they_are_and_how_to_go_on(call, root):
     (root / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 4502)))
     first = call("read", path="a.txt")
     assert first.startswith("line 1\n")
-    assert first.endswith("line 1339\n[lines 1-1339 of 4501; go on with start=1340]")
+    assert first.endswith("line 1339\n[lines 1-1339 of 4501; continue with start=1340]")
     last = call("read", path="a.txt", start=4001)
     assert last.endswith("line 4501\n[lines 4001-4501 of 4501; this is the end of the file]")
     (root / "short.txt").write_text("\n" * 4501)
-    assert call("read", path="short.txt").endswith("\n[lines 1-2000 of 4501; go on with start=2001]")
-    assert call("read", path="a.txt", start=3, lines=1) == "line 3\n[lines 3-3 of 4501; go on with start=4]"
+    assert call("read", path="short.txt").endswith("\n[lines 1-2000 of 4501; continue with start=2001]")
+    assert call("read", path="a.txt", start=3, lines=1) == "line 3\n[lines 3-3 of 4501; continue with start=4]"
 
 
 def test_a_page_ends_before_12_kib(call, root):
     (root / "a.txt").write_text("x" * 4_999 + "\n" + "y" * 4_999 + "\n" + "z" * 4_999)
-    assert call("read", path="a.txt").endswith("y\n[lines 1-2 of 3; go on with start=3]")
+    assert call("read", path="a.txt").endswith("y\n[lines 1-2 of 3; continue with start=3]")
     assert call("read", path="a.txt", start=3).endswith("z\n[lines 3-3 of 3; this is the end of the file]")
 
 
@@ -62,7 +62,7 @@ def test_an_endless_line_is_cut_in_bounded_memory(call, root):
     finally:
         tracemalloc.stop()
     assert len(text.encode()) < 12_500
-    assert text.endswith("[lines 1-1 of 2; line 1 is longer than 12,288 bytes and was cut; go on with start=2]")
+    assert text.endswith("[lines 1-1 of 2; line 1 is longer than 12,288 bytes and was cut; continue with start=2]")
 
 
 def test_numbered(call, root):

@@ -33,7 +33,9 @@ def test_an_unread_file_is_only_replaced_when_asked_to(call, root):
 def test_a_file_read_in_part_is_only_replaced_when_asked_to(call, root):
     (root / "a.txt").write_text("1\n2\n3\n4\n")
     call("read", path="a.txt", lines=1)
-    with pytest.raises(ToolError, match=r"only in part: read the rest \(go on with start=2\), or pass overwrite: true"):
+    with pytest.raises(
+        ToolError, match=r"only in part: read the rest \(continue with start=2\), or pass overwrite: true"
+    ):
         call("write", path="a.txt", content="new")
     call("read", path="a.txt", start=3)
     with pytest.raises(ToolError, match="start=2"):
@@ -45,11 +47,11 @@ def test_a_file_read_in_part_is_only_replaced_when_asked_to(call, root):
 def test_pages_of_different_contents_do_not_add_up(call, root):
     (root / "a.txt").write_text("1\n2\n")
     call("read", path="a.txt", start=2)
-    with pytest.raises(ToolError, match=r"go on with start=1\b"):
+    with pytest.raises(ToolError, match=r"continue with start=1\b"):
         call("write", path="a.txt", content="new")
     (root / "a.txt").write_text("1\nsomebody else's\n")
     call("read", path="a.txt", lines=1)
-    with pytest.raises(ToolError, match=r"go on with start=2\b"):
+    with pytest.raises(ToolError, match=r"continue with start=2\b"):
         call("write", path="a.txt", content="new")
     call("edit", path="a.txt", old="1", new="one")
     with pytest.raises(ToolError, match="was not read"):

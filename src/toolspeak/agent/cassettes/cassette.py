@@ -14,26 +14,26 @@ from toolspeak.providers.base import Provider
 class Cassette:
     """`Agent(cassette=Cassette.record("run.jsonl"))`, and later `Agent(cassette=Cassette.replay("run.jsonl"))`.
 
-    It goes with one agent, whose runs come one after the other. What is asked of people is recorded with their answers;
-    interceptors, policies and standing answers (`approve="all"`) are not part of it: they act again.
+    It belongs to one agent, whose runs come one after the other. It records the questions to people with their answers.
+    Interceptors, policies and standing answers (`approve="all"`) are not part of it: they act again.
     """
 
     recording: Recording
 
     @classmethod
     def record(cls, path: str | PathLike[str], *, go_on: bool = False) -> Cassette:
-        """Writes a new recording, in place of one that is there. With `go_on` it goes on with that one, for a run that
-        was paused or interrupted and is resumed by another agent or process. Raises ConfigurationError for a file that
-        is something else."""
+        """Writes a new recording, which replaces an existing one. With `go_on`, it continues the existing one, for a
+        run that was paused or interrupted and is resumed by another agent or process. Raises ConfigurationError for a
+        file that is something else."""
         return cls(_side("cassette_writer", "CassetteRecorder", path, go_on=go_on))
 
     @classmethod
     def replay(cls, path: str | PathLike[str], *, pauses: bool = True) -> Cassette:
-        """Plays a recording: no model is asked, no tool's function is called, and nobody is asked for approval.
-        Whatever model the agent is given, it is the one that was recorded, and so are the answers.
+        """Plays a recording: sends no request to a model, calls no tool's function, and requests no approval.
+        The recorded model and answers replace the agent's.
 
-        A run that paused pauses again, and goes on with `Agent.resume`; unless `pauses` is False: then what was decided
-        later is the answer at once. Raises ConfigurationError for a file that is no recording, naming the line."""
+        A run that paused pauses again, and continues with `Agent.resume`. If `pauses` is False, the later decisions are
+        the answers at once. Raises ConfigurationError for a file that is not a recording, naming the line."""
         return cls(_side("player", "Player", path, pauses=pauses))
 
     @property
@@ -47,7 +47,7 @@ class Cassette:
 
     @property
     def model(self) -> str:
-        """The provider that is recorded, as `provider:model`; "" as long as there is none."""
+        """The recorded provider, as `provider:model`; "" before one is recorded."""
         return self.recording.model
 
     @property

@@ -6,23 +6,23 @@ own, and the provider, with what that can do. Then, as they came, a line for eac
 - further `provider` that a driver asks, counted from 1;
 - request: `turn` (counted from 1), `asked` (what it has not in common with the request before: `same` is how many of
   its first messages it shares with that, tools are left out if they are the same), its `digest`, and the `answer`: a
-  text is a piece of text, all else as `data.codec` writes it; with `error` if the model's API failed behind it, the
+  text is a piece of text, all else as `data.codec` writes it; with `error` if the model's API failed after it, the
   number of its `provider` if that is not the first, and `cut` if it was cancelled;
 - result of a tool's function: the `call`'s id, its name and arguments, and the `result` as `data.codec` writes it,
   whole and before any interceptor; with `stop` if it ended the run, `recalled` if an earlier result was given in its
   place, `skipped` if the function was not called;
 - question about a call: the `approval`'s call id, its name, arguments and preview, and the `answer` as an
   `ApprovalDecided`, `escalated` with the reason, or the `stop` that ended the run; `later` if the run had paused and
-  went on with it, `in_doubt` if it was about running a call a second time, `revised` with the preview of other
+  continued it, `in_doubt` if it was about running a call a second time, `revised` with the preview of other
   arguments that were asked about before they were decided;
 - run that a tool started: what it `spent`, as `SubRunUsed`, ahead of the tool's result;
-- run that went on after a pause or an interruption: `resumed` is its id, `open` its calls without a result,
+- run that continued after a pause or an interruption: `resumed` is its id, `open` its calls without a result,
   `undecided` those about which nothing was decided. What stands above about these calls happened again behind it.
 
-Times are in seconds: a turn `took` so long, and a result or an answer came `at` such a time behind the turn's end, or
-behind the moment at which the run went on.
+Times are in seconds: a turn `took` so long, and a result or an answer came `at` such a time after the turn's end, or
+after the moment at which the run continued.
 
-`standing`, in the first line and where a run went on, is the answer to every question that nobody was asked.
+`standing`, in the first line and where a run continued, is the answer to every question that nobody was asked.
 Secrets are placeholders in all of it, and what a provider sends beside a request (headers, keys) is not part of it.
 """
 
@@ -61,7 +61,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: the recording cannot be read: {error}") from None
     lines = text.split("\n")
-    fragment = lines.pop() if len(lines) > 1 else None  # "" behind the last line's end
+    fragment = lines.pop() if len(lines) > 1 else None  # "" after the last line's end
     for number, line in enumerate(lines, 1):
         records.append(_read_line(path, number, line))
     if fragment and is_json(fragment):

@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"(?<=^call_)\d+")
 
 
 def in_turn(call_id: str) -> str:
-    """A call's id without the number of its turn: where a turn was lost with its process, those behind it count on."""
+    """A call's id without the number of its turn: where a turn was lost with its process, those after it count on."""
     return _NUMBER.sub("", call_id)
 
 
@@ -71,7 +71,7 @@ class PlayedAnswer:
 class Recorded:
     """What a file holds. Calls and answers stand with the number of requests ahead of them (a cassette may hold
     several runs, and in each a call of this id) and `in_turn` of their id. `at` is when they came, in seconds from the
-    turn's end on, or since the run went on; `took` how many seconds a turn took. `requests` and `before` count what a
+    turn's end on, or since the run continued; `took` how many seconds a turn took. `requests` and `before` count what a
     resumed run asked again too."""
 
     id: str = ""

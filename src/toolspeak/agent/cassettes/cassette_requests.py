@@ -1,4 +1,4 @@
-"""What is asked of a model, as a cassette holds it and as a person compares it."""
+"""A request to a model, as a cassette stores it and as a person compares it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def shortened(request: Mapping[str, JSON], before: Mapping[str, JSON] | None) ->
 
 
 def completed(line: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
-    """The request that `shortened` made shorter. Raises LookupError and TypeError if it is none."""
+    """The request that `shortened` made shorter. Raises LookupError and TypeError for anything else."""
     request = dict(line)
     same = request.pop("same", 0)
     earlier: Mapping[str, JSON] = {"messages": []} if before is None else before

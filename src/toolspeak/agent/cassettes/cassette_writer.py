@@ -68,7 +68,7 @@ class CassetteRecorder(Recording, ResultRecorder):
         self._standing: Mapping[str, JSON] = {}
         self._id = new_id()
         self._clock: Callable[[], float] = time.time
-        self._mark: float | None = None  # when the last turn ended, or the run went on
+        self._mark: float | None = None  # when the last turn ended, or the run continued
         if go_on:
             self._take_up()
             return
@@ -264,7 +264,7 @@ def _text(arguments: JSON) -> str:
 
 @quick()
 class _RecordedApprover:
-    """An approver whose answers are recorded; None is nobody: the run pauses."""
+    """An approver whose answers are recorded; None if there is no approver, and the run pauses."""
 
     approver: Approver | None
     recorder: CassetteRecorder

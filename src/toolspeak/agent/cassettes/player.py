@@ -35,7 +35,7 @@ _AGAIN = "If the change is meant, record the run again"
 
 
 class Player(Recording, Replayer):
-    """Asks no model, calls no function and bothers nobody. See `Cassette.replay`."""
+    """Plays a recording without a model, functions and people. See `Cassette.replay`."""
 
     def __init__(self, path: str | PathLike[str], *, pauses: bool = True) -> None:
         self._path = path = Path(path)
@@ -43,7 +43,7 @@ class Player(Recording, Replayer):
         self._secrets = Secrets()
         self._recorded = read_recording(path)
         self._requests = self._providers = 0
-        self._passed = self._mark = 0.0  # seconds, and at the last turn's end, or when the run went on
+        self._passed = self._mark = 0.0  # seconds, and at the last turn's end, or when the run continued
         self.revising: PlayedAnswer | None = None
         """The answer whose other arguments are being asked about."""
 
@@ -106,7 +106,7 @@ class Player(Recording, Replayer):
         number, total = self._requests, len(turns)
         if number > total:
             raise ReplayDiverged(
-                f"the run left the recording {self._path} behind its end: it holds {total} model requests, and one more"
+                f"the run left the recording {self._path} after its end: it holds {total} model requests, and one more"
                 f" was asked. {_AGAIN}"
             )
         turn, current = turns[number - 1], plain(self._secrets.hide(plain(request_json(request))))
@@ -150,7 +150,7 @@ class Player(Recording, Replayer):
         played = self._played_call(call)
         if played is None:
             self._diverge(
-                f"behind model request {self._requests}: it calls {call.name} ({call.id}), of which no result was"
+                f"after model request {self._requests}: it calls {call.name} ({call.id}), of which no result was"
                 " recorded"
             )
         return played.recorded
@@ -170,7 +170,7 @@ class Player(Recording, Replayer):
         if (name, arguments) != (call.name, now):
             recorded_text, became = (json.dumps(each, ensure_ascii=False, sort_keys=True) for each in (arguments, now))
             self._diverge(
-                f"behind model request {self._requests}, {where} {call.id}: it was {name} {recorded_text} and is"
+                f"after model request {self._requests}, {where} {call.id}: it was {name} {recorded_text} and is"
                 f" {call.name} {became}"
             )
 
@@ -194,7 +194,7 @@ class Player(Recording, Replayer):
             recorded = answers.popleft().decided if answers else None
             if recorded is not None and _verdict(recorded) != _verdict(fact):
                 self._diverge(
-                    f"behind model request {self._requests}, at the question about the call {fact.call_id}: the answer"
+                    f"after model request {self._requests}, at the question about the call {fact.call_id}: the answer"
                     f" was {_verdict(recorded)} and is {_verdict(fact)}"
                 )
 
@@ -219,7 +219,7 @@ class Player(Recording, Replayer):
             return replace(standing.decision, approved=False, reason=refused) if refused else standing.decision
         if paused is None:
             self._diverge(
-                f"behind model request {self._requests}: it asks whether {call.name} ({call.id}) may run, which was "
+                f"after model request {self._requests}: it asks whether {call.name} ({call.id}) may run, which was "
                 "not asked when it was recorded"
             )
         return paused
@@ -235,7 +235,7 @@ def _verdict(fact: ApprovalDecided) -> str:
 
 @quick()
 class _PlayedApprover:
-    """In place of an approver: what was said when it was recorded."""
+    """Instead of an approver: what was said when it was recorded."""
 
     player: Player
 

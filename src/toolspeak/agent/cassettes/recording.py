@@ -15,7 +15,7 @@ from toolspeak.providers.base import Provider
 
 
 class TurnCutOff(ReplayDiverged):
-    """The recorded turn ends here without its end, and the recording goes on: a run with a time limit was cut off by
+    """The recorded turn ends here without its end, and the recording continues: a run with a time limit was cut off by
     it, and is cut off again."""
 
 
@@ -40,7 +40,7 @@ class Recording(Protocol):
     @property
     @abstractmethod
     def model(self) -> str:
-        """The first provider that is recorded, as `provider:model`; "" as long as there is none."""
+        """The first recorded provider, as `provider:model`; "" before one is recorded."""
 
     @property
     @abstractmethod
@@ -64,7 +64,7 @@ class Recording(Protocol):
 
     @abstractmethod
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
-        """A run goes on from this state; what was decided about its calls meanwhile. Raises ReplayDiverged if
+        """A run continues from this state; what was decided about its calls meanwhile. Raises ReplayDiverged if
         something else was decided when it was recorded."""
 
     @abstractmethod

@@ -44,7 +44,7 @@ class TurnRequest:
     output: OutputSchema | None = None
     """The form of the answer."""
     asks: Callable[[ToolSpec], bool] = _never_asks
-    """Whether somebody may be asked before a call of this tool runs."""
+    """Whether a call of this tool may need approval before it runs."""
     parallel: bool | None = None
     """Whether a turn may hold several calls. None leaves it to the API and the dialect."""
     options: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -101,7 +101,7 @@ class Driver(Protocol):
         ...
 
     def open(self, run: DriverContext) -> Conversation:
-        """Begins the conversation of a run. Whoever opens it closes it."""
+        """Begins the conversation of a run. The caller closes it."""
         ...
 
     async def aclose(self) -> None: ...

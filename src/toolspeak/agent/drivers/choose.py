@@ -22,7 +22,7 @@ from toolspeak.providers.base import Provider
 
 _SECTIONS = get_args(Section)
 DEFAULT_DIALECT = "cogency-json"
-"""What a model is told to write whose own dialect is not known: JSON between plain tags, which every server passes."""
+"""The dialect for a model whose own dialect is unknown: JSON between plain tags, which every server passes."""
 
 
 def choose_driver(
@@ -80,7 +80,7 @@ def choose_driver(
 @lru_cache(maxsize=256)  # as `known_dialect`
 def _dialects_of(model: str) -> tuple[Dialect | None, Dialect]:
     """The dialect that a model of this name was trained on, if it is known, and one that reads whatever a turn is in
-    and writes what the model is told."""
+    and writes the prompt."""
     trained_dialect = dialects.known_dialect(model)
     default = None if trained_dialect else dialects.get_dialect(DEFAULT_DIALECT)
     return trained_dialect, dialects.AutoDialect(trained_dialect, default)

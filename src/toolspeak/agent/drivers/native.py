@@ -91,7 +91,7 @@ class NativeDriver:
         return NativeConversation(self, run)
 
     def reader(self, request: TurnRequest) -> Callable[[Delta], Sequence[Delta]]:
-        """What gives a turn's deltas with the calls that stand in its text."""
+        """Reads a turn's deltas with the calls in its text."""
         leaks, tools = self._leaks, request.tools
         if leaks is None or not tools:
             return _as_it_is
@@ -157,12 +157,12 @@ class NativeConversation:
             yield delta
 
     def model_request(self, request: TurnRequest) -> ModelRequest:
-        """What the provider is asked for a turn."""
+        """The request to the provider for a turn."""
         driver, choice = self._driver, request.choice
         if driver.fell_back and driver.fallback is not None:
             return self._text(driver.fallback).model_request(request)
         messages, capabilities = self._sent(request), driver.provider.capabilities
-        # An API that cannot hold the model to a choice is told of all tools all the same: a prompt whose beginning
+        # An API that cannot enforce a choice still gets all tools: a prompt whose beginning
         # changes is read anew.
         unforced = not driver.forces and _is_forced(choice)
         enforced = choice.mode == "auto" or (capabilities.tool_choice and not unforced)
@@ -203,7 +203,7 @@ class _LastCall:
 
     An API gives arguments that are JSON whatever the model wrote: some servers close what was cut themselves, and say
     `tool_calls` for a turn that reached its limit (GitHub, vllm-project/vllm#53269, #47963, #57482). So where the turn
-    was cut, by its finish reason or its usage (`TurnEnded.is_cut`), a call with nothing behind it does not count. Until
+    was cut, by its finish reason or its usage (`TurnEnded.is_cut`), a call with nothing after it does not count. Until
     that is known a call that is complete waits for the next delta but white space; nothing else does.
     """
 
@@ -254,7 +254,7 @@ def _as_it_is(delta: Delta) -> Sequence[Delta]:
 
 
 def with_choice(messages: Sequence[Message | TextMessage], request: TurnRequest) -> Sequence[Message | TextMessage]:
-    """The messages with the tool choice asked for in words at their end."""
+    """The messages, with the tool choice in words at their end."""
     words = choice_text(request.choice, request.tools) if request.tools else ""
     if not words:
         return messages

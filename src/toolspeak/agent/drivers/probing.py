@@ -1,4 +1,4 @@
-"""The driver of a server of which nobody knows whether it takes tools: it is probed, once."""
+"""The driver for a server that may or may not accept tools: it probes the server once."""
 
 from __future__ import annotations
 

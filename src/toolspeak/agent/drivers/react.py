@@ -52,9 +52,9 @@ class ReActDriver:
     """Implements `Driver`: one decision a turn, extracted from the reply and checked.
 
     A reply that is no decision goes back to the model with what is wrong, up to `max_retries` times; one more is a call
-    of the pseudo-tool `decision_extraction` or `decision_validation` that failed, and the run goes on. With
+    of the pseudo-tool `decision_extraction` or `decision_validation` that failed, and the run continues. With
     `final_via_inference` the answer is asked for once more, as plain text and streamed, of `final_model` if given.
-    The run's observers are told of every decision. All of a turn has the price of `provider`.
+    The run's observers get every decision. All requests of a turn have the price of `provider`.
 
     `prompt` gives the text that teaches the model to decide, of the tools (`react_prompt` is the default); `schema` the
     JSON Schema of a decision, for APIs that answer by one (`decision_schema`). A decision of another form than
@@ -80,7 +80,7 @@ class ReActDriver:
         self.provider = provider
         self.max_retries = max_retries
         self.final = (final_model or provider) if final_via_inference else None
-        """The provider that writes the answer, if it is asked for once more."""
+        """The provider that writes the answer, if a second request asks for it."""
         self.read = read
         self._teach, self._schema = prompt, schema
         self._last_prompt: tuple[Sequence[ToolSpec], str, str] | None = None

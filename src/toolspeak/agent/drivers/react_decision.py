@@ -41,7 +41,7 @@ INSTRUCTIONS:
 - `type` is "call_tool" as long as you need to act or to know more, else "final_answer".
 - `tool` is a name of the catalog, `args` an object that follows its schema: `{{}}` if it takes nothing.
 - The result of a call comes as an Observation. Never write one yourself.
-- If an Observation is an ERROR, find out why before you go on.
+- If an Observation is an ERROR, find out why before you continue.
 
 TOOL CATALOG (names, descriptions):
 {catalog}

@@ -104,7 +104,7 @@ class ServerPromptConversation(TextConversation):
         messages: list[Message | TextMessage] = [Message.system(prompt)] if prompt else []
         messages += self._in_api_words(request)
         api = driver.provider.name.partition(":")[0]
-        # The tool choice is told in words, and held to by a grammar of ours: `none` is what leaves the reply alone.
+        # The prompt states the tool choice, and our grammar enforces it: `none` keeps the server's parser off.
         return ModelRequest(
             with_choice(messages, request),
             request.tools,
@@ -117,7 +117,7 @@ class ServerPromptConversation(TextConversation):
         return not self._driver.serves(request) and super()._may_drop_tool_role(request)
 
     def _in_api_words(self, request: TurnRequest) -> Iterator[Message | TextMessage]:
-        """The conversation in the API's own words, but for the turns of which it has none."""
+        """The conversation in the API's own form, except for turns that have no such form."""
         dialect, unread = self._driver.dialect, list[Message]()
         for message in request.messages:
             if unread:
@@ -177,7 +177,7 @@ async def _tokens(provider: Provider, request: ModelRequest) -> int | None:
 
 
 def _refused(error: ProviderError) -> bool:
-    """Whether a server will not write such a prompt, or parses the reply all the same."""
+    """Whether a server does not write such a prompt, or parses the reply anyway."""
     if str(error) == TOOK_CALLS:
         return True
     return error.status in (400, 404, 422, 500, 501) and error.code not in _NO_REFUSAL

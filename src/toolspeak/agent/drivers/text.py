@@ -33,7 +33,7 @@ _MAX_PROMPTS = 64
 """Prompts that a driver caches; an agent has one, a gateway's clients have many."""
 
 _STRAY_CHARACTERS = 256
-"""How much a model may say behind its calls before its end is no longer waited for."""
+"""How many characters a model may write after its calls before toolspeak stops waiting for the end of the turn."""
 
 Media = ImagePart | FilePart
 
@@ -216,7 +216,7 @@ class TextConversation:
                     raise
 
     def model_request(self, request: TurnRequest) -> ModelRequest:
-        """What the provider is asked for a turn."""
+        """The request to the provider for a turn."""
         driver, rendered = self._driver, self._rendered
         if rendered is None or rendered.tools != request.tools:
             history = driver.dialect.history(request.tools, tool_role=driver.takes_tool_role)
@@ -231,7 +231,7 @@ class TextConversation:
             if first == 0:
                 rendered.task = len(rendered.history.messages) - 1
         prompt, _ = driver.placed_prompt(request)
-        # The words for the tool choice stand at the end: the prompt stays as it is.
+        # The tool choice is at the end of the conversation: the prompt stays as it is.
         words = choice_text(request.choice, request.tools) if request.tools else ""
         messages: Sequence[Message | TextMessage] = with_words(
             prompt.before(rendered.history.messages, rendered.task), words
@@ -295,7 +295,7 @@ def with_limit(ended: TurnEnded, options: Mapping[str, JSON]) -> TurnEnded:
 
 
 async def _usage_after_batch(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
-    """The usage that the end of a turn tells, if it comes within `seconds`; else it is unknown."""
+    """The usage in the end of a turn, if that comes within `seconds`; otherwise unknown usage."""
     characters = 0
     with suppress(TimeoutError, ProviderError):
         async with asyncio.timeout(seconds):
@@ -310,7 +310,7 @@ async def _usage_after_batch(stream: AsyncGenerator[Delta], seconds: float) -> U
 
 def with_words(messages: Sequence[TextMessage], words: str) -> Sequence[TextMessage]:
     """The messages with these words at their end."""
-    if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to go on with
+    if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to continue with
         return [*messages, TextMessage("user", words or _GO_ON)]
     if not words:
         return messages

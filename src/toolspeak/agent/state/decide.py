@@ -38,7 +38,7 @@ class Compact:
 
 @quick()
 class AwaitApproval:
-    """Wait: the run cannot go on before these calls are decided."""
+    """Wait: the run cannot continue before these calls are decided."""
 
     call_ids: tuple[str, ...]
 
@@ -66,7 +66,7 @@ def decide(state: RunState, window: Window | None = None) -> Action:
         allowed = state.limits.calls
         if allowed is None:
             return RunTools(pending.calls)
-        # A batch that goes on has results already: the executor counts the calls without one alone.
+        # A batch that continues has results already: the executor counts only the calls without one.
         run_count = sum(result.code not in ("skipped", "malformed") for result in pending.results)
         before = state.totals.calls - sum(isinstance(call, ToolCall) for call in pending.calls)
         return RunTools(pending.calls, max(0, allowed - before - run_count))

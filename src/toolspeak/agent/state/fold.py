@@ -276,7 +276,7 @@ def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunStat
     calls = message.calls
     history = state.history.append(message) if message.parts else state.history
     answer, empty_turns = None, 0
-    # The server runs tools of its own in this turn, and goes on with it when it is asked again.
+    # The server runs tools of its own in this turn, and continues it when it is asked again.
     pauses = event.finish == "pause" and not calls and bool(message.parts) and not state.limit
     if not calls and not pauses:
         # An answer from results that the model made up does not count.

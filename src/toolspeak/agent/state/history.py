@@ -29,7 +29,7 @@ from toolspeak.execute import Secrets
 from toolspeak.execute.calls.result_limits import hide_part, hide_secrets
 
 _NO_RESULT = "this call has no result: the run ended before; it may have run or not"
-_NOT_STARTED = "this call did not run: the conversation went on without it"
+_NOT_STARTED = "this call did not run: the conversation continued without it"
 _UNKNOWN = "this call was started, and its outcome is unknown: its run was stopped before it had a result"
 
 CLEARED = "cleared"
@@ -133,7 +133,7 @@ class Window:
 
 @quick()
 class Plan:
-    """`cleared` are the calls whose results are cleared; or the messages before `upto` are summarised, but for the
+    """`cleared` are the calls whose results are cleared; or the messages before `upto` are summarised, except for the
     system messages in front and those `pinned` as they are. Tokens are estimates of what the next turn would read."""
 
     cleared: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Answers of a given type: asked for by schema, by a tool or in words, and checked."""
+"""Answers of a given type: requests them by schema, by a tool or in words, and checks them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TypeOfOutput: TypeAlias = type[OutputT] | UnionType
 
 @quick()
 class Output(Generic[OutputT]):
-    """The type of the answer, and how it is asked for. A type alone stands for `Output(type)`."""
+    """The type of the answer, and how the agent requests it. A type on its own means `Output(type)`."""
 
     type: TypeOfOutput[OutputT]
     """Any type that pydantic has a JSON Schema for; `RunResult.output` is the value. For type checkers, name a union:
@@ -52,7 +52,7 @@ class Output(Generic[OutputT]):
 
 @quick()
 class CheckedAnswer:
-    """An answer as the type that was asked for, or what is wrong with it."""
+    """An answer as the requested type, or what is wrong with it."""
 
     value: Any = None
     problems: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ def _problems(error: typed.ValidationError) -> tuple[str, ...]:
 
 
 def choose_output(output: Any, driver: Driver, *, tools: bool) -> AnswerType | None:
-    """The answer that an agent asks for; None without an `Output` or a type.
+    """The type of an agent's answer; None without an `Output` or a type.
 
     The mode "auto" is native where the API takes the type's schema (and takes it beside calls, if there are `tools`),
     prompted where calls are text, and else a tool. Raises ConfigurationError for a mode that does not exist or that

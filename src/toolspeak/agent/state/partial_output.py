@@ -17,7 +17,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.tools import typed
 
 ABSENT: Any = object()
-"""Stands for a value of which nothing can be read."""
+"""The value if nothing of it can be read yet."""
 
 _THOUGHT_END = "</think>"
 _FENCE = re.compile(r"\s*```[^\n]*\n")
@@ -74,15 +74,15 @@ class PartialAnswer:
 
 
 def _json_of(text: str, *, is_text: bool) -> tuple[JSON, bool]:
-    """The JSON at the beginning of an answer, without a number that may go on; and whether it ends in a text that may
-    go on."""
-    _, _, behind = text.rpartition(_THOUGHT_END)
-    fence = _FENCE.match(behind)
-    behind = behind[fence.end() :] if fence else behind
-    start = _JSON_START.match(behind) or (None if is_text else _BRACKET.search(behind))
+    """The JSON at the beginning of an answer, without an unfinished number; and whether it ends in an unfinished
+    text."""
+    _, _, answer = text.rpartition(_THOUGHT_END)
+    fence = _FENCE.match(answer)
+    answer = answer[fence.end() :] if fence else answer
+    start = _JSON_START.match(answer) or (None if is_text else _BRACKET.search(answer))
     if start is None:
-        return (behind.strip(), True) if is_text and behind.strip() else (ABSENT, True)
-    begins = behind[start.start() :].lstrip()
+        return (answer.strip(), True) if is_text and answer.strip() else (ABSENT, True)
+    begins = answer[start.start() :].lstrip()
     try:
         value = typed.from_json(begins, allow_partial="trailing-strings")
         is_open = value != typed.from_json(begins, allow_partial=True)
@@ -164,7 +164,7 @@ def _partial_object(
 
 
 def _partial_entries(kind: Any, entries: Iterable[tuple[Any, JSON]], *, is_open: bool) -> Any:
-    """The entries with values of this type, without a last one of which nothing can be read."""
+    """The entries with values of this type, without a last one that cannot be read yet."""
     items = [*entries]
     values = {key: _whole(kind, each) for key, each in items[:-1]}
     for key, each in items[-1:]:

@@ -190,7 +190,7 @@ class Approvals:
     requests: Log[ApprovalRequested] = field(default_factory=lambda: NOTHING)
     decisions: Log[ApprovalDecided] = field(default_factory=lambda: NOTHING)
     requested_at: float | None = None
-    """Unix seconds of the first open question, while the run goes on."""
+    """Unix seconds of the first open question, during the run."""
 
     @property
     def undecided(self) -> dict[str, ApprovalRequested]:
@@ -205,7 +205,7 @@ class ContextSize:
     """How much of the model's window the history fills."""
 
     tokens: int = 0
-    """The tokens that the next turn reads. Estimated, but for those of the last turn."""
+    """The tokens that the next turn reads. Estimated, except for those of the last turn."""
     task: int = 0
     """The index of the user's last message in the history."""
     compacted: bool = False
@@ -222,7 +222,7 @@ class TurnRules:
     empty_turns: int = 0
     """Turns in a row without calls or an answer."""
     rejected_answers: int = 0
-    """Answers that were not of the type asked for."""
+    """Answers that were not of the requested type."""
 
 
 @value()
@@ -254,7 +254,7 @@ class Progress:
         return Progress((*self.last[-1:], (calls, results)), repeats, failures)
 
     def advice(self, limits: Limits) -> str:
-        """What the model is told half-way to the end of the run; "" otherwise."""
+        """The warning that the model reads half-way to the end of the run; "" otherwise."""
         if limits.repeats is not None and self.repeats == max(1, limits.repeats // 2):
             return _REPEATED
         if limits.failures is not None and self.failures == max(1, limits.failures // 2):
@@ -308,7 +308,7 @@ class RunState:
 
     run_id: str
     model: str
-    """The model of the agent that goes on."""
+    """The model of the current agent."""
     limits: Limits
     history: Log[Message]
     """What the model reads."""
@@ -322,10 +322,10 @@ class RunState:
     agent: str | None = None
     """The agent that the conversation was handed to; None without a hand-off."""
     turns_before: int = 0
-    """The highest turn among the call ids of the history: this run's ids go on from there."""
+    """The highest turn among the call ids of the history: this run's ids continue from there."""
     status: RunStatus = "running"
     paused_at: float | None = None
-    """Unix seconds at which the run paused; None while it goes on."""
+    """Unix seconds at which the run paused; None while it runs."""
     step: int = 0
     seq: int = 0
     """The number of the next record."""

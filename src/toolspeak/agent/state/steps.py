@@ -219,7 +219,7 @@ def remembered(changes: Iterable[MemoryChanged]) -> dict[str, JSON]:
 
 
 def _entries(value: object) -> dict[str, Any] | None:
-    """A copy of the entries of a mapping with string keys, else None. A tool in a thread may go on writing."""
+    """A copy of the entries of a mapping with string keys, else None. A tool in a thread may continue writing."""
     if type(value) is not dict:
         return None
     entries = dict(cast("dict[Any, Any]", value))

@@ -47,7 +47,7 @@ async def _waited_for(journal: Journal, run: RunInfo) -> list[RunInfo]:
 
 
 async def _standing(journal: Journal, session_id: str) -> tuple[SessionInfo, Sequence[RunInfo]]:
-    """A session and its runs at one moment, the oldest first. Another process may go on with the session meanwhile."""
+    """A session and its runs at one moment, the oldest first. Another process may continue the session meanwhile."""
     while True:
         info = await known_session(journal, session_id)
         runs = await journal.runs(session_id=session_id)
@@ -90,7 +90,7 @@ async def import_closed(journal: Journal, lines: Iterable[str]) -> tuple[Session
     """As `import_session`, for lines from an untrusted source. Runs that have not ended are closed before the journal
     has them. Returns the session and how many were closed.
 
-    Decisions and the setup of a run stand in the lines, so that resuming one could run any call.
+    The lines contain the decisions and the setup of a run, so resuming one could run any call.
     """
     aside = MemoryJournal()
     session_id = (await import_session(aside, lines)).session_id

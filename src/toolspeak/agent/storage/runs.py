@@ -1,4 +1,4 @@
-"""Runs in a journal: the lease of a run that goes on, where a run stands, and suspending or closing one by its id."""
+"""Runs in a journal: the lease of a run in progress, a run's state, and suspending or closing a run by its id."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LeaseKeeper:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._stop_timer()
-        # An error of the journal was raised before; the lease expires by itself.
+        # An error of the journal was raised before; the lease expires on its own.
         with suppress(JournalError):
             await self._journal.release(lease)
 
@@ -111,7 +111,7 @@ class LoadedRun:
     memory: dict[str, Any]
     """The tools' memory, with the results that `read_result` pages through."""
     opening: Sequence[Event] = ()
-    """What is recorded first when the run goes on."""
+    """What is recorded first when the run continues."""
 
     @property
     def known(self) -> RunState:
@@ -193,7 +193,7 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
         raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
     if info.status != "running":
         status = info.status.replace("_", " ")
-        raise RunError(f"run {run_id} is {status}: only a run that goes on can be suspended")
+        raise RunError(f"run {run_id} is {status}: only a run in progress can be suspended")
     if await journal.ask_to_suspend(run_id):
         return True
     try:
@@ -203,7 +203,7 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
                 raise RunError(f"run {run_id} has ended meanwhile: it is {state.status.replace('_', ' ')}")
             await _append(journal, lease, state, RunPaused("suspended"), info.agent)
     except RunBusy:
-        return await journal.ask_to_suspend(run_id)  # another process went on with it meanwhile
+        return await journal.ask_to_suspend(run_id)  # another process continued it meanwhile
     return False
 
 

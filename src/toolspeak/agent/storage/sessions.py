@@ -38,7 +38,7 @@ def new_session_id() -> str:
 
 
 async def known_session(journal: Journal, session_id: str) -> SessionInfo:
-    """The session. Raises RunError if there is none."""
+    """The session. Raises RunError if it does not exist."""
     info = await journal.session(session_id)
     if info is None:
         raise RunError(f"there is no session {session_id}; `toolspeak sessions` lists them")
@@ -50,7 +50,7 @@ async def place_of(
 ) -> Place:
     """Where the session's next run begins. An unknown session is a new one.
 
-    A session goes on only after a run that has ended: otherwise calls of that run could run later, and no message of
+    A session continues only after a run that has ended: otherwise calls of that run could run later, and no message of
     the session would have their results. A last run that was interrupted is closed. `when_open` is for one that waits
     for approval or is suspended.
 
@@ -104,15 +104,15 @@ async def fork_session(
     record.
     """
     info = await known_session(journal, session_id)
-    behind = run_id or info.last_run
+    origin_id = run_id or info.last_run
     history: Sequence[Message] = info.history
-    if behind is not None:
-        run = await journal.run(behind)
+    if origin_id is not None:
+        run = await journal.run(origin_id)
         if run is None or run.session_id != session_id:
-            raise RunError(f"session {session_id} has no run {behind}")
+            raise RunError(f"session {session_id} has no run {origin_id}")
         if count is not None and not 0 < count <= run.records:
-            raise RunError(f"run {behind} has {run.records} records; fork behind 1 to {run.records} of them")
-        state = await load_state(journal, behind, count)
+            raise RunError(f"run {origin_id} has {run.records} records; fork after 1 to {run.records} of them")
+        state = await load_state(journal, origin_id, count)
         history, count = closed(state), state.seq
     now = time.time()
     fork = SessionInfo(
@@ -121,7 +121,7 @@ async def fork_session(
         now,
         now,
         principal=info.principal,
-        forked_from=None if behind is None else (behind, count or 0),
+        forked_from=None if origin_id is None else (origin_id, count or 0),
         history=tuple(history),
     )
     await journal.add_session(fork)

@@ -123,7 +123,7 @@ A plain function; one that raises escalates."""
 
 @quick()
 class StandingApprover:
-    """Gives every request the same answer. Nobody is asked, so no preview is made and no question is recorded.
+    """Gives every request the same answer. It asks no one, so no preview is made and no question is recorded.
 
     It does not approve a call that was repaired and does more than read, unless `repaired` is set: the model must write
     such a call again.
@@ -265,7 +265,7 @@ def _digest(value: Any) -> str:
 
 
 def question_fact(request: ApprovalRequest) -> ApprovalRequested:
-    """The fact that somebody is asked about a call."""
+    """The event that records the question about a call."""
     call = request.call
     return ApprovalRequested(call.id, request.reason, call, request.effects, request.preview, request.digest)
 

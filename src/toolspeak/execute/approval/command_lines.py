@@ -70,7 +70,7 @@ _THEN_ANOTHER = _words(
     cargo:run go:run go:generate dotnet:run dotnet:exec
     """
 )
-"""Programs with a first argument behind which stands the name of what they run."""
+"""Programs whose first argument precedes the name of what they run."""
 
 _OPTIONS_THAT_RUN = {
     program: re.compile(pattern)
@@ -90,7 +90,7 @@ _OPTIONS_THAT_RUN = {
     }.items()
     for program in programs.split()
 }
-"""Words that have a program run others, or write where it is told; some programs take shortened options."""
+"""Words that make a program run others, or write to a given place; some programs accept abbreviated options."""
 
 _PLAIN = re.compile(r"[a-z][a-z0-9_:-]*")
 """A word that is likelier a subcommand than a file."""
@@ -127,13 +127,11 @@ def prefix_words(prefix: str) -> tuple[str, ...]:
     while rest[1:] and f"{_name(rest[0])}:{rest[1]}" in _THEN_ANOTHER:
         rest = rest[2:]
         if not rest or not _PLAIN.fullmatch(rest[0]):
-            raise ConfigurationError(
-                f"commands that begin with {prefix!r} run whatever stands behind it: name that too"
-            )
+            raise ConfigurationError(f"commands that begin with {prefix!r} run whatever follows it: name that too")
     first, argument = rest[0], rest[1] if len(rest) > 1 else ""
     program = _name(first)
     if not program or "/" in program or {program, first, f"{program}:{argument}"} & _RUNS_OTHERS:
-        raise ConfigurationError(f"commands that begin with {prefix!r} can run any other: allow each by itself")
+        raise ConfigurationError(f"commands that begin with {prefix!r} can run any other: allow each one separately")
     if program in ("cd", "pushd") and not argument:
         raise ConfigurationError(f"{prefix!r} does not say where to: what runs there would depend on it")
     if program in _BY_SUBCOMMAND and not _PLAIN.fullmatch(argument):

@@ -112,7 +112,7 @@ def unapproved_repair(request: ApprovalRequest) -> str:
 
 def needs_person_reason(answer: Escalate) -> str:
     """Why a call is refused that a person must decide about, where only a standing approver is present."""
-    return f"{answer.reason or 'a person has to decide about it'}; there is nobody to ask"
+    return f"{answer.reason or 'a person has to decide about it'}; there is no one to ask"
 
 
 def changed_note(call: ToolCall, reason: str) -> str:
@@ -123,7 +123,7 @@ def changed_note(call: ToolCall, reason: str) -> str:
 
 @quick(frozen=False)
 class RequestBuilder:
-    """Builds the requests of one batch. It asks nobody.
+    """Builds the approval requests of one batch, without asking them.
 
     - `prepare`: makes a call ready to run.
     - `run_context`: makes the context of a tool's preview.

@@ -70,7 +70,7 @@ def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
 def may_need_approval(
     approver: Approver | BatchApprover | None, policy: Policy | Sequence[Rule] | None, tool: ToolSpec
 ) -> bool:
-    """Whether somebody may be asked before a call of this tool runs.
+    """Whether a call of this tool may need approval before it runs.
 
     A policy that is a function decides about calls only; its questions beyond the effects are not known here.
     """

@@ -39,7 +39,7 @@ NO_DETAILS = LocalDetails()
 class ToolExecution:
     """One call and its result.
 
-    - `id`: stays the same when the call goes on after a pause.
+    - `id`: stays the same when the call continues after a pause.
     - `result`: the result that the model gets.
     - `started`, `completed`: Unix seconds; equal for a call whose function was not called.
     """

@@ -129,7 +129,7 @@ def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Reading | Exception:
 def _without_values(
     reading: tuple[ArgumentProblem, ...] | Exception, tool: Tool, call: ToolCall, secrets: Secrets
 ) -> tuple[ArgumentProblem, ...] | Exception:
-    """The problems as they read with placeholders in place of the values, or without any value."""
+    """The problems as they read with placeholders instead of the values, or without any value."""
     unrevealed = _read(tool, call.arguments)
     if isinstance(reading, Exception):
         return unrevealed if isinstance(unrevealed, Exception) else ToolError("a secret's value does not fit")

@@ -39,14 +39,14 @@ class ResultRecorder(Protocol):
 
 
 class Replayer(Protocol):
-    """Gives recorded results in place of calling functions."""
+    """Gives recorded results instead of calling functions."""
 
     def play(self, call: ToolCall) -> RecordedResult:
-        """Returns the recorded result of the call. Raises ReplayDiverged if there is none, or its call differs."""
+        """Returns the recorded result of the call. Raises ReplayDiverged without one, or if its call differs."""
         ...
 
     def recalled(self, call: ToolCall) -> ToolResult | None:
-        """Returns the result that the result cache gave in place of the call's own; None if it gave none."""
+        """Returns the result that the result cache gave instead of the call's own; None if it gave none."""
         ...
 
     def skipped(self, call: ToolCall) -> ToolResult | None:

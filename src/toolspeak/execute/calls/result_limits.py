@@ -109,7 +109,7 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
     """Returns the result within the cap.
 
     A text that is too long keeps its head and its tail; a line between them says how many bytes are left out. JSON that
-    is too long stays JSON, with its longest parts shortened and a note behind it; it becomes text if that is not
+    is too long stays JSON, with its longest parts shortened and a note after it; it becomes text if that is not
     enough. Images and files stay as they are.
 
     - `extra["truncated_bytes"]`: the number of bytes left out.
@@ -155,7 +155,7 @@ def _cap_structured(result: ToolResult, cap: ResultCap) -> ToolResult:
 def _shorten(
     parts: Sequence[ContentPart], whole: int, max_bytes: int, how: str
 ) -> tuple[tuple[ContentPart, ...], int] | None:
-    """Shortens a JSON result. Returns the parts, with a note behind them, and the number of bytes left out."""
+    """Shortens a JSON result. Returns the parts, with a note after them, and the number of bytes left out."""
     if not parts or not isinstance(parts[0], JsonPart) or not all(isinstance(part, TextPart) for part in parts[1:]):
         return None
     own = sum(len(_bytes_of(part)) for part in parts[1:])

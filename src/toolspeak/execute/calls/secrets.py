@@ -187,7 +187,7 @@ _JSON = (_in_json, _in_ascii_json)
 _OUTER = (*_JSON, _in_python, _in_quoting_python)
 _INNER = tuple(partial(_spelled, outer, inner) for outer in _OUTER for inner in _OUTER)
 _SPELLINGS = (str, *_OUTER, *_INNER, *(partial(_spelled, outer, inner) for outer in _OUTER for inner in _INNER))
-"""How a value may stand in a text. A call's arguments hold JSON, a text in them may hold JSON, and so on."""
+"""The forms of a value in a text. A call's arguments hold JSON, a text in them may hold JSON, and so on."""
 
 
 def _any_of(texts: Mapping[str, str], *, keep: Mapping[str, str] | None = None) -> re.Pattern[str]:

@@ -1,6 +1,6 @@
 """How many calls run at once, how long each may take, and the threads of synchronous calls.
 
-A thread cannot be stopped, so a synchronous call may go on after its time: it is orphaned. The interpreter does not
+A thread cannot be stopped, so a synchronous call may continue after its time: it is orphaned. The interpreter does not
 wait for these threads at its end. `asyncio.to_thread` does not fit: its pool is bounded, so a few tools that hang would
 stop all others, and the interpreter joins its threads at its end.
 """
@@ -104,7 +104,7 @@ class Flag:
 
 @quick()
 class OrphanedCall:
-    """A synchronous call that went on after its time. `ended` is set once its function has ended."""
+    """A synchronous call that continued after its time. `ended` is set once its function has ended."""
 
     call_id: str
     tool: str
@@ -165,7 +165,7 @@ class Limit:
             self.task.cancel()
 
     def stop(self) -> bool:
-        """Ends the limit. True if the limit cancelled its task and nobody else did: then the task may go on."""
+        """Ends the limit. True if the limit cancelled its task and nobody else did: then the task may continue."""
         task, self.task = self.task, None
         return self.expired and task is not None and task.uncancel() <= self.before
 
@@ -228,8 +228,8 @@ class ThreadOutcome:
 async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None] | None = None) -> ThreadOutcome:
     """Runs the function in a daemon worker thread, in a copy of the current context.
 
-    Cancelling the wait orphans the thread: it goes on to its own end, its outcome is dropped, and the event loop calls
-    `orphan_ended` then. A thread that never ends keeps neither the event loop nor the interpreter from ending.
+    Cancelling the wait orphans the thread: it runs to its end, its outcome is dropped, and the event loop then calls
+    `orphan_ended`. A thread that never ends keeps neither the event loop nor the interpreter from ending.
     """
     loop = asyncio.get_running_loop()
     context = contextvars.copy_context()

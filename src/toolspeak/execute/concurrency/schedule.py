@@ -12,7 +12,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, suggest
 
 ScheduleName = Literal["serializable", "parallel", "sequential"]
-"""In which order the calls of a batch run: at once but for conflicting effects, all at once, or one by one."""
+"""How the calls of a batch run: at once unless their effects conflict, all at once, or one by one."""
 _KNOWN: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 

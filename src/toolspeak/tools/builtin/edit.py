@@ -43,9 +43,9 @@ def edit_tool(workspace: Workspace) -> Tool:
 
 
 def edited(text: str, old: str, new: str, path: str) -> str:
-    """The text with `new` in place of `old`. Raises ToolError with the number of matches unless `old` occurs once.
+    """The text with `new` instead of `old`. Raises ToolError with the number of matches unless `old` occurs once.
 
-    Searches for `old` as it is, then with line ends of either style. A byte order mark stays in its place.
+    Searches for `old` as it is, then with line ends of either style. A byte order mark stays where it is.
     """
     encode(new, "new")
     mark = BOM if text.startswith(BOM) else ""

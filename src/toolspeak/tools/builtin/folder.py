@@ -144,7 +144,7 @@ class Folder:
             yield
         finally:
             with suppress(OSError):
-                _fcntl.flock(descriptor, _fcntl.LOCK_UN)  # closing is not enough once somebody has forked
+                _fcntl.flock(descriptor, _fcntl.LOCK_UN)  # closing is not enough once someone has forked
             os.close(descriptor)
 
     def hold(self, descriptor: int) -> None:

@@ -71,7 +71,7 @@ def _check_range(start: int, end: int, total: int, path: str) -> None:
 
 
 def _terminated(lines: list[str], style: str) -> list[str]:
-    """The lines with a newline behind the last one, which alone can lack it."""
+    """The lines with a newline after the last one, which alone can lack it."""
     if lines and not lines[-1].endswith("\n"):
         return [*lines[:-1], lines[-1] + style]
     return lines

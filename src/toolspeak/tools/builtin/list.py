@@ -62,7 +62,7 @@ class EntryCounter:
 def _split(workspace: Workspace, prefix: str) -> tuple[str, str]:
     """The folder of a prefix, and the beginning of the names in it."""
     plain = "/".join(part for part in prefix.split("/") if part not in ("", "."))
-    # A path that is refused goes on whole, to be refused where it is opened.
+    # A path that will be refused stays whole: opening it refuses it.
     if prefix.startswith("/") or prefix.endswith("/") or ".." in plain.split("/") or workspace.is_folder(prefix):
         return prefix if prefix.startswith("/") else plain, ""
     folder, _, start = plain.rpartition("/")

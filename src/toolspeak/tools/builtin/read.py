@@ -30,7 +30,7 @@ def read_tool(workspace: Workspace) -> Tool:
     ) -> str:
         """Read a text file.
 
-        A long file comes by pages of at most 2,000 lines or 12 KiB; the last line then says how to go on.
+        A long file comes by pages of at most 2,000 lines or 12 KiB; the last line then says how to continue.
 
         Args:
             path: The file, relative to the workspace.
@@ -93,7 +93,7 @@ class _Page:
         notes = [f"lines {self.first}-{last} of {self.total}"] if lines else []
         if self.cut:
             notes.append(f"line {last} is longer than {PAGE_BYTES:,} bytes and was cut")
-        notes.append(f"go on with start={last + 1}" if last < self.total else "this is the end of the file")
+        notes.append(f"continue with start={last + 1}" if last < self.total else "this is the end of the file")
         separator = "" if text.endswith("\n") or not text else "\n"
         return f"{text}{separator}[{'; '.join(notes)}]"
 

@@ -66,7 +66,7 @@ def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
         return ""
     remedy = "or pass overwrite: true to replace it."
     if unread := files_read.first_unread(ctx, real, sha256):
-        return f"{path!r} was read only in part: read the rest (go on with start={unread}), {remedy}"
+        return f"{path!r} was read only in part: read the rest (continue with start={unread}), {remedy}"
     if known_digest is not None:
         return f"{path!r} changed since it was read: read it again, {remedy}"
     return f"{path!r} exists and was not read: read it first, {remedy}"
