@@ -65,8 +65,8 @@ _PLACES = {
     "open_journal": "toolspeak.journal",
     "tool": "toolspeak.tools",
 }
-"""Each public name and where it is. A module is imported when a name of it is asked for: whoever wants a parser alone
-does not pay for the agent. Type checkers read `__init__.pyi`."""
+"""Each public name and its module. A module is imported at the first use of one of its names: a program that needs
+only a parser does not load the agent. Type checkers read `__init__.pyi`."""
 
 __all__ = list(_PLACES)
 

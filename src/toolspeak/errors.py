@@ -41,7 +41,7 @@ class ToolspeakError(Exception):
 
 
 class ConfigurationError(ToolspeakError):
-    """The caller asked for something that does not exist or does not fit; the message says what does."""
+    """The caller named something that does not exist or does not fit; the message says what does."""
 
 
 class UnknownDialect(ConfigurationError):

@@ -105,7 +105,7 @@ class ModelRetry(ModelInterceptor):
 
     A provider sends a request again that failed before its first piece; this is for what comes after that.
 
-    - `attempts`: how often a turn is asked for at most.
+    - `attempts`: how often a turn is requested at most.
     - `when`: whether a failure is worth a retry.
     - `base_seconds`, `max_seconds`, `clock`: as of `Retry`. The wait that a server requests is added; a failure that
       requests more than `max_seconds` is raised at once.

@@ -328,8 +328,8 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("Record.event.result.content[1]", {"type": 5}, "'type' is an integer, not text"),
     ("Record.event.result.content[1]", {"type": "ReasoningPart", "text": ""}, "type 'ReasoningPart' does not belong"),
     ("Record.event.result.content", {}, "expected a list, found an object"),
-    ("Record.event.result.status", "maybe", "'maybe' is none of: 'success', 'failure'"),
-    ("Record.event.result.status", ["success"], "a list is none of"),
+    ("Record.event.result.status", "maybe", "'maybe' is not one of: 'success', 'failure'"),
+    ("Record.event.result.status", ["success"], "a list is not one of"),
     ("Record.event.result.opaque", 1, ""),
     ("Record.event", {"type": "ToolCall", "id": "x"}, "type 'ToolCall' does not belong here; expected one of:"),
     ("Record.seq", True, "expected an integer, found true or false"),
@@ -419,7 +419,7 @@ UNWRITABLE: list[tuple[Any, str]] = [
     (TextPart("", extra={"type": 1}), "TextPart.extra: 'type' is a field"),
     (TextPart("", extra={"format": 1}), "TextPart: a field named 'format' cannot be written at the outermost level"),
     (ToolResult("", "", "success", (ReasoningPart(""),)), "ToolResult.content[0]: expected FilePart or ImagePart or"),  # pyright: ignore[reportArgumentType]
-    (Message("robot", ()), "Message.role: 'robot' is none of"),  # pyright: ignore[reportArgumentType]
+    (Message("robot", ()), "Message.role: 'robot' is not one of"),  # pyright: ignore[reportArgumentType]
     (UnknownEvent("RunStarted", {}), "UnknownEvent: an unknown event cannot be of the known type 'RunStarted'"),
     (UnknownEvent("X", {"type": 1}), "UnknownEvent: the data of an unknown event cannot have a field 'type'"),
     (ToolSpec("", "", {}, aliases={"a": 1}), "ToolSpec.aliases['a']: expected text"),  # pyright: ignore[reportArgumentType]

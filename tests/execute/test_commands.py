@@ -244,7 +244,7 @@ def test_a_rule_for_one_call_is_for_its_very_arguments():
 
 
 def test_a_parameter_that_is_none_is_refused():
-    with pytest.raises(ToolDefinitionError, match="command_line='cmd' is none of its parameters: line"):
+    with pytest.raises(ToolDefinitionError, match="command_line='cmd' is not one of its parameters: line"):
 
         @tool(command_line="cmd")
         def run(line: str) -> str:

@@ -181,7 +181,7 @@ def to_langchain(
     `{"approved": False, "reason": "…"}`. The other calls of the turn have run by then.
 
     Raises ConfigurationError for options that do not exist or do not fit. A call raises it that needs approval where
-    nobody can give it: outside of a graph, or in one without a checkpointer.
+    no one can give it: outside of a graph, or in one without a checkpointer.
     """
     batches = TurnBatches("langchain", tools, **options)
     return [_LangChainTool.of(batches, spec.name) for spec in batches.toolset.specs]

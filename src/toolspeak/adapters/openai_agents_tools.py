@@ -122,7 +122,7 @@ def _to_one(batches: TurnBatches, tool: Tool) -> FunctionTool:
         try:
             result = await batches.run(call, id(context.usage), None, run, decision)
         except ApprovalMissing as missing:
-            return f"not run: {missing.reason}, and nobody can decide about it now"
+            return f"not run: {missing.reason}, and no one can decide about it now"
         parts = [_output(part) for part in result.content]
         texts = all(isinstance(part, TextPart | JsonPart) for part in result.content)
         return result.text if texts else parts

@@ -161,7 +161,7 @@ def at_rest(
 
 
 _SHORT = 8
-"""How many characters of a run's id stand in front of the call ids of its questions."""
+"""How many characters of a run's id precede the call ids of its questions."""
 
 
 async def ask_for_sub_runs(

@@ -265,7 +265,7 @@ class Resumption:
     decisions: Mapping[str, Decision]
 
     async def load(self) -> LoadedRun:
-        """Reads where the run stands, and what is recorded first. Call it while this process holds the run's lease.
+        """Reads the run's state, and what is recorded first. Call it while this process holds the run's lease.
 
         Raises RunError for a run that does not exist or has ended, and for a decision about a call that does not wait.
         """

@@ -37,7 +37,7 @@ class Run:
     """One run, from its first record to its last. Drive it with `finish`, `states` or `stream`, once.
 
     - `opening`: recorded first: a new run's `RunStarted`, or the decisions made while the run waited.
-    - `state`: where the run stands; None for a new run.
+    - `state`: the run's state; None for a new run.
     - `memory`: what the tools keep between calls (which files were read, say).
     - `before`: the messages of the runs that this one follows.
     - `load`: reads the run's state, instead of `state`, `opening` and `before`.
@@ -160,7 +160,7 @@ class Run:
         self._driven = True
 
     async def _begin(self) -> None:
-        """Takes the lease, reads where the run stands, records how it begins, and enters the run's interceptors."""
+        """Takes the lease, reads the run's state, records how it begins, and enters the run's interceptors."""
         recorder, settings = self._recorder, self._settings
         recorder.lease = await self._lease.acquire()
         self._usage.begin(settings.parent_run_id)

@@ -19,7 +19,7 @@ _BETWEEN_TURNS = "\n\n"
 async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[str]:
     """Yields the model's text as it comes, without its thoughts and calls. Leaving the loop early cancels the run.
 
-    Each item is a piece, and a blank line stands between the texts of two turns. `accumulated`: each item is the whole
+    Each item is a piece, and a blank line separates the texts of two turns. `accumulated`: each item is the whole
     text of the turn so far, so the last one is the answer. An answer that no turn wrote as text (that of a tool or an
     interceptor) comes at the end.
 

@@ -120,7 +120,7 @@ class TurnCheckpoint:
         if saving is not None:
             await asyncio.wait([saving])
             if not saving.cancelled():
-                saving.exception()  # asyncio would log an error that nobody reads
+                saving.exception()  # otherwise asyncio logs the error as never retrieved
 
     def _on_timer(self) -> None:
         self._timer, self._look_at = None, 0

@@ -30,7 +30,7 @@ async def find_session(journal: Journal, prefix: str) -> SessionInfo:
 
 
 async def last_session_of(journal: Journal, folder: str) -> SessionInfo:
-    """The most recent session whose last run worked in this folder. Raises ConfigurationError if there is none."""
+    """The most recent session whose last run worked in this folder. Raises ConfigurationError without one."""
     path, every = _resolved(folder), await journal.sessions()
     for info in every:
         if folder_of(await setup_of(journal, info)) == path:

@@ -63,7 +63,7 @@ def terminal_approver(console: Console | None = None, rules_path: str = "", *, w
 
 
 async def confirm(question: str) -> bool:
-    """Asks the person at the terminal a yes-or-no question. Any answer other than a yes is a no."""
+    """Asks the person at the terminal a yes-or-no question. Any answer other than yes means no."""
     with _terminal() as fd, _console_at(fd, make_console(sys.stderr)) as console:
         _forget_typed(fd)
         line = await _ask_line(f"{question} (y)es, (n)o: ", fd, console)

@@ -19,7 +19,7 @@ EffectKind = Literal["any", "reads", "writes", "external", "undeclared", "destru
 class Rule:
     """What becomes of the calls that it fits. It fits a call if every condition holds.
 
-    - `action`: what becomes of the call.
+    - `action`: what happens to the call.
     - `tool`: a pattern of tool names (`*`, `?`, `[…]`).
     - `paths`: patterns of the resources that the call touches, see below.
     - `effects`: the kind of effects.

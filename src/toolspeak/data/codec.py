@@ -12,7 +12,7 @@ The format, version 1 (our own; this file is its definition):
 - an event of an unknown type becomes `UnknownEvent(kind, data)` and is written back as it was.
 
 Text may hold NUL and lone surrogates: `dumps` escapes everything beyond ASCII, `dump_row` what UTF-8 cannot hold. A
-high surrogate directly followed by a low one comes back as the one character the two stand for, as everywhere in JSON.
+high surrogate directly followed by a low one comes back as the one character that they encode, as everywhere in JSON.
 
 msgspec writes and reads nearly all of it. It is laxer than the format where it writes: NaN becomes null, a set an
 array. So its output is read back, and must be the same value. A value that is not the same, or that msgspec refuses
@@ -125,7 +125,7 @@ class _Row(msgspec.Struct, tag_field="format", tag=FORMAT, omit_defaults=True, f
 def dump_row(record: Record) -> str:
     """As `dumps`, for a record without its `run_id` and `seq`, which are columns of its row.
 
-    Text stands in the row as it is, not escaped: a database stores UTF-8, and other scripts take half the bytes. A row
+    The row has text as it is, not escaped: a database stores UTF-8, and other scripts take half the bytes. A row
     whose text no UTF-8 can hold (a lone surrogate) is ASCII.
     """
     run_id: object = record.run_id
@@ -190,7 +190,7 @@ _ALIKE = bytes.maketrans(b"{}", b"[]")
 _encode = msgspec.json.Encoder().encode
 
 
-# Decoders are made when asked for: it takes some milliseconds.
+# Decoders are made at their first use: it takes some milliseconds.
 
 
 @cache

@@ -213,7 +213,7 @@ def _literal(choices: tuple[Any, ...]) -> TypeRule:
     def check(value: Any) -> Any:
         if isinstance(value, str) and value in choices:
             return value
-        raise Misfit(f"{quote(value)} is none of: {', '.join(map(repr, choices))}")
+        raise Misfit(f"{quote(value)} is not one of: {', '.join(map(repr, choices))}")
 
     return TypeRule(check, check)
 

@@ -129,7 +129,7 @@ class ToolCall:
 @final
 @value()
 class MalformedCall:
-    """What the model meant as a call and nobody can read. It holds its position in the batch.
+    """What the model meant as a call and cannot be read. It holds its position in the batch.
 
     - `raw`: the text as the model wrote it.
     - `reason`: tells the model what to write instead.

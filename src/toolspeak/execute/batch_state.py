@@ -210,7 +210,7 @@ class BatchState:
 
     @property
     def is_being_cancelled(self) -> bool:
-        # Whoever cancels every task (as asyncio.run does) reaches a call's task before the batch's can react.
+        # Code that cancels every task (such as asyncio.run) reaches a call's task before the batch's can react.
         return self.is_failing or self.owner.cancelling() > self.cancellations
 
     def stop_of(self, error: AgentStop, call_id: str) -> StopRequested:

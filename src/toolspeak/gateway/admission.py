@@ -153,7 +153,7 @@ class Admission:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """A place during the context. Raises Failure if there is none, or if `stop` ends the request."""
+        """A place during the context. Raises Failure if no place is free, or if `stop` ends the request."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)

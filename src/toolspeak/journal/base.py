@@ -173,7 +173,7 @@ class Journal(Protocol):
     async def search(
         self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
     ) -> Sequence[SearchHit]:
-        """Returns where all words of the query stand in one text, the newest first. The last word may be a beginning.
+        """Returns the texts that contain all words of the query, the newest first. The last word may be a beginning.
 
         Searches what the user said, what the model answered and what the tools returned, in the runs of this principal;
         with None in all runs, or if `private` in those without a principal.

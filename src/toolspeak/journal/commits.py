@@ -157,7 +157,7 @@ class Commits:
         outcomes: Sequence[BaseException | None]
         try:
             outcomes = self._write(group)
-        except Exception as error:  # noqa: BLE001 - those who wait are told
+        except Exception as error:  # noqa: BLE001 - the waiting callers get it
             outcomes = [self._problem(error)] * len(group)
         for waiting, outcome in zip(group, outcomes, strict=True):
             waiting.settle(outcome)
@@ -168,7 +168,7 @@ class Commits:
             self.stop()
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Forgets what another loop left behind: nobody waits for it any more."""
+        """Forgets what another loop left behind: nothing waits for it any more."""
         self._loop, self._waiting, self._due, self._work, self._idlers = loop, [], False, None, []
 
     def _start(self, call: Callable[[], ResultT]) -> asyncio.Future[ResultT]:

@@ -84,7 +84,7 @@ class PostgresPool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Any]:
-        """Yields a connection of asyncpg. Raises JournalError, of which AgainError is one."""
+        """Yields a connection of asyncpg. Raises JournalError, or its subclass AgainError."""
         try:
             pool = await self._pool()
             async with pool.acquire() as connection:

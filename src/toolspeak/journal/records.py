@@ -91,7 +91,7 @@ def words(text: str) -> list[str]:
 
 
 def holds(text: str, query_words: Sequence[str]) -> bool:
-    """Whether all wanted words stand in a text. The last one may be the beginning of a word."""
+    """Whether a text contains all words of a query. The last one may be the beginning of a word."""
     there = set(words(text))
     return all(word in there for word in query_words[:-1]) and any(word.startswith(query_words[-1]) for word in there)
 

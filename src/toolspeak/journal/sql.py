@@ -366,7 +366,7 @@ class SqlJournal(SqlLeases):
             await asyncio.sleep(0)
 
     async def _unindexed_runs(self, db: Connection) -> Sequence[tuple[str, int]]:
-        """The runs of which something is not indexed: id and number."""
+        """The runs with records that are not indexed: id and number."""
         rows = await db.rows(
             f"SELECT run_id, number FROM runs WHERE created IS NOT NULL AND {{end}} > number * {SPAN} + indexed"
             " ORDER BY number"  # the same for all who search: none waits for a row of another that waits for one of its

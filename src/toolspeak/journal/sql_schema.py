@@ -2,7 +2,7 @@
 
 A released step never changes: a change is a new step. `{integer}`, `{key}`, `{number}` (a key that counts itself),
 `{real}`, `{bytes}`, `{found}` (the table of searched words), `{arrivals}`, `{sums}` and `{clocks}` differ by database;
-`;` and a line break stand between the statements of the last four.
+`;` and a line break separate the statements of the last four.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class SqliteJournal(SqliteTables):
         self._commits = Commits(self._write, self._may_wait, is_busy, self._error_of, lock_seconds)
         self._known: dict[str, _Known] = {}
         self._data_version = -1
-        self._unnoted = 0  # records whose stretches are not noted, as far as this object knows
+        self._unnoted = 0  # records whose stretches this object has not noted
         self._name = ""  # in the list of processes that have the file open; "" before the first write
         self._place: tuple[int, int] = (0, 0)  # device and inode of the file that is open
         self._finalizer: weakref.finalize[..., SqliteJournal] | None = None

@@ -156,7 +156,7 @@ def _written_since(boot: str, file: Path) -> bool:
 
 
 def _who(file: Path) -> str:
-    """The runs that had not ended, as far as the file can be read, as the end of a sentence."""
+    """The runs that had not ended, if the file can be read, as the end of a sentence."""
     # By other names: SQLite would make a new index for this log, which counts only what is there. If that is not
     # possible the file is read without its log.
     with suppress(OSError, sqlite3.Error), tempfile.TemporaryDirectory(dir=file.parent, prefix=".look-") as folder:

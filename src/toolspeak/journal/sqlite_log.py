@@ -1,8 +1,8 @@
 """A write-ahead log of SQLite that is damaged or cut short: how many transactions it has lost.
 
-SQLite reports no such damage. It uses a log as far as its checksums are right and drops the rest, for that is what a
+SQLite reports no such damage. It uses a log up to the first wrong checksum and drops the rest, for that is what a
 process leaves that dies while it writes (https://www.sqlite.org/walformat.html). Such a process leaves a part of one
-transaction. Whole transactions behind a bad frame were written, and are lost. So are those that the log's index counts
+transaction. Whole transactions after a bad frame were written, and are lost. So are those that the log's index counts
 (a file in the machine's memory) and the log does not have.
 """
 
@@ -16,7 +16,7 @@ _HEAD = 32
 _FRAME = 24
 _VERSION = 3007000
 MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # the order of the bytes in checksums; numbers in headers are big-endian
-_INDEX = 48  # bytes of the index's header, which stands there twice, in the machine's order of bytes
+_INDEX = 48  # bytes of the index's header, which the index has twice, in the machine's order of bytes
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 

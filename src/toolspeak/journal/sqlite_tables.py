@@ -107,7 +107,7 @@ class SqliteTables(SqlJournal):
 
 
 def _faults(file: Path, run_id: str | None) -> str:
-    """Returns what is wrong with the tables, as far as a run depends on it (None: all of them); "" if nothing is.
+    """Returns what is wrong with the tables that a run depends on (None: all of them); "" if nothing is.
 
     Raises sqlite3.Error if SQLite cannot read on.
     """

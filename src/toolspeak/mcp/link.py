@@ -100,7 +100,7 @@ class Link:
             self._keeper.cancel()
 
     def why(self) -> str:
-        """Why the connection ended, as far as is known. Call it after `close`."""
+        """Why the connection ended, if that is known. Call it after `close`."""
         last_words = self._stderr.text() if self._stderr is not None else ""
         reason = "" if self._failure is None else describe(self._failure)
         return "; ".join(part for part in (reason, last_words and f"its last output: {last_words}") if part)

@@ -161,8 +161,8 @@ class CheckedParser:
 
     - The deltas so far make sense together (`TurnChecker`), and the whole turn does when it is closed.
     - No step tells more text than arrived in it and `max_held` characters before: text is not held back longer. None
-      where a dialect is told to hold whole calls back.
-    - Text and reasoning are pieces of what arrived, in its order: nothing is told twice, turned round or made up.
+      if a dialect holds whole calls back.
+    - Text and reasoning are pieces of what arrived, in its order: nothing is repeated, reordered or made up.
     """
 
     def __init__(self, parser: Parser, max_held: int | None = MAX_CANDIDATE) -> None:

@@ -95,7 +95,7 @@ async def check_records_come_back(open_store: OpenStore) -> None:
 
 
 async def check_one_of_two_writers_wins(open_store: OpenStore) -> None:
-    """Two who continue from the same record: one is told, and the other's record stands."""
+    """If two writers continue from the same record, one gets an error, and the other's record stays."""
     run_id = new_id()
     first, second = open_store(), open_store()
     await write(first, a_run(run_id))
@@ -183,7 +183,7 @@ async def check_a_stale_owner_is_fenced_off(open_store: OpenStore) -> None:
     records = a_run(run_id, *every_kind())
     lease = await mine.acquire(run_id, "me", -1)
     await mine.append(records[0], lease)
-    await mine.append(records[1], lease)  # nobody has taken it over yet
+    await mine.append(records[1], lease)  # no process has taken it over yet
     their_lease = await theirs.acquire(run_id, "them", 60)
     error = await refused(LeaseLost, mine.append(records[2], lease))
     assert "taken over" in str(error)
@@ -215,7 +215,7 @@ async def check_a_request_to_suspend_reaches_the_holder(open_store: OpenStore) -
     again = await mine.acquire(run_id, "mine", 60)
     assert not await mine.renew(again, 60), "what was asked of one lease is asked of another"
     await mine.acquire(run_id, "mine", -1)
-    assert not await other.ask_to_suspend(run_id), "a lease whose time is over is nobody's"
+    assert not await other.ask_to_suspend(run_id), "an expired lease has no holder"
     await mine.append(Record(RunPaused("suspended"), run_id, 2, 1, 1002.0), await mine.acquire(run_id, "mine", 60))
     info = await other.run(run_id)
     assert info is not None

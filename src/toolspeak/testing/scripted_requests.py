@@ -94,7 +94,7 @@ def assert_request(
 
 
 def assert_played(provider: ScriptedProvider) -> None:
-    """That each turn of the playbook was asked for. Raises AssertionError."""
+    """Raises AssertionError unless every turn of the playbook was requested."""
     if provider.turns_left:
         count = len(provider.requests)
         raise AssertionError(f"{provider.name} was asked {count} times: {provider.turns_left} turns are left")

@@ -170,7 +170,7 @@ def _flaw_here(value: object, depth: int) -> str | None:
 
 
 def _half_surrogate(text: str) -> int:
-    """The code of the first lone surrogate, 0 if there is none."""
+    """The code of the first lone surrogate; 0 without one."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -60,7 +60,7 @@ class RunContext(Generic[DepsT]):
     - `state`: the run as it was when the call began; for a read that started early, before its turn.
     - `memory`: a mutable mapping that the calls of one run share. Its changes are recorded with the call's result and
       are there when the run is resumed, so it holds JSON; other things belong in `deps`.
-    - `progress`: reports a line of text to whoever watches.
+    - `progress`: reports a line of text to those who watch the run.
     - `cancelled`: whether a synchronous tool should give up.
     """
 

@@ -118,7 +118,7 @@ def by_name(
 ) -> Callable[[Mapping[str, Any]], Any]:
     """Call `function` with those of a tool's arguments that its parameters name.
 
-    Raises ToolDefinitionError for a parameter that is none of the tool's.
+    Raises ToolDefinitionError for a parameter that the tool does not have.
     """
     try:
         signature_parameters = signature_of(function).parameters.values()

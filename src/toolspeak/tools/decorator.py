@@ -212,7 +212,7 @@ def build_tool(
     command_line = options.get("command_line", "")
     if command_line and command_line not in parameters:
         names = ", ".join(parameters) or "none"
-        raise ToolDefinitionError(f"{where}: command_line={command_line!r} is none of its parameters: {names}")
+        raise ToolDefinitionError(f"{where}: command_line={command_line!r} is not one of its parameters: {names}")
     return Tool(
         ToolSpec(name, description, schema, declaration.bound, dict(aliases), command_line),
         function,

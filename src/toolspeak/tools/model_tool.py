@@ -30,7 +30,7 @@ def tool_from_model(
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise ToolDefinitionError(
             f"{where}: Tool.from_model needs a function with one argument that is annotated with a pydantic model, "
-            "such as `def book(booking: Booking)`; a parameter for the run's context may stand beside it"
+            "such as `def book(booking: Booking)`; it may also have a parameter for the run's context"
         )
     parameter = signature.parameters[0].name
     schema, reader = describe_model(parameter, model, where)

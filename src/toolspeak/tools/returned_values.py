@@ -80,23 +80,23 @@ def jsonable(value: object) -> JSON:
 
 
 def _lenient(value: object) -> tuple[JSON, tuple[TextPart, ...]]:
-    """The value in the types of JSON, and a note if something in it stands there as text."""
+    """The value in the types of JSON, and a note if something in it became text."""
     odd: list[str] = []
     plain = _Conversion(odd).convert(value, (), [])
     return plain, (TextPart(note_of(odd)),) if odd else ()
 
 
 def note_of(odd: Sequence[str]) -> str:
-    """What a model is told of the values that JSON cannot hold."""
+    """What the model reads about values that JSON cannot hold."""
     more = f"; and {len(odd) - _NAMED_VALUES} more" if len(odd) > _NAMED_VALUES else ""
     return (
-        "[The call ran. JSON cannot hold all of what it returned; text, or null, stands here for it: "
+        "[The call ran. JSON cannot hold all of what it returned; here text, or null, replaces it: "
         f"{'; '.join(odd[:_NAMED_VALUES])}{more}.]"
     )
 
 
 def shown_as_text(value: object) -> str:
-    """`str(value)` without the addresses of objects, which are others every time; its type if there is none."""
+    """`str(value)` without the addresses of objects, which differ every time; its type if it has no such text."""
     try:
         return _ADDRESS.sub("", str(value))
     except Exception:  # noqa: BLE001 - a value's own __str__ may raise anything, RecursionError too
@@ -245,7 +245,7 @@ class _Conversion:
                 self._check_numbers(item, item_text, (*path, index))
 
     def _refused(self, value: object, path: Path, what: str) -> str:
-        """The text that stands for a value, which is named. Raises Unserialisable if it must be JSON."""
+        """The text that replaces a value, which is named. Raises Unserialisable if it must be JSON."""
         if self.odd is None:
             raise _refusal(path, what)
         self.odd.append(f"{place_of(('result', *path))} {what}")

@@ -24,7 +24,7 @@ FORWARDREF: Any = 3
 
 @quick()
 class Parameter:
-    """One parameter the model fills in. `default` is REQUIRED when there is none."""
+    """One parameter the model fills in. `default` is REQUIRED without a default."""
 
     name: str
     annotation: Any
@@ -118,7 +118,7 @@ def _docstring(function: Callable[..., Any]) -> str:
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """The signature with what can be resolved of the annotations; raises ValueError or TypeError."""
     if sys.version_info >= (3, 14):
-        # Annotations are evaluated when they are asked for: what is not defined stays a ForwardRef.
+        # Annotations are evaluated at their first use: what is not defined stays a ForwardRef.
         return inspect.signature(function, annotation_format=FORWARDREF)
     return inspect.signature(function)
 

@@ -34,5 +34,5 @@ def keep(memory: dict[str, Any], handle: str, text: str) -> str | None:
 
 
 def stored_result(memory: dict[str, Any], handle: str) -> str | None:
-    """The text under a handle, None if there is none or it was dropped."""
+    """The text under a handle; None if it does not exist or was dropped."""
     return cast("dict[str, str]", memory.get(KEY, {})).get(handle)

@@ -117,7 +117,7 @@ def _short(value: JSON) -> str:
 def as_text(batch: BatchLanes, *, width: int = 60, seconds: float = 0.0) -> Iterator[str]:
     """The lanes as lines of text: `█` ran, `░` waited, `✗` failed, `◂` started before its turn ended.
 
-    `width` characters stand for `seconds`, or for the batch's time if that is longer.
+    `width` characters represent `seconds`, or the batch's time if that is longer.
     """
     longest = max(batch.seconds, seconds)
     scale = width / longest if longest else 0.0

@@ -91,7 +91,7 @@ class Renderer:
             case ReasoningDelta(text):
                 self._think(text)
             case TurnRestarted():
-                self._line("· the turn is asked for again: the text above does not count", "dim")
+                self._line("· the turn is requested again: the text above does not count", "dim")
             case TextWasReasoning():
                 self._line("· the text above was reasoning", "dim")
             case CallStarted() | CallCompleted() | CallMalformed() | CallIgnored():

@@ -223,7 +223,7 @@ def _of_status(status: int) -> ProviderErrorCode:
 
 
 def _message(body: JSON) -> str:
-    """The error's text, in any of the forms that servers use; empty if there is none."""
+    """The error's text, in any of the forms that servers use; empty without one."""
     value: Any = body
     for _ in range(3):
         if isinstance(value, list) and value:  # Gemini, at its OpenAI-compatible address

@@ -17,12 +17,12 @@ own, and the provider, with what that can do. Then, as they came, a line for eac
   arguments that were asked about before they were decided;
 - run that a tool started: what it `spent`, as `SubRunUsed`, ahead of the tool's result;
 - run that continued after a pause or an interruption: `resumed` is its id, `open` its calls without a result,
-  `undecided` those about which nothing was decided. What stands above about these calls happened again behind it.
+  `undecided` those about which nothing was decided. What the lines above say about these calls happened again after it.
 
 Times are in seconds: a turn `took` so long, and a result or an answer came `at` such a time after the turn's end, or
 after the moment at which the run continued.
 
-`standing`, in the first line and where a run continued, is the answer to every question that nobody was asked.
+`standing`, in the first line and where a run continued, is the standing answer to every question.
 Secrets are placeholders in all of it, and what a provider sends beside a request (headers, keys) is not part of it.
 """
 
@@ -146,7 +146,7 @@ def fact_of(value: JSON) -> ApprovalDecided:
     """Raises TypeError for anything else."""
     fact = load({"format": 1, **value})
     if not isinstance(fact, ApprovalDecided):
-        raise TypeError("its answer is none")
+        raise TypeError("its answer is not an answer")
     return fact
 
 

@@ -120,7 +120,7 @@ class _RecordingReader:
         elif "spent" in line:
             sub_run_usage = load({"format": 1, **line["spent"]})
             if not isinstance(sub_run_usage, SubRunUsed):
-                raise TypeError("what was spent is none")
+                raise TypeError("its usage is not usage")
             self._sub_runs.append(sub_run_usage)
         elif "resumed" in line:
             self._resumed(line)
@@ -150,7 +150,7 @@ class _RecordingReader:
     def _call(self, line: dict[str, Any]) -> None:
         result = load({"format": 1, **line["result"]})
         if not isinstance(result, ToolResult):
-            raise TypeError("its result is none")
+            raise TypeError("its result is not a result")
         recorded = RecordedResult(
             result,
             stop_of(line.get("stop")),

@@ -71,7 +71,7 @@ class Player(Recording, Replayer):
         providers = self._recorded.providers
         if self._providers >= len(providers):
             raise ConfigurationError(
-                f"{self._path}: holds {len(providers)} providers, and one more was asked for. {_AGAIN}"
+                f"{self._path}: holds {len(providers)} providers, and the program requests another. {_AGAIN}"
             )
         number = self._providers
         self._providers += 1

@@ -38,7 +38,7 @@ _STRAY_CHARACTERS = 256
 Media = ImagePart | FilePart
 
 _MARK = re.compile("\ue0f1\u2063(\\d+)\u2063\ue0f1")
-"""Private-use characters, which no keyboard writes. Who writes a mark all the same gets an image that is there."""
+"""Private-use characters, which no keyboard writes. A text with a mark anyway gets an image of the conversation."""
 
 TOOK_CALLS = (
     "the server took the model's tool calls out of its text, although no tools were sent to it; switch its own "
@@ -54,7 +54,7 @@ class TextDriver:
 
     `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
     batch is known before its end is not read further, for what follows the calls is a guess at their results,
-    unless no call counts in it anyway. Native calls, which nobody asked for, are an error of the server's.
+    unless no call counts in it anyway. Native calls, which the request did not allow, are an error of the server's.
 
     Where calls are required the turn is held to a grammar, if the server takes one (`Capabilities.grammar`); it may
     think first if it can (`reasoning`). Where the dialect has no grammar for these tools, or the server refuses it, the
@@ -97,7 +97,7 @@ class TextDriver:
         return TextConversation(self, run)
 
     def placed_prompt(self, request: TurnRequest) -> tuple[Prompt, str]:
-        """The prompt with where it stands in the conversation, and as one text."""
+        """The prompt with its place in the conversation, and as one text."""
         # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
         last, key = self._last_prompt, (request.instructions, request.tools, request.output, request.asks)
         if last is not None and last[0] == key:
@@ -265,7 +265,7 @@ def marked(message: Message, media: list[Media]) -> Message:
 
 
 def restored(messages: Sequence[TextMessage], media: Sequence[Media]) -> list[Message | TextMessage]:
-    """The rendered messages with images and files where their marks stand."""
+    """The rendered messages with images and files in place of their marks."""
     return [_restored(message, media) if "\ue0f1" in message.text else message for message in messages]
 
 

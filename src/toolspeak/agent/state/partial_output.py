@@ -49,7 +49,7 @@ class PartialAnswer:
         self._value: Any = ABSENT
 
     def add(self, text: str) -> Any:
-        """Adds a piece of the text. Returns the value as far as it is written; ABSENT if it is as it was, or nothing of
+        """Adds a piece of the text. Returns the value so far; ABSENT if it has not changed, or nothing of
         it can be read."""
         self._pieces.append(text)
         self._length += len(text)

@@ -101,7 +101,7 @@ class LeaseKeeper:
 
 @quick()
 class LoadedRun:
-    """Where a run stands."""
+    """The state of a run."""
 
     state: RunState | None
     """None for a run without records."""
@@ -121,7 +121,7 @@ class LoadedRun:
 
 
 Load: TypeAlias = Callable[[], Awaitable[LoadedRun]]
-"""Reads where a run stands, while this process holds its lease."""
+"""Reads the state of a run, while this process holds its lease."""
 
 
 async def load_whole(journal: Journal, run_id: str) -> LoadedRun:

@@ -1,4 +1,4 @@
-"""Sessions in a journal: where one stands, its messages, and forks."""
+"""Sessions in a journal: the end of one, its messages, and forks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ that run is closed."""
 
 @quick()
 class Place:
-    """Where a session stands. The next run follows the first `follows_seq` records of the run `follows`; `before` are
+    """The end of a session. The next run follows the first `follows_seq` records of the run `follows`; `before` are
     the messages until there."""
 
     session_id: str
@@ -80,9 +80,9 @@ async def place_of(
 
 def _decide_first(state: RunState) -> str:
     calls = ", ".join(each.call.name if each.call else each.call_id for each in state.approvals.undecided.values())
-    stands = "is suspended" if state.status == "suspended" else f"waits for a decision about {calls}"
+    condition = "is suspended" if state.status == "suspended" else f"waits for a decision about {calls}"
     return (
-        f"the session's last run, {state.run_id}, {stands}. Decide it first (Agent.resume, or `toolspeak resume "
+        f"the session's last run, {state.run_id}, {condition}. Decide it first (Agent.resume, or `toolspeak resume "
         f"{state.run_id[:8]}`), or close it for good, so that none of its calls runs any more (when_open='close', or "
         "`toolspeak run -c --close TASK`)"
     )

@@ -183,7 +183,7 @@ def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
 async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
     """The approver's answer. Raises ConfigurationError for anything but a bool, Escalate, or a Decision about this
     request."""
-    # Typed callers cannot get this wrong; others must not have a forgotten `async` read as a yes.
+    # Typed callers cannot get this wrong; for others, a forgotten `async` must not count as approval.
     answer = cast("object", approver(request))
     if isinstance(answer, Awaitable):
         return _checked(await cast("Awaitable[object]", answer), request)

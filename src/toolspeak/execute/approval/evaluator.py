@@ -38,7 +38,7 @@ _LOG = logging.getLogger("toolspeak.execute")
 _PREVIEW_SECONDS = 30.0
 _PREVIEW_CHARACTERS = 16 * 1024 * 1024
 """The longest preview: more than a person reads before a decision, and small enough to record. A longer one is left out
-as a whole: nobody must decide by a part."""
+as a whole: a decision must not rest on a part."""
 
 
 @quick()
@@ -61,7 +61,7 @@ class PolicyEvaluator:
     def answer(self, request: ApprovalRequest) -> Answer | None:
         """Returns a decision, `Escalate` if a person must decide, or None if the call runs without a question.
 
-        An approval that nobody gave to this very call does not hold for a repaired call that does more than read.
+        For a repaired call that does more than read, only an approval of this very call counts.
         """
         decision = self.decisions.get(request.call.id)
         if decision is not None and self._holds(decision, request):

@@ -48,7 +48,7 @@ class Limiter:
     """Lets `limit` calls run at a time. Each holds a slot, the others wait in order.
 
     A call that is orphaned in its thread may keep its slot. When orphaned calls hold all slots the limiter is
-    `blocked`, and the waiting calls are started all the same, to be skipped: nobody knows when an orphaned call ends.
+    `blocked`, and the waiting calls start anyway, to be skipped, because it is unknown when an orphaned call ends.
     """
 
     __slots__ = ("_limit", "_orphaned", "_used", "_waiting")
@@ -165,7 +165,7 @@ class Limit:
             self.task.cancel()
 
     def stop(self) -> bool:
-        """Ends the limit. True if the limit cancelled its task and nobody else did: then the task may continue."""
+        """Ends the limit. True if only the limit cancelled its task: then the task may continue."""
         task, self.task = self.task, None
         return self.expired and task is not None and task.uncancel() <= self.before
 

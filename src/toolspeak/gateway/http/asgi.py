@@ -90,7 +90,7 @@ def _too_large(most: int) -> Failure:
 
 
 def header(scope: Scope, header_name: bytes) -> str:
-    """The value of a header, empty if there is none."""
+    """The value of a header; empty without one."""
     for name, value in scope["headers"]:
         if name == header_name:
             return value.decode("latin-1")

@@ -34,7 +34,7 @@ _FIELDS = ("model", "stream")
 
 @dataclass(frozen=True, slots=True)
 class MultipartForm:
-    """A form's body, with the fields that the gateway reads: where each stands, and its text."""
+    """A form's body, with the fields that the gateway reads: the place of each, and its text."""
 
     body: bytes
     places: Mapping[str, slice]
@@ -66,9 +66,9 @@ def read_form(content_type: str, body: bytes) -> MultipartForm:
     places: dict[str, slice] = {}
     start = len(delimiter)
     while (end := body.find(delimiter, start)) >= 0:
-        # A boundary counts at the beginning of a line alone; one that stands elsewhere some servers take, too.
+        # A boundary counts only at the beginning of a line; some servers accept one elsewhere, too.
         if body[start : start + 2] != b"\r\n" or body[end - 2 : end] != b"\r\n":
-            raise _broken("a boundary does not stand between line breaks")
+            raise _broken("a boundary is not between line breaks")
         head_end = body.find(b"\r\n\r\n", start, end - 2)
         if head_end < 0:
             raise _broken("a part has no empty line after its headers")

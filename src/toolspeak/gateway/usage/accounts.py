@@ -50,7 +50,7 @@ class Accounts:
         self.begin(usage)
 
     def begin(self, usage: UsageSettings | None) -> None:
-        """Starts to count in a store, if there is none yet. Raises ConfigurationError."""
+        """Starts to count in a store, unless there is one already. Raises ConfigurationError."""
         if self._ledger is None and usage is not None:
             self._ledger = Ledger(usage, self._failed)
 

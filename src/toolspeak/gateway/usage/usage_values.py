@@ -1,4 +1,4 @@
-"""What is counted of a key, how the key stands, and whether one more request may begin: values and a pure decision."""
+"""The counts of a key, its usage now, and whether one more request may begin: values and a pure decision."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def day_left(now: float) -> float:
 
 
 def decided(ask: Ask, standing: Standing) -> Verdict:
-    """Whether a request may begin, and how the key stands then. A request that is refused does not count.
+    """Whether a request may begin, and the key's usage then. A request that is refused does not count.
 
     The day's tokens refuse a request once they have reached the limit together with what is under way. What the request
     itself will use is not known.

@@ -34,7 +34,7 @@ def edit_tool(workspace: Workspace) -> Tool:
 
         Args:
             path: The file, relative to the workspace.
-            old: The text to replace, exactly as it stands in the file.
+            old: The text to replace, exactly as it is in the file.
             new: The text to put there; empty deletes.
         """
         return apply(workspace, ctx, path, lambda text: edited(text, old, new, path))

@@ -71,7 +71,7 @@ def _lines(workspace: Workspace, files: list[str], searcher: Searcher) -> list[M
         try:
             data = workspace.read(name)
         except ToolError:
-            unread += 1  # too large, gone meanwhile or not permitted: the others are searched all the same
+            unread += 1  # too large, gone meanwhile or not permitted: the search continues with the others
             continue
         matches = searcher.search(data, MAX_RESULTS - len(results))
         results.extend({"path": printable_path(name), "line": number, "text": text} for number, text in matches.lines)

@@ -27,7 +27,7 @@ DESCRIPTORS = {
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_LINK | os.O_RDONLY
-# Without O_NONBLOCK, opening a FIFO nobody writes to would wait for ever; O_BINARY keeps CRLF on Windows.
+# Without O_NONBLOCK, opening a FIFO without a writer would wait for ever; O_BINARY keeps CRLF on Windows.
 _FILE = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -154,7 +154,7 @@ class Folder:
                 _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
 
     def take_away(self, name: str) -> bool:
-        """Removes the file unless it is in use (`hold`). Returns whether it did; False where nobody can know."""
+        """Removes the file unless it is in use (`hold`). Returns whether it did; False if that is unknown."""
         if _fcntl is None:
             return False
         try:

@@ -99,7 +99,7 @@ def _link_target(path: str) -> str | None:
     try:
         target = os.readlink(path)
     except (OSError, ValueError):
-        return None  # no link, or nothing there: whoever opens it learns which
+        return None  # no link, or nothing there: opening it shows which
     return target.removeprefix("\\\\?\\") if os.name == "nt" else target
 
 

@@ -126,5 +126,5 @@ async def within(seconds: float, *events: Awaitable[object]) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    with suppress(RuntimeError):  # the loop may be closed by now: nobody waits then
+    with suppress(RuntimeError):  # the loop may be closed by now: then nothing waits
         loop.call_soon_threadsafe(event.set)

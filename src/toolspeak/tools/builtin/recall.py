@@ -1,4 +1,4 @@
-"""`recall`: searches the earlier sessions of the same user, and of nobody else."""
+"""`recall`: searches the earlier sessions of the same user, and of no one else."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def recall_tool(journal: Searched) -> Tool:
     async def recall(ctx: RunContext[Any], query: str = "", place: str = "") -> Any:
         """Search what was said and found out in earlier conversations with this user.
 
-        Give `query` to search: the newest places come first. Give the `place` of one to read all of what stands there.
+        Give `query` to search: the newest places come first. Give the `place` of one to read all of its text.
 
         Args:
-            query: Words that all stand in the text; the last may be the beginning of one.
+            query: Words that must all be in the text; the last may be the beginning of one.
             place: A place that a search found.
         """
         state = ctx.state

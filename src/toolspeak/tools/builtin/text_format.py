@@ -100,7 +100,7 @@ def visible(text: str) -> str:
     characters of bidirectional text, fillers, and every space but the usual one.
 
     So are the fifth and later marks on one letter, which would cover their neighbours, and joiners, also inside emoji,
-    because nobody sees them elsewhere. Tab and newline stay, and a selector right behind a symbol, as in emoji.
+    because they are invisible elsewhere. Tab and newline stay, and a selector right after a symbol, as in emoji.
     """
     return _NOT_PLAIN.sub(_spelled, text)
 

@@ -341,7 +341,7 @@ def _temporary_file(folder: Folder, mode: int) -> tuple[str, int]:
     """Makes a new file in the folder, and returns its name and a descriptor. Removes what a killed process left
     there."""
     # Not derived from a file's name: that may already be as long as a name can be.
-    other = f".toolspeak-{secrets.token_hex(8)}.tmp"  # where someone else is at work, or nobody can tell
+    other = f".toolspeak-{secrets.token_hex(8)}.tmp"  # if another process uses the file, or that is unknown
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     for _ in range(2):
         with suppress(FileExistsError):

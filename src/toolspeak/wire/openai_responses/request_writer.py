@@ -111,7 +111,7 @@ def _items(
     if message.role == "assistant":
         return _assistant(message, ids, model, specs)
     results = [part for part in message.parts if isinstance(part, ToolResult)]
-    # The outputs come first: no text may stand between a call and its output.
+    # The outputs come first: no text may be between a call and its output.
     items: list[JSON] = [_output(result, ids, specs) for result in results if result.call_id in ids]
     # The results of malformed calls, which were sent as text.
     items += [_message_item("user", text_of(result.content)) for result in results if result.call_id not in ids]
