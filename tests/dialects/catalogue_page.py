@@ -53,7 +53,7 @@ def page() -> str:
         "",
         "- Two characters have changed places between the end of a marker and what it opens (`<|role_sep|\\n>`,",
         "  `<|START_ACTION|[>`, `<｜tool▁calls▁begin｜<>｜`, `<|tool_calls|<>|`). Both texts are damaged then, and",
-        "  the rest looks no more like a call than prose about calls does. Beside another call, it is text.",
+        "  the rest looks like a call only as much as prose about calls does. Beside another call, it is text.",
         "- Without the name of a model, `auto` recognises such a call only by the names of tools and the keys of",
         "  arguments, in any dialect. It does not compare each line with the beginning of a call in each dialect,",
         "  because in some dialects that looks almost like prose or code, and because a code fence does not end a",
@@ -152,7 +152,7 @@ _TOOL = ToolSpec("read", "", {"type": "object", "properties": {"path": {"type": 
 
 
 def grammars_page(page: str) -> str:
-    """The page with its table made anew: which targets each dialect has."""
+    """The page with a new table of each dialect's targets."""
     rows = [f"| `{dialect.name}` | {' | '.join(_has(dialect, target) for target in TARGETS)} |" for dialect in DIALECTS]
     head = [f"| dialect | {' | '.join(f'`{target}`' for target in TARGETS)} |", f"|---|{'---|' * len(TARGETS)}"]
     intro = (

@@ -1,4 +1,4 @@
-"""Replies that are damaged, quoted or cut on purpose, and what each was meant to say, which the damage decides."""
+"""Replies that are damaged, quoted or cut on purpose, and the meaning of each, which the damage decides."""
 
 from __future__ import annotations
 

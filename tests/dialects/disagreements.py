@@ -1,8 +1,8 @@
-"""The cases of other engines' tests that we read otherwise, reviewed one by one: a class and a reason for each.
+"""The cases of other engines' tests that we read differently, reviewed one by one: a class and a reason for each.
 
 `CLASSES` says what the classes mean. `LISTED` are rows of tests/samples; `ELSEWHERE` are rows of SGLang's tests, which
 are not part of this project: only their ids and our reasons are. `SOFT` and `ELSEWHERE_SOFT` are those of malformed
-input, of which the cases only tell what their engine does: another answer is no disagreement.
+input. Those cases only record what their engine does: a different answer is not a disagreement.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ CLASSES = {
     "what ours gives. For text around calls: one keeps it and another drops it, or one keeps it before calls and "
     "drops it after them; we keep it, and set it aside after calls where all agree.",
     "safer": "Ours is the safer reading. What the model did not write is never made up (a name, an argument, a value, "
-    "an end): the call is malformed, does not run, and the model is told why. What was begun as a call is never shown "
-    "as the answer. A call of a tool that is not there is reported, so that the model is told which there are. Text "
+    "an end): the call is malformed, does not run, and the model gets the reason. What began as a call is never shown "
+    "as the answer. A call of an unknown tool is reported, so that the model learns which tools exist. Text "
     "that holds no call is not dropped.",
 }
 
@@ -59,7 +59,7 @@ LISTED: dict[str, tuple[str, str]] = {
     ),
     "vllm-k2_horizon-005": ("setting", "pairs with a type are a call where the request asked for them"),
     "vllm-nemotron_v3_reasoning-004": ("setting", "reasoning that never ends is text where the request wants some"),
-    "vllm-minicpm5-026": ("safer", "another tool is put in place of an unknown one"),
+    "vllm-minicpm5-026": ("safer", "another tool replaces an unknown one"),
     "vllm-plamo3-022": ("safer", "no arguments for a call whose arguments were cut off"),
     "vllm-minicpm5-018": ("mock", "marks of byte-level tokens in text, which are the detokenizer's to remove"),
 }
@@ -100,7 +100,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "sglang-inkling-002": ("setting", "a thinking message, which is reasoning where reasoning is read"),
     "sglang-kimi_k2-027": (
         "contradiction",
-        "a bare number in place of the tool's name: with two tools there it is inferred from the arguments",
+        "a bare number instead of the tool's name: with two tools there it is inferred from the arguments",
     ),
     "sglang-inkling-004": ("contradiction", "an empty name is handed on there; vLLM drops the call, ours is malformed"),
     "sglang-inkling-012": ("contradiction", "the text of a raw tool call, which names no tool, is a call there"),
@@ -136,7 +136,7 @@ ELSEWHERE_SOFT: dict[str, tuple[str, str]] = {
         ["sglang-glm45-011", "sglang-glm47-010"],
         (
             "contradiction",
-            "a text is what stands between its tags, as the chat template writes it; there quotes are taken off",
+            "a text is everything between its tags, as the chat template writes it; that engine removes quotes",
         ),
     ),
     "sglang-qwen3_coder-006": ("safer", "a call that the end of the turn cut off inside of a value"),

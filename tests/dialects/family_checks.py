@@ -46,7 +46,7 @@ def check_cut_off(dialect: Dialect, text: str) -> None:
 
 
 def check_never_completed(dialect: Dialect, cut: str) -> None:
-    """A call that the token limit cut off is malformed, at its end, and the model is told that it was cut."""
+    """A call that the token limit cut off is malformed, at its end, and the report says that it was cut off."""
     deltas = parse_pieces(dialect, [cut], TOOLS, "length")
     assert isinstance(deltas[-2], CallMalformed)
     assert deltas[-2].code == "truncated"

@@ -1,4 +1,4 @@
-"""What a string is to a dialect, and a grammar's frame damaged."""
+"""Classifies a string for a dialect, and damages a grammar's frame."""
 
 from __future__ import annotations
 

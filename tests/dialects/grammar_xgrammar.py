@@ -18,7 +18,7 @@ assert tvm_ffi
 
 class _Absent(ModuleType):
     """A package of several GB that xgrammar imports for its tensors and tokenizers, and matching a text never uses:
-    whatever is asked of it is an empty class."""
+    anything requested of it is an empty class."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

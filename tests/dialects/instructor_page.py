@@ -1,4 +1,4 @@
-"""The statements of InstructorPHP's page "Tool Calling Internals", each with the test that shows it here."""
+"""The statements of InstructorPHP's page "Tool Calling Internals", each with the test that proves it here."""
 
 from __future__ import annotations
 

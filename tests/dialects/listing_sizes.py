@@ -1,4 +1,4 @@
-"""How long a prompt's part about tools is, for each dialect and listing: the table of docs/reference/dialects.md."""
+"""The length of a prompt's part about tools, for each dialect and listing: the table of docs/reference/dialects.md."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def ours(dialect: Dialect, case: Case) -> Reading:
     made = [call for call in turn.calls if isinstance(call, ToolCall)]
     calls: list[Call] = [(call.name, dict(call.arguments)) for call in made]
     ran = tuple(filter(can_run, calls))
-    # What was set aside is shown, though it is none of the answer: nothing of it is lost, and nothing leaks.
+    # Text set aside is shown, though it is not part of the answer: it is neither lost nor leaked.
     lost = any(each in turn.aside for each in case.visible_text)
     text = turn.text + turn.aside if lost else turn.text
     return Reading(text, ran, len(ran) < len(turn.calls) or bool(turn.ignored))

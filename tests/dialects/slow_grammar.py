@@ -1,4 +1,4 @@
-"""The grammars at length, with every matcher there is: `make test-grammar`.
+"""The grammars at length, with every matcher: `make test-grammar`.
 
 With GBNF_VALIDATOR=/path/to/llama.cpp's test-gbnf-validator its matcher is held to the same.
 """

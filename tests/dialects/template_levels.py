@@ -1,4 +1,4 @@
-"""Each template, the name of a model that has it, and how far our prompt is the same.
+"""Each template, the name of a model with it, and how much of our prompt equals its prompt.
 
 `whole`: every prompt of `conversations.py` is equal, byte for byte. `block`: the text of the tools is, and `why` says
 what of its place or frame no message can say. `other`: of two templates of the same model this one is not followed, as
@@ -33,7 +33,7 @@ _GRANITE = "without a system text the template names the day in its own; with on
 _APERTUS = "the template writes the tools in a developer turn; ours are in the system turn before it"
 _APRIEL = "without a system text the template writes its own twice, once with the tools; with one the prompt is whole"
 _COHERE = "the template writes the tools in the middle of its own system text"
-_R_PLUS = "the template writes the heading of the tools also where there are none"
+_R_PLUS = "the template writes the tools' heading even without tools"
 _GIGACHAT = "the template writes the tools in a turn named `function descriptions`; ours is named `system`"
 _SPARK = "the template writes the tools directly after its own text, and a line break before ours"
 _FUNCTIONARY = "the template writes the tools in a system turn of its own, which it also writes without tools"

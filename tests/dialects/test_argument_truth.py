@@ -1,4 +1,4 @@
-"""No argument is lost or changed without a word, where calls are elements, pairs or Gemma's notation."""
+"""No argument is silently lost or changed, where calls are elements, pairs or Gemma's notation."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ def test_an_array_whose_schema_lists_its_elements_is_an_array(name: str) -> None
 @pytest.mark.parametrize(
     ("value_text", "expected"), [("007", 7), ("+007", 7), ("-07", -7), ("00", 0), ("0x10", "0x10")]
 )
-def test_zeros_in_front_of_an_integer_are_none_of_it(name: str, value_text: str, expected: object) -> None:
+def test_zeros_before_an_integer_are_none_of_it(name: str, value_text: str, expected: object) -> None:
     assert arguments_of(name, written(name, {"n": value_text})) == {"n": expected}
 
 
-def test_zeros_in_front_of_a_text_stay() -> None:
+def test_zeros_before_a_text_stay() -> None:
     for name in NAMES:
         assert arguments_of(name, written(name, {"a": "007"})) == {"a": "007"}
 
@@ -160,7 +160,7 @@ def test_a_call_that_a_tag_in_its_value_cut_does_not_run(name: str, text: str) -
     assert any(isinstance(delta, CallMalformed) for delta in deltas)
 
 
-def test_only_the_call_in_front_of_the_stray_tag_is_in_doubt() -> None:
+def test_only_the_call_before_the_stray_tag_is_in_doubt() -> None:
     text = (
         '<minimax:tool_call>\n<invoke name="ping">\n</invoke>\n<invoke name="f">\n<parameter name="a">x</parameter>\n'
         '</invoke>\ny</parameter>\n</invoke>\n<invoke name="ping"></invoke></minimax:tool_call>'
@@ -183,7 +183,7 @@ Q = '<|"|>'
         ("opts:{'mode': 'fast'}", {"opts": {"mode": "fast"}}),
         (f"a:{Q}say {Q}hi{Q} now{Q}", {"a": 'say "hi" now'}),
         (f"a:{Q}f({Q}{Q}{Q} S {Q}{Q}{Q}).df(){Q},tags:[{Q}d{Q}]", {"a": 'f(""" S """).df()', "tags": ["d"]}),
-        # Nobody can tell what these mean.
+        # These have no certain meaning.
         (r"a:'it\'s'", "invalid_call"),
         (r"a:'C:\new'", "invalid_call"),
         ("a:'x', y', b:1", "invalid_call"),

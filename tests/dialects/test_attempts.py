@@ -1,4 +1,4 @@
-"""A call that was meant and cannot be read is reported, in every dialect; prose about the format stays text."""
+"""An attempted call that cannot be read is reported, in every dialect; prose about the format stays text."""
 
 from __future__ import annotations
 

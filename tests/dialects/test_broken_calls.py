@@ -41,7 +41,7 @@ BROKEN_JSON = {  # the arguments of a call of `write`
     "no object": '["x"]',
     "two of a key": '{"file": "x", "file": "y"}',
 }
-AT_THE_MARKER = {  # what nobody can tell the end of but by the next marker
+AT_THE_MARKER = {  # only the next marker shows where these end
     "single quotes": "{'file': 'x', 'content': 'y'}",
     "quotes in a string": '{"file": "x", "content": "say "hi" to it"}',
     "cut": '{"file": "x", "content": "a',
@@ -175,7 +175,7 @@ def test_a_call_without_its_last_brackets_ends_where_the_next_one_begins(dialect
 def test_null_is_no_arguments_for_a_tool_that_needs_none():
     for dialect in (*ENDED, *JSON_BLOCKS):
         if dialect in ("plamo3", "mistral-args", "mistral-ids", "deepseek-v3", *BRACED):
-            continue  # an object by rule, and nobody saw them write anything else
+            continue  # an object by rule; no other form is known
         (call, needs) = turn_of(dialect, written(dialect, [("stop", "null"), ("read", "null")])).calls
         assert isinstance(call, ToolCall), dialect
         assert (call.name, call.arguments, call.notes) == ("stop", {}, ("arguments_null",)), dialect
@@ -185,7 +185,7 @@ def test_null_is_no_arguments_for_a_tool_that_needs_none():
         assert isinstance(call, MalformedCall)  # where the key itself must be there
 
 
-def test_types_in_place_of_values_call_nothing_but_a_tool_that_takes_them():
+def test_types_instead_of_values_call_nothing_but_a_tool_that_takes_them():
     listed = json.dumps({"type": "object", "properties": {"file": {"type": "string"}}})
     for dialect in (*ENDED, *JSON_BLOCKS):
         calls = calls_of(turn_of(dialect, written(dialect, [("read", listed), ("read", '{"file": "b"}')])))
@@ -217,8 +217,8 @@ PYTHON = ["pythonic", "llama4-pythonic", "lfm2", "olmo3"]
     [
         ("find(text=07)", "write 7, or '07' for a text"),
         ("find(text=007)", "write 7, or '007' for a text"),
-        ("find(text=1+1)", "no literal"),
-        ("find(text=today)", "no literal"),
+        ("find(text=1+1)", "not a literal"),
+        ("find(text=today)", "not a literal"),
         ("find('x')", "needs its name"),
         ("find(text)", "name=value"),
         (f"find(text={'9' * 400}e999)", "too large"),
@@ -239,7 +239,7 @@ def test_a_broken_call_in_python_fails_alone(dialect: str, call: str, reason: st
     assert (turn.text.strip(), call in broken.raw) == ("", True)
 
 
-def test_the_model_is_told_of_the_broken_call_and_the_other_one_runs():
+def test_the_model_gets_a_report_of_the_broken_call_and_the_other_one_runs():
     @tool(read_only=True)
     def read(file: str) -> str:
         return f"content of {file}"

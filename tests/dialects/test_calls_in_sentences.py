@@ -1,4 +1,4 @@
-"""A whole call in the middle of a sentence stays text: beside one that runs the model is told, in every dialect."""
+"""A complete call in the middle of a sentence stays text. Beside a call that runs, it is reported. In every dialect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def written(dialect: Dialect, file: str = "a.txt") -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_model_is_told_of_a_call_in_a_sentence(name: str):
+def test_the_model_gets_a_report_of_a_call_in_a_sentence(name: str):
     dialect = get_dialect(name)
     spoken, ran = written(dialect, "b.txt"), written(dialect)
     for text in (f"I would use {spoken} and see.\n{ran}", f"{ran}\nI would use {spoken} and see."):
@@ -57,14 +57,14 @@ def test_of_what_is_quoted_or_alone_nothing_is_said(text: str):
         check_splits(dialect, text.format(spoken, ran), TOOLS)
 
 
-def test_of_tools_that_nobody_knows_nothing_is_said():
+def test_a_call_of_an_unknown_tool_in_a_sentence_is_not_reported():
     dialect = get_dialect("hermes")
     text = f"As in {written(dialect).replace('read', 'write')} and so.\n{written(dialect)}"
     (call,) = read_turn(dialect, text, TOOLS).calls
     assert isinstance(call, ToolCall)
 
 
-def test_of_many_the_model_is_told_of_the_first():
+def test_of_many_the_model_gets_a_report_of_the_first():
     dialect = get_dialect("hermes")
     text = f"First {written(dialect)} and then. " * 20 + f"\n{written(dialect)}"
     reported = [call for call in read_turn(dialect, text, TOOLS).calls if isinstance(call, MalformedCall)]

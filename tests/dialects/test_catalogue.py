@@ -19,7 +19,7 @@ def test_names_and_aliases_are_each_ones_own():
 
 
 def test_the_page_is_current():
-    """Write it anew with `python tests/dialects/catalogue_page.py`."""
+    """Update it with `python tests/dialects/catalogue_page.py`."""
     assert PAGE.read_text("utf-8") == page()
     written = GRAMMARS.read_text("utf-8")
     assert written == grammars_page(written)

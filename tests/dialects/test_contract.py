@@ -1,6 +1,6 @@
-"""The promises of docs/design.md 4.1 for every dialect: on fixed samples, and on what hypothesis makes up.
+"""The promises of docs/design.md 4.1 for every dialect: on fixed samples, and on samples that hypothesis generates.
 
-What is special to a family, linear time among it, stands in the family's own file.
+Tests of one family, such as linear time, are in the family's own file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A call that lost one character of its beginning runs or is told, in every dialect, alone and beside another call."""
+"""A call without one character of its beginning runs or is reported, in every dialect, alone or beside another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAULTS: dict[str, Callable[[str, int], str]] = {
     "a space": lambda text, at: f"{text[:at]} {text[at:]}",
     "two in each other's place": lambda text, at: text[:at] + text[at + 1 : at + 2] + text[at] + text[at + 2 :],
 }
-UNREPORTED = {  # of what two characters in each other's place leave, which markers begin and end in the middle
+UNREPORTED = {  # swapping two characters leaves markers that begin and end in the middle
     "gigachat3": {"<|role_sep|\n>"},
     "cohere-command": {"|[>"},
     "deepseek-v3": {"｜<>｜"},

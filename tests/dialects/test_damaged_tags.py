@@ -1,4 +1,4 @@
-"""A tag that lost a part of itself: its call is reported, and nothing runs with what is left of the tag in a value."""
+"""A damaged tag: its call is reported, and nothing runs with the rest of the tag in a value."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_the_model_is_told_of_a_damaged_tag(case: str):
+def test_the_model_gets_a_report_of_a_damaged_tag(case: str):
     name, reply = DAMAGED[case]
     halves = [(reply[:at], reply[at:]) for at in range(1, len(reply))]
     check_splits(get_dialect(name), reply, TOOLS, splits=[*(tuple(chunks(reply, size)) for size in (1, 3)), *halves])

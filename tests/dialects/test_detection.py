@@ -1,4 +1,4 @@
-"""The dialect `auto`: what a turn is written in decides how it is read."""
+"""The dialect `auto`: a turn's own dialect decides how it is read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def answer_and_calls(turn: ParsedTurn) -> tuple[str, str, Sequence[object]]:
 
 
 def check_cuts(auto: AutoDialect, text: str, starts_in: Section = "text") -> None:
-    """A parser of all dialects is not made as quickly as one: these cuts and no more."""
+    """A parser of all dialects takes longer to make: only these cuts."""
     halves = [(text[:at], text[at:]) for at in range(1, len(text), 29)]
     check_splits(
         auto, text, TOOLS, starts_in=starts_in, splits=[tuple(chunks(text, 1)), tuple(chunks(text, 5)), *halves]

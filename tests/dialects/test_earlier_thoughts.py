@@ -1,4 +1,4 @@
-"""What a history says of what the model thought: kept, kept for a run, or left out, as its chat template does."""
+"""The model's earlier thoughts in a history: kept, kept for a run, or left out, as its chat template does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolspeak.dialects.prompts.rendering import render_all
 KEEPS = [dialect for dialect in DIALECTS if dialect.info.earlier]
 each_that_keeps = pytest.mark.parametrize("dialect", KEEPS, ids=lambda dialect: dialect.name)
 
-# What llama.cpp's copies of the chat templates keep of four thoughts, of which a user message follows two.
+# What llama.cpp's copies of the chat templates keep of four thoughts, with a user message after the second.
 TEMPLATES = {
     "run": "hermes qwen3-coder step3p5 glm45 glm47 kimi-k2 minimax-m2 minicpm5 deepseek-v32 gemma4 lfm2 harmony",
     "always": "seed-oss spark25 ling3 poolside-v1 kimi-k3 minimax-m3 deepseek-v4 hy-v3-opensource cohere-command muse",

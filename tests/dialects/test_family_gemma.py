@@ -46,7 +46,7 @@ def text_of(dialect: Dialect, body: str) -> str:
 
 
 def read(dialect: Dialect, body: str, tools: tuple[ToolSpec, ...] = TOOLS) -> Any:
-    """The arguments of a call written so, or why there are none."""
+    """The arguments of a call written like this, or the reason that it has none."""
     text = text_of(dialect, body)
     check_splits(dialect, text, tools)
     (call,) = read_turn(dialect, text, tools).calls

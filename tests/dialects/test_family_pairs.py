@@ -1,4 +1,4 @@
-"""The promises of the design, for GLM and its kin, Hunyuan 3, K2-Horizon, Kimi K3 and PLaMo 3."""
+"""The promises of the design, for GLM and its relatives, Hunyuan 3, K2-Horizon, Kimi K3 and PLaMo 3."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_nasty_strings_survive_every_cut(dialect: Dialect, value: str):
         value = "\udfff"
     check_round_trip(dialect, [ToolCall("1", "write", {"content": value})] * 2, TOOLS)
     text = write(dialect, ("write", {"content": value}))
-    # Wherever the value begins or ends, or is cut: what stands around it is the same for all values.
+    # Wherever the value begins, ends or is cut: the text around it is the same for all values.
     other = write(dialect, ("write", {"content": "@"}))
     first = next((i for i in range(len(other)) if text[: i + 1] != other[: i + 1]), len(other)) - 3
     places = range(max(first, 1), min(first + len(value) * 6 + 40, len(text)))

@@ -54,7 +54,7 @@ MARKERS = [each for each in FRAGMENTS if each.startswith("<")]
 
 
 def arguments(dialect: Dialect, value: str) -> Any:
-    """The argument that is written so, or why there is none."""
+    """The argument written like this, or the reason that there is none."""
     text = OPEN[dialect.name] + value + CLOSE[dialect.name]
     check_splits(dialect, text, TOOLS)
     (call,) = read_turn(dialect, text, TOOLS).calls
@@ -297,7 +297,7 @@ def test_calls_are_written_as_the_models_do():
     "text", ['<|damaged|>[set_config(a="x")]', 'see [set_config(a="x"), set(a="y")]', "a set [set_of] and [set_config"]
 )
 def test_a_tool_whose_name_begins_another_ones_is_found_in_every_cut(text: str):
-    """`[set_` was text, as `set` is a tool and `set_` is none."""
+    """`[set_` was text, because `set` is a tool and `set_` is not."""
     tools = [ToolSpec(name, "", {"type": "object"}) for name in ("set", "set_config", "setter", "get")]
     for dialect in DIALECTS:
         check_splits(dialect, text, tools, splits=[list(text), *([text[:at], text[at:]] for at in range(len(text)))])

@@ -1,4 +1,4 @@
-"""Grammars, with llguidance's matcher: what renders is accepted, what is damaged is not, what is sampled parses."""
+"""Grammars, with llguidance's matcher: rendered text is accepted, damaged text is not, sampled text parses."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_calls_are_bounded(dialect: Dialect):
     assert [bounded(rendered(dialect, calls[:count])) for count in (1, 2, 3)] == [True, most == 2, False]
 
 
-def test_text_may_stand_in_front_of_calls_and_thoughts_in_front_of_text():
+def test_text_may_stand_before_calls_and_thoughts_before_text():
     hermes = get_dialect("hermes")
     call = rendered(hermes, [ToolCall("a", "ping", {})])
     auto = matcher(hermes.grammar(TOOLS, target="lark"))

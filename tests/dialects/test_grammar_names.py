@@ -1,4 +1,4 @@
-"""Names that begin with a marker's word, and arguments in any order: what renders is accepted, and read back."""
+"""Names that begin with a marker's word, and arguments in any order: rendered text is accepted, and read back."""
 
 from __future__ import annotations
 

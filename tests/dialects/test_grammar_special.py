@@ -1,4 +1,4 @@
-"""Markers that are special tokens of the model's tokenizer, with llguidance, which takes such a token for no text."""
+"""Markers that are special tokens of the model's tokenizer, with llguidance, which never reads them as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promises 1, 2 and 4 of docs/design.md 4.1 where a text nests as deep as it likes: no exception, whatever the cut."""
+"""Promises 1, 2 and 4 of docs/design.md 4.1 for texts of any nesting depth: no exception, at any cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model is told: every tool, every parameter, and examples that work."""
+"""The instructions for the model: every tool, every parameter, and examples that work."""
 
 from __future__ import annotations
 

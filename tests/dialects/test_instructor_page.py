@@ -1,4 +1,4 @@
-"""docs/reference/conformance.md names a test for each statement of InstructorPHP's page, and each is there."""
+"""docs/reference/conformance.md names a test for each statement of InstructorPHP's page, and each exists."""
 
 import re
 

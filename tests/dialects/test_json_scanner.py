@@ -1,4 +1,4 @@
-"""The scanner of JSON values: its strides over whole keys, members and strings find what single characters find."""
+"""The scanner of JSON values: its steps over whole keys, members and strings equal single characters."""
 
 from __future__ import annotations
 

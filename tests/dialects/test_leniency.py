@@ -1,4 +1,4 @@
-"""What is accepted though it is not the format, each with its note; and what is never guessed."""
+"""Deviations that are accepted, each with its note; and what is never guessed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ NEVER = {
 @pytest.mark.parametrize("what", NEVER)
 @pytest.mark.parametrize("name", [J, T])
 def test_json_is_never_guessed(name: str, what: str):
-    """The model is told what is wrong; nothing of it runs, and nothing of it is shown to the user."""
+    """The model gets the error. Nothing of it runs, and nothing of it is shown to the user."""
     body = f"[{NEVER[what]}]" if name == J else NEVER[what]
     marker = "execute" if name == J else "tool_call"
     if what == "text in front":

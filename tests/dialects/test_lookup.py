@@ -173,7 +173,7 @@ def test_a_named_dialect_lists_tools_as_the_template_of_the_model_does():
         *(("kimi-k2.5", "kimi-k2"), ("gemma-4", "gemma4"), ("deepseek-v3", "deepseek-v3"), ("gpt-oss", "harmony")),
     ],
 )
-def test_a_model_family_in_place_of_a_dialect_is_its_dialect(family: str, dialect: str):
+def test_a_model_family_instead_of_a_dialect_is_its_dialect(family: str, dialect: str):
     assert get_dialect(family).name == dialect
 
 

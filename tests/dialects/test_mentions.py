@@ -1,4 +1,4 @@
-"""A marker of reasoning or of results that a reply only speaks of is text, in every dialect of blocks."""
+"""A marker of reasoning or results that a reply only mentions is text, in every dialect of blocks."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_marker_that_is_spoken_of_is_text(dialect: Dialect, marker: Marker):
     special = is_special(dialect, marker.end)
     for spoken in SPOKEN_OF:
         if ("{1}" in spoken and special) or (spoken.startswith("Sure") and marker.kind == "results"):
-            continue  # a special token, which no text holds; what results begin with nobody knows
+            continue  # a special token, which no text holds; the beginning of results is unknown
         text = spoken.format(marker.text, marker.end).replace("plan", "[1]")
         turn = read_turn(dialect, text, TOOLS)
         assert (turn.text, turn.reasoning, turn.calls) == (text, "", ())
@@ -123,7 +123,7 @@ def test_results_that_are_made_up_are_none_of_the_text(dialect: Dialect, marker:
 
 
 @pytest.mark.parametrize("name", ["hermes", "xlam", "granite4", "auto"])
-def test_an_end_that_nobody_saw_begin_is_read_alike_in_every_cut(name: str):
+def test_an_end_without_a_beginning_is_read_the_same_in_every_cut(name: str):
     text = 'I could read {"name": "read"} here.\n</think>\nThe answer.'
     dialect = get_dialect(name)
     check_splits(dialect, text, TOOLS)

@@ -1,4 +1,4 @@
-"""Damaged replies (damaged_replies.py): ours may get better than docs/reference/conformance.md says, and not worse."""
+"""Damaged replies (damaged_replies.py): never worse than docs/reference/conformance.md says."""
 
 from __future__ import annotations
 

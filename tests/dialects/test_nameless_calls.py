@@ -1,4 +1,4 @@
-"""A call without a name is told as one: nobody looks a tool up whose name is empty."""
+"""A call without a name is reported as such: no lookup happens for an empty tool name."""
 
 import pytest
 

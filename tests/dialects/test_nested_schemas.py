@@ -1,4 +1,4 @@
-"""Nested schemas as the listings tell them: nothing is lost, and no schema makes a prompt explode."""
+"""Nested schemas in the listings: nothing is lost, and no schema makes a prompt explode."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_resolved_is_the_same_twice_and_names_only_types_that_hold_themselves(ma
         assert f'"#/$defs/{name}"' in json.dumps(definition)
 
 
-# --- schemas that nobody means well with ---------------------------------------------------------------------
+# --- hostile schemas -----------------------------------------------------------------------------------------
 
 
 def chained(count: int, *, twice: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What people paste into public threads: each is read, or reported as malformed, and never the answer."""
+"""Replies from public threads: each is read or reported as malformed, and never becomes the answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tools_of(row: Any) -> list[ToolSpec]:
 
 
 def read(dialect: Any, row: Any) -> dict[str, Any]:
-    """What is said, what runs, and how many calls the model is told about."""
+    """The answer, the calls that run, and the number of calls reported to the model."""
     deltas = parse_pieces(dialect, [row["input"]], tools_of(row))
     selected = {index for delta in deltas if isinstance(delta, BatchEnded) for index in delta.selected}
     done = [delta for delta in deltas if isinstance(delta, CallCompleted) and delta.index in selected]

@@ -234,7 +234,7 @@ def test_under_repair_an_example_stays_one():
     assert not [each for each in turn.ignored if not isinstance(each.call, MalformedCall)]
 
 
-FRAMED = {  # a message to the user, and what stands before the next one
+FRAMED = {  # a message to the user, and the text before the next one
     "solar-open": ("<|content|>", "<|end|><|begin|>assistant"),
     "inkling": ("<|content_text|>", "<|end_message|><|message_model|>"),
     "kimi-k3": ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),

@@ -1,4 +1,4 @@
-"""Repair: what is mended and what never is, in every dialect whose calls are JSON."""
+"""Repair: what is repaired and what never is, in every dialect whose calls are JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MENDED: list[tuple[str, dict[str, Any]]] = [  # the arguments as a model may wri
     ('{"a": 1,', {"a": 1}),
     ("{a: '</tool'}", {"a": "</tool"}),
 ]
-UNREPAIRABLE = [  # what nobody knows the meaning of
+UNREPAIRABLE = [  # texts without a certain meaning
     '{"a": "no end',
     "{'a': 'no end}}",
     '{"a": word}',

@@ -1,4 +1,4 @@
-"""A start marker that stands twice begins one call, in every dialect that has one."""
+"""A repeated start marker begins one call, in every dialect with a start marker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolspeak.testing import CheckedParser, check_splits, chunks
 
 READ = ToolSpec("read", "", {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]})
 TOOLS = [READ]
-ONCE = ("muse", "plamo3", "pythonic")  # a header begins a message; the first call is told; a bracket is no marker
+ONCE = ("muse", "plamo3", "pythonic")  # a header begins a message; the first call is reported; a bracket is text
 
 
 def written(dialect: Dialect) -> str:

@@ -1,4 +1,4 @@
-"""Where a finished reply begins, when nobody kept the prompt."""
+"""Where a finished reply begins if its prompt is lost."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_stream_leaves_mentions_and_what_follows_reasoning_or_calls(dialect: D
 
 @CASES
 def test_a_marker_in_the_middle_of_a_sentence_is_a_mention(dialect: Dialect, end: str):
-    """An answer about the format must not lose what stands before the marker it names."""
+    """An answer about the format must not lose the text before the marker that it names."""
     parser = dialect.parser(TOOLS)
     assert isinstance(parser, BlockParser)
     if any(each.kind == "noise" and each.text == end for each in parser.format.table.markers):

@@ -1,7 +1,7 @@
-"""Each shortcut of the parsers says what the plain way says.
+"""Each fast lane of the parsers gives the same result as the plain way.
 
-What is read in one step where it is there to its end (calls, JSON objects, headers) is compared with the same text in
-single characters, where no step has all of it. A chunk that holds nothing but content is compared with the same chunk
+Text that is read in one step if it is complete (calls, JSON objects, headers) is compared with the same text in single
+characters, where no step has all of it. A chunk that holds only content is compared with the same chunk
 after an empty one, which ends a `Run`, and with the same text in one piece, which `_plain` leaves to the states.
 `test_json_scanner.py` compares `whole_object` with the scanner.
 """
@@ -65,7 +65,7 @@ def test_nothing_begins_where_the_search_finds_no_candidate(dialect: Dialect, da
     table = format_of(dialect).table
     text = reply(data, dialect)
     for at, char in enumerate(text):
-        # Of a word what stands before it tells too, which `decide` does not see.
+        # For a word, the text before it matters too, and `decide` does not see that.
         if table.candidate.match(text[at:]) is None and not (char.isalnum() or char in "_./-"):
             assert table.decide(text[at : at + 256]) == "text", text[at : at + 40]
 
@@ -98,7 +98,7 @@ def slowly(marker: Marker) -> Marker:
 @each_of_blocks
 @given(data=st.data())
 @examples(25)
-def test_a_marker_that_is_told_in_one_step_is_told_the_same_step_by_step(dialect: Dialect, data: st.DataObject):
+def test_a_marker_decided_in_one_step_is_decided_the_same_step_by_step(dialect: Dialect, data: st.DataObject):
     table = format_of(dialect).table
     plain = MarkerTable([slowly(marker) for marker in table.markers])
     text = calls(data, dialect) if data.draw(st.booleans()) else reply(data, dialect)

@@ -1,4 +1,4 @@
-"""The special tokens that frame a turn: an engine that shows them to a parser means nothing by them."""
+"""The special tokens that frame a turn: an engine that passes them to a parser gives them no meaning."""
 
 from __future__ import annotations
 

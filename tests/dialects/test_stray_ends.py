@@ -1,4 +1,4 @@
-"""An end marker of calls that nothing opened is never shown to the user, in any dialect; one that is spoken of is."""
+"""An end marker of calls that nothing opened is never shown to the user, in any dialect; a mentioned one is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strict detection: what is no complete, valid call of a known tool is text, whatever marker stands before it."""
+"""Strict detection: everything except a complete, valid call of a known tool is text, after any marker."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_text_after_calls_is_set_aside_and_reported(dialect: Dialect):
 
 
 @each_aside
-def test_it_is_so_whoever_reads_the_dialect(dialect: Dialect):
+def test_every_reader_of_the_dialect_agrees(dialect: Dialect):
     text = f"{written(dialect, 'a')} Done."
     for reader in (dialect, AutoDialect(dialect)):
         assert (read_turn(reader, text, TOOLS).text.strip(), read_turn(reader, text, TOOLS).aside.strip()) == (
@@ -124,7 +124,7 @@ def test_what_only_begins_like_an_echo_is_text(name: str):
         turn = read_turn(dialect, reply, TOOLS)
         again = after.startswith(start)
         if name == "glm45" and after.startswith("write\n<arg_key>"):
-            # A call without its beginning: it never runs, and the model is told.
+            # A call without its beginning never runs, and is reported.
             assert [type(call) for call in turn.calls] == [ToolCall, MalformedCall]
             assert (turn.text, turn.aside) == ("write\n", "")
             continue

@@ -1,4 +1,4 @@
-"""Calls in reasoning: hidden by its end, run where it has none and they end the turn, and never lost without a word."""
+"""Calls in reasoning: hidden by its end, run if it has no end and they end the turn, and never lost silently."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_closed_thoughts_hide_their_calls(dialect: Dialect, opened: str, closed:
 
 
 @each_enclosing
-def test_one_with_something_after_it_does_not_run_and_the_model_is_told(dialect: Dialect, opened: str, closed: str):
+def test_one_with_something_after_it_does_not_run_and_is_reported(dialect: Dialect, opened: str, closed: str):
     call = written(dialect, "read")
     for text in (f"{opened}Maybe {call} or not", f"{opened}Maybe {call}{closed}"):
         turn = read_turn(dialect, text, TOOLS)
@@ -129,7 +129,7 @@ def test_one_with_something_after_it_does_not_run_and_the_model_is_told(dialect:
 
 
 @each_enclosing
-def test_a_tool_that_nobody_knows_does_not_run_and_the_model_is_told(dialect: Dialect, opened: str, closed: str):
+def test_an_unknown_tool_in_reasoning_does_not_run_and_is_reported(dialect: Dialect, opened: str, closed: str):
     text = f"{opened}Maybe {written(dialect, 'fetch')}"
     turn = read_turn(dialect, text, TOOLS)
     assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
@@ -171,7 +171,7 @@ def test_every_cut_of_the_turn_off_runs_nothing_that_is_not_whole(dialect: Diale
         ids=lambda value: value if isinstance(value, str) else f"{value[0].name} {value[1]}",
     ),
 )
-def test_whoever_reads_it(enclosing: tuple[Dialect, str, str], reads: str):
+def test_every_reader_agrees(enclosing: tuple[Dialect, str, str], reads: str):
     dialect, opened, closed = enclosing
     if reads == "a dialect":
         reader: Dialect = dialect
@@ -373,7 +373,7 @@ def test_a_draft_in_reasoning_that_stays_text_is_held_back_and_shown_whole():
     ],
 )
 @pytest.mark.parametrize("after", ["", "\n", " More."])
-def test_what_is_told_of_a_block_in_thoughts_is_the_same_in_every_cut(name: str, block: str, after: str):
+def test_the_report_of_a_block_in_thoughts_is_the_same_in_every_cut(name: str, block: str, after: str):
     dialect = get_dialect(name)
     whole = join_deltas(parse_pieces(dialect, [block + after], [], starts_in="reasoning"))
     (reports,) = [delta for delta in whole if isinstance(delta, CallMalformed) and delta.code == "in_thoughts"]

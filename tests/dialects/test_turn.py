@@ -1,4 +1,4 @@
-"""A turn put together from deltas."""
+"""A turn assembled from deltas."""
 
 from __future__ import annotations
 

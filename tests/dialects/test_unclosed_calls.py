@@ -1,4 +1,4 @@
-"""A call whose end is missing, and another after it: what is whole runs, and no call is made of two."""
+"""A call without its end, and another after it: the complete one runs, and two calls never become one."""
 
 from __future__ import annotations
 

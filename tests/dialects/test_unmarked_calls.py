@@ -1,5 +1,5 @@
-"""A call whose marker lost a part of itself is text as far as anybody can tell, and the model is told that it did not
-run: alone, before another call, and after one."""
+"""A call with a damaged marker is text, and is reported because it did not run: alone, before another call, and after
+one."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def damaged(reply: str, start: int) -> list[str]:
 
 
 def reports(dialect: Dialect, reply: str) -> int:
-    """Of how many calls the model is told that they did not run."""
+    """The number of calls reported because they did not run."""
     check_splits(dialect, reply, TOOLS, splits=[list(reply), list(chunks(reply, 7))])
     return sum(isinstance(call, MalformedCall) for call in read_turn(dialect, reply, TOOLS).calls)
 
 
 @pytest.mark.parametrize("dialect", MARKED, ids=lambda dialect: dialect.name)
-def test_the_model_is_told_of_a_call_whose_marker_is_damaged(dialect: Dialect):
+def test_the_model_gets_a_report_of_a_call_whose_marker_is_damaged(dialect: Dialect):
     for text in damaged(written(dialect, FIRST), 0):
         for reply in (text, f"I will write it.\n{text.lstrip()}"):
             assert reports(dialect, reply) or read_turn(dialect, reply, TOOLS).calls, reply

@@ -1,5 +1,5 @@
-"""Tags of the dialect itself in an argument's text: a text that is closed as it should be stays as it is, and none that
-lacks its end swallows the rest of its call, or the next one, and is run with it."""
+"""Tags of the dialect itself in an argument's text: a properly closed text stays unchanged. A text without its
+end never swallows the rest of its call, or the next call, and runs with that."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_in_a_block_of_pairs_what_cannot_be_read_fails_alone(name: str):
     prose = f"{reply[:first]} And then: {reply[first:second]} Done. {reply[second:]}"
     assert read(dialect, prose) == BOTH
     assert "And then:" in read_turn(dialect, prose, TOOLS).aside
-    # A call in a value whose tags cannot be read is part of that value, as far as anybody can tell.
+    # A call in a value whose tags cannot be read counts as part of that value.
     example = written(dialect, ToolCall("b", "now", {}))
     hidden = reply.replace("<arg_value>@@", f"<arg>{example}").replace("<|sep|>@@", f"<|{example}")
     hidden = hidden.replace("<ifm|arg_value>@@", f"<ifm|arg>{example}")

@@ -1,4 +1,4 @@
-"""The engines' own test cases, each read as its engine reads it or listed with the reason, however it is cut."""
+"""The engines' own test cases, each read as its engine reads it or listed with the reason, at every cut."""
 
 from __future__ import annotations
 

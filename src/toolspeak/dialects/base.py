@@ -66,15 +66,15 @@ class DialectInfo:
     """How results come back."""
     reasoning: str = "<think>"
     stop: tuple[str, ...] = ()
-    """The stop sequences that a server may have for the model. toolspeak sends none."""
+    """The stop sequences that a server may use for the model. toolspeak sends none."""
     text_aside: bool = False
     """Text after the calls of a turn is not part of the answer (`TextAside`). Engines with this format drop it."""
     earlier: EarlierThoughts | None = None
-    """How the model reads its thoughts of earlier turns; None: it does not."""
+    """How the model reads its thoughts of earlier turns; None: not at all."""
 
 
 class Parser(Protocol):
-    """Reads one turn incrementally. No text makes it raise."""
+    """Reads one turn incrementally. It never raises for a text."""
 
     def feed(self, chunk: str) -> Iterable[Delta]:
         """The deltas that are certain after `chunk`. Joined, they do not depend on the sizes of chunks."""
@@ -144,7 +144,7 @@ class Dialect(Protocol):
         """The conversation as the model reads it.
 
         `tools`: the types of arguments, for formats that do not write them.
-        `tool_role`: the server accepts messages of role `tool` without an id; else results are user messages.
+        `tool_role`: the server accepts messages of role `tool` without an id; otherwise results are user messages.
         """
         ...
 

@@ -80,7 +80,7 @@ def _suggestion(name: str) -> str:
     close = difflib.get_close_matches(name.lower(), spelled, n=1)  # another number is another version, not a typo
     if close:
         return f". Did you mean {close[0]!r}? {listed}"
-    return f", and none is known for a model of that name; 'auto' reads whichever a turn is in. {listed}"
+    return f", and none is known for a model of that name; 'auto' reads the dialect that a turn is in. {listed}"
 
 
 def _digits(name: str) -> str:

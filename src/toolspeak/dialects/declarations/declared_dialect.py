@@ -51,17 +51,17 @@ You can use tools. To call them, write:
 
 @quick()
 class ResultLayout:
-    """How the results of a batch stand in one message."""
+    """The layout of a batch's results in one message."""
 
     start: str = ""
-    """Stands before each result."""
+    """The text before each result."""
     end: str = ""
-    """Follows each result."""
+    """The text after each result."""
     between: str = "\n"
     before: str = ""
-    """Stands before the first result."""
+    """The text before the first result."""
     after: str = ""
-    """Follows the last result."""
+    """The text after the last result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class DeclaredDialect(WithGrammar):
     live: re.Pattern[str]
     """Matches the first character of each live marker: of each text that could open or end a block."""
     frame: Frame
-    """How the calls stand in a grammar."""
+    """The frame of calls in a grammar."""
     results: ResultLayout = ResultLayout()
     write_results: Callable[[Sequence[ToolResult]], str] | None = None
     """Writes a batch's results, without live markers; None: as `results` says."""
@@ -91,7 +91,7 @@ class DeclaredDialect(WithGrammar):
     numbers_calls: bool = False
     """Whether the ids in the text count the calls of the conversation."""
     by_tools: Callable[[tuple[str, ...]], MarkerTable] | None = None
-    """Makes the table for tools of these names: only a tool's name tells a call without its marker from prose."""
+    """Makes the table for tools of these names: only a tool's name identifies a call without its marker."""
 
     @property
     def name(self) -> str:
@@ -171,7 +171,7 @@ class DeclaredHistory:
         self._template = dialect.trained
         self._tools = {spec.name: spec for spec in tools}
         self._result_role: Literal["tool", "user"] = "tool" if tool_role else "user"
-        self._model_ids: dict[str, str] = {}  # of calls that the model itself gave an id, or that are numbered
+        self._model_ids: dict[str, str] = {}  # for calls with an id from the model, or with a number
         self._count = 0
         self.messages: list[TextMessage] = []
         self._turns = AssistantTurns(self.messages, dialect.info.earlier, dialect.live)
@@ -214,7 +214,7 @@ class DeclaredHistory:
         return result_text(result, self._dialect.live) if write is None else write(result)
 
     def _numbered(self, calls: Calls) -> Calls:
-        if not self._count and calls:  # a conversation whose beginning is missing goes on with the model's numbers
+        if not self._count and calls:  # a conversation without its beginning continues the model's numbers
             own = getattr(calls[0], "provider_id", None) or ""
             self._count = int(own) if own.isdecimal() and len(own) < 9 else 0
         first, self._count = self._count, self._count + len(calls)

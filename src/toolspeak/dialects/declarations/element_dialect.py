@@ -31,15 +31,15 @@ class ElementLayout:
     block: tuple[str, str] = ("", "")
     """Start and end of a block of calls."""
     each: bool = False
-    """Each call has a block of its own; else one block holds all calls."""
+    """Whether each call has its own block; otherwise one block holds all calls."""
     before: str = ""
     after: str = ""
     joint: str = "\n"
-    """Stands between calls, or between their blocks."""
+    """The text between calls, or between their blocks."""
     gap: str = "\n"
-    """Stands between tags."""
+    """The text between tags."""
     edge: str = ""
-    """Stands on both sides of a value."""
+    """The text on both sides of a value."""
 
 
 @quick()
@@ -78,7 +78,7 @@ def element_dialect(
     """Makes a dialect of elements.
 
     - `wrappers`: start and end of blocks, the usual ones first.
-    - `bare`: a call may also stand without a block; one of `tails` or a block's end may follow it.
+    - `bare`: a call may also lack a block; one of `tails` or a block's end may follow it.
     - `forms`: the other forms in which a block may be filled (`with_forms`).
     - `also`: other spellings of the tags, which are read.
     - `results_marker`: start and end of results that the model forges.
@@ -96,7 +96,7 @@ def element_dialect(
         syntaxes.update((marker.text, spelling.syntax) for marker in additions)
         markers += additions
     if results_marker:
-        # Where the template writes a line break after the marker, that tells it from prose; else the marker does.
+        # A line break that the template writes after the marker distinguishes it from prose; otherwise the marker does.
         framed = f"{results_marker[0]}\n" in (results.before or results.start)
         markers.append(Marker("results", *results_marker, Starts('\n[{"') if framed else Alone(), plain=True))
     if reasoning:
@@ -135,7 +135,7 @@ def element_dialect(
 
 
 def _frame(syntax: ElementSyntax, layout: ElementLayout, ends: re.Pattern[str]) -> Frame:
-    """The same layout as `write_calls` has, for grammars."""
+    """The layout of `write_calls`, for grammars."""
     start, end = layout.block
     before, after = (f"{start}{layout.gap}", f"{layout.gap}{end}") if start else ("", "")
 

@@ -38,7 +38,7 @@ _KEY = re.compile(r"(?:parameters|arguments|args)(?=\")|[a-z]{0,10}\Z")
 
 
 def _told_of(*steps: str) -> re.Pattern[str]:
-    """Matches nothing if these texts do not follow each other, all of the text if they may still follow."""
+    """Matches nothing if these texts do not follow each other, and all of the text if they may still follow."""
     coming = ""
     for step in reversed(steps):
         for char in reversed(step):
@@ -49,13 +49,13 @@ def _told_of(*steps: str) -> re.Pattern[str]:
 
 
 _NO_SCHEMA = _told_of('"type"', ":", '"object"', ",", '"properties"')
-"""Not the schema of an object: a listing of tools has the keys of a call, and such a schema in place of arguments."""
+"""Not the schema of an object: a listing of tools has the keys of a call, and such a schema instead of arguments."""
 
 
 def _bare(
     array: bool, *leading: str, key: str = '"name"', name: re.Pattern[str] = _NAME, null: bool = False
 ) -> Signature:
-    r"""`{"name": "…", "arguments": {`, alone or in an array. All of it is the body. `null`: null in place of `{`."""
+    r"""`{"name": "…", "arguments": {`, alone or in an array. All of it is the body. `null`: null instead of `{`."""
     gap = _SPACE
     parts: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
     for text in leading:
@@ -79,7 +79,7 @@ _OBJECT = re.compile(_object(4))
 
 
 def _turned(array: bool) -> Signature:
-    """`{"arguments": {…}, "name": "…"}`: the whole call, because its name tells it from other objects."""
+    """`{"arguments": {…}, "name": "…"}`: the whole call, because its name distinguishes it from other objects."""
     gap = _SPACE
     start: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
     keys = ['"', _KEY, '"', gap, ":", gap, _OBJECT, gap, ",", gap, '"name"', gap, ":", gap, '"', _NAME, '"', gap, "}"]
@@ -112,7 +112,7 @@ _TYPED = ('"type"', ":", '"function"', ",")
 def bare_markers(separator: str = "") -> list[Marker]:
     """The markers of a call, or an array of calls, that begins without a marker.
 
-    Its first two keys tell it from prose. If the arguments come first, the whole call does, which then has at most
+    Its first two keys distinguish it from prose. If the arguments come first, the whole call does; it then has at most
     `MAX_CANDIDATE` characters.
     """
     kinds = (*_bare_kinds(_NAME), _turned(False), _turned(True))
@@ -126,7 +126,7 @@ def _bare_kinds(name: re.Pattern[str]) -> list[Signature]:
 
 
 def _bare_at_start(names: tuple[str, ...]) -> list[Marker]:
-    """Such a call of a known tool at the start of a turn, also one that is only `{"name": "f"}`."""
+    """Such a call of a known tool at the start of a turn, even if it is only `{"name": "f"}`."""
     any_name = "|".join(re.escape(json.dumps(name, ensure_ascii=False)[1:-1]) for name in names)
     name = re.compile(rf'(?:{any_name})(?=")|[^"]{{0,{_MAX_NAME}}}+\Z')
     gap = _SPACE
@@ -160,11 +160,11 @@ def json_dialect(
 ) -> DeclaredDialect:
     """Makes a dialect of JSON calls.
 
-    - `around`: the texts around the array of all calls (`shape.array`), else around each call.
+    - `around`: the texts around the array of all calls (`shape.array`), otherwise around each call.
     - `list_layout`: opening, comma and end of that array, with the template's white space; `lead` may precede it.
     - `between`, `block`: without an array, the text between calls and the texts around all of them.
-    - `ids`: where a call's id stands; "numbers" are in front, and count the calls of the conversation from 0.
-    - `by_names`: makes the markers that only a tool's name tells from prose.
+    - `ids`: the place of a call's id; "numbers" come first, and count the calls of the conversation from 0.
+    - `by_names`: makes the markers that only a tool's name distinguishes from prose.
 
     All these dialects read arguments that are an object written as a JSON string: many models write them so.
     """
@@ -296,7 +296,7 @@ def _frame(
 
 
 def tagged_result(name: str) -> WriteResult:
-    """Writes each result in an element of this name, on lines of its own."""
+    """Writes each result in an element of this name, on its own lines."""
     return lambda escaper, result: f"<{name}>\n{escaper.result_text(result)}\n</{name}>"
 
 

@@ -1,4 +1,4 @@
-"""How calls stand whose name is outside of their JSON: for a dialect's writer, and for its grammar."""
+"""The layout of calls with the name outside the JSON, for a dialect's writer and its grammar."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class NamedLayout:
     """Makes the head from the tool's name and the call's id."""
     tail: str = ""
     start: str = ""
-    """Stands before the first call."""
+    """The text before the first call."""
     joint: str = ""
-    """Stands between calls."""
+    """The text between calls."""
     end: str = ""
-    """Follows the last call."""
+    """The text after the last call."""
     malformed: Callable[[MalformedCall], str]
     """Writes a malformed call as the model did."""
     call_id: Callable[[ToolCall], str] = lambda _: ""

@@ -120,7 +120,7 @@ def xml_dialect(
 
 
 class _WrappedCalls(XmlCalls):
-    """Implements `Body` for calls whose name and arguments stand in elements of their own."""
+    """Implements `Body` for calls with an element for the name and one for the arguments."""
 
     whole = None
 
@@ -160,7 +160,7 @@ class _WrappedCalls(XmlCalls):
             self._state = self._in_element if tag.empty else self._in_call
         else:
             element = f"<{'/' if tag.closing else ''}{tag.element}>"
-            self._fail("invalid_xml", f"{element} may not stand here; write {self.example}", position)
+            self._fail("invalid_xml", f"{element} is not allowed here; write {self.example}", position)
             return position
         return stop
 

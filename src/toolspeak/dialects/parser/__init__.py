@@ -1,1 +1,1 @@
-"""The streaming parsers of turns: text, reasoning, blocks of calls, and what is none of them."""
+"""The streaming parsers of turns: text, reasoning, blocks of calls, and everything else."""

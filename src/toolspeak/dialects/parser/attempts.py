@@ -1,13 +1,13 @@
-"""Attempts: calls that a model meant and that are unreadable, as opposed to prose about the format.
+"""Attempts: calls that a model meant but that cannot be read, in contrast to prose about the format.
 
-A marker of calls may stand before a body that does not begin as the dialect writes it. It is an attempt if
+A marker of calls may precede a body that does not begin as the dialect writes it. It is an attempt if
 
 - it begins a line, or follows the end of a sentence, and
 - its end marker follows at the end of a line. If none comes within the characters of a candidate, one of these must
   follow directly: a line break, a word or bracket without a space, or the name of a known tool.
 
-A reply that ends in an unmatched end marker is an attempt too. So is text before a call or of the turn's end that
-ends in the call of a known tool whose marker is damaged. All other text is text.
+A reply that ends in an unmatched end marker is an attempt too. So is text before a call, or at the turn's end, that
+ends in a call of a known tool with a damaged marker. All other text is text.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def _begins_with(text: str, names: Iterable[str]) -> bool:
 
 
 def unreadable_block(match: MarkerMatch, example: str, truncated: bool) -> MarkerMatch:
-    """The match of a block that is unreadable. `truncated`: because the turn was cut off."""
+    """The match of an unreadable block. `truncated`: because the turn was cut off."""
     marker = match.marker
     between = f"between {marker.text} and {marker.end}" if marker.end else f"after {marker.text}"
-    unreadable = f"what stands {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
+    unreadable = f"the text {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
     problem = Problem("truncated", TRUNCATED) if truncated else Problem("unreadable", unreadable)
     # A tag is part of its body.
     length = 0 if isinstance(marker.opening, FirstTag) else len(marker.text) if marker.begins_tag else match.length
@@ -122,7 +122,7 @@ def lone_end(read: Markdown, ends: Iterable[str]) -> str:
 
 
 def lone_end_problem(end: str, example: str) -> Problem:
-    reason = f"the reply ends with {end}, but no call that begins can be read, so nothing ran; write it like this:"
+    reason = f"the reply ends with {end}, but the start of its call cannot be read, so nothing ran; write it like this:"
     return Problem("no_start", f"{reason}\n{example}")
 
 
@@ -174,7 +174,7 @@ def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
 
 
 def unmarked_problem(example: str) -> Problem:
-    reason = "what looks like a call stands in the text, as the marker before it cannot be read, so it did not run"
+    reason = "this text looks like a call, but its marker cannot be read, so it did not run"
     return Problem("no_start", f"{reason}; write it like this:\n{example}")
 
 

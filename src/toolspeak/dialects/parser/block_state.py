@@ -50,7 +50,7 @@ class BlockFormat:
     text_aside: bool = False
     """The text after a block of calls is not part of the answer (`DialectInfo.text_aside`)."""
     thoughts_hide: bool = False
-    """No call in reasoning runs, whether reasoning has an end or not."""
+    """No call in reasoning runs, with or without an end of reasoning."""
     writes: Callable[[Sequence[ToolSpec]], str] = no_example
     """Writes a call of one of the tools: the example for a model whose call is unreadable."""
 
@@ -136,7 +136,7 @@ class BlockState(TurnParser):
     """The state of the block parser, and the text so far."""
 
     # Few turns set these, so they are attributes of the class: an object with over thirty attributes is slow.
-    shown_chars: int = 0  # characters of text that waited until it proved not to be a call: examples, drafts
+    shown_chars: int = 0  # characters of text that waited and was not a call: examples, drafts
     _thought_chars: int = 0
     _uncut: int = 0  # how many characters came since `_read_pieces` was cut
     _depth: int = 0  # how many reasoning markers are open
@@ -147,7 +147,7 @@ class BlockState(TurnParser):
         super().__init__(format.batch)
         # In a draft's reader: the bodies of the blocks that ended, with None for a broken one.
         self._raws: list[str | None] | None = None
-        self._ending: Literal["", "cut", "normal"] = ""  # how the turn ends after the pending text; empty: it goes on
+        self._ending: Literal["", "cut", "normal"] = ""  # how the turn ends after the pending text; empty: it continues
         self._markdown: Markdown | None = None  # made on first use
         self._echo: Echo | None = None  # of the block that ended, while only white space follows it
         self._silent: bool = True  # whether there is no text since the last block or reasoning
@@ -159,13 +159,13 @@ class BlockState(TurnParser):
         self._thought_ends = markup.thought_ends  # the prompt may have opened any of them
         if self._thought is NO_REASONING:
             starts_in = "text"  # a dialect without reasoning always starts in text
-        self._text_state = self._state = self._text  # one bound method, with which each chunk's state is compared
+        self._text_state = self._state = self._text  # one bound method, to compare each chunk's state with
         if starts_in == "reasoning":
             self._state = self._label if self._thought.label else self._reasoning
             self._depth, self._may_repeat_start = 1, True
         # The text or reasoning since the last block, which gives the place of a marker.
         self._read_pieces: list[str] = []  # the part that `_markdown` has read
-        self._unread: list[str] = []  # the rest: the place in most of it is never needed
+        self._unread: list[str] = []  # the rest: most of it needs no place
         # What an unmatched end marker of reasoning ends: all of the turn so far, or, after reasoning, only itself.
         # Empty: such a marker is text.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""

@@ -1,6 +1,6 @@
-"""The parser of every dialect whose calls stand in marked blocks between text and reasoning.
+"""The parser of every dialect with calls in marked blocks between text and reasoning.
 
-It is one state machine, fed as the text comes. A `BlockFormat` gives it the markers, the readers of bodies and the
+It is one state machine, fed as text arrives. A `BlockFormat` gives it the markers, the readers of bodies and the
 batch rule.
 """
 
@@ -96,7 +96,7 @@ class BlockParser(TextParser):
             out[first_new:] = [delta for delta in out[first_new:] if type(delta) is not TextAside]
         if body.problem is not None and (after := self._skip_frame(block, text, stop)) > stop:
             return after
-        if body.problem is not None:  # else the body waits for the rest of a special token
+        if body.problem is not None:  # otherwise the body waits for the rest of a special token
             if not body.recover():
                 self._fail(block, body.problem, body.start + body.problem_offset)
         elif body.done and block.end is None:

@@ -21,7 +21,7 @@ from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.pending_text import join_pieces, unlimited
 
 IN_THOUGHTS = "in_thoughts"
-"""The code of a call that did not run because it stood in the model's thoughts."""
+"""The code of a call that did not run because it was in the model's thoughts."""
 
 
 class DraftReader(Protocol):
@@ -48,7 +48,7 @@ ReaderT = TypeVar("ReaderT", bound=DraftReader)
 class Draft(Generic[ReaderT]):
     """A block of calls in reasoning, and the blocks right after it.
 
-    `reader`: reads the blocks as it would in text.
+    `reader`: reads the blocks as in text.
     `start`: the offset in the turn of the first block's marker.
     `match`: that marker.
     """
@@ -103,7 +103,7 @@ class Draft(Generic[ReaderT]):
     def malformed(self, index: int, *, truncated: bool) -> CallMalformed:
         """The report to the model. `truncated`: the turn was cut off in reasoning."""
         name = next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), None)
-        where = "it stood in your thoughts, where nothing runs"
+        where = "it was in your thoughts, where nothing runs"
         if truncated:
             where = "the turn was cut off inside your thoughts, where nothing runs"
         reason = f"{where}; end your thoughts first, then write the call"

@@ -1,7 +1,7 @@
 """Finds calls of known tools that are text because one character of their beginning is wrong.
 
 The dialect's example shows how a call begins, up to the first argument. A line whose beginning differs from that by at
-most one missing, extra, changed or swapped character was meant as a call. White space does not count.
+most one missing, extra, changed or swapped character is meant as a call. White space does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCHEMA = """["']?type["']:["']object["'],["']properties"""  # a listing of tool
 _ARGUMENT = re.compile(rf"""(?!{_SCHEMA})["']?[\w-]{{1,64}}["'=:|<>\[]|[)}}\]<]|\Z""")
 _ENDED = re.compile(r"(?:[}\]>]|[}\]]\)|</[\w:]{1,40})\Z")
 _UNLIKELY = re.compile(r"[ \t]{4}|[ \t\r]*\n")  # code, or an empty line
-_BARE = re.compile(r"\[?\{[\"'](?:tool_)?name[\"']:.*|\[[\w.-]+\(\Z")  # without the marker in front
+_BARE = re.compile(r"\[?\{[\"'](?:tool_)?name[\"']:.*|\[[\w.-]+\(\Z")  # without the marker before it
 _WORD = re.compile(r"[a-z]+(?=[\[{(])")  # a marker that is a word
 _ID = re.compile(r"[0-9a-f]{9,10}(?=[<\[])")  # of the example's call
 
@@ -68,7 +68,7 @@ def _last_lines(text: str) -> Iterator[int]:
 
 
 def _is_quoted(text: str, start: int) -> bool:
-    """Whether the line at text[start] stands in code, or repeats a result, in which calls are escaped."""
+    """Whether the line at text[start] is in code, or repeats a result, in which calls are escaped."""
     here = Markdown()
     here.add(text[:start])
     escaped = ESCAPE.search(text, max(start - _TAG, 0), start + _WINDOW)

@@ -49,7 +49,7 @@ def beginnings_in(text: str, position: int, stop: int) -> list[int]:
 
 
 def decide(names: Iterable[str], text: str, at: int) -> int | Literal["text", "undecided"]:
-    """Where the arguments begin of a call whose recipient, one of these tools, stands at text[at]."""
+    """Where a call's arguments begin. Its recipient, one of these tools, is at text[at]."""
     match = None
     if text.startswith(RECIPIENT, at):
         match = _call_of(tuple(names)).match(text, at, at + MAX_CANDIDATE)

@@ -38,7 +38,7 @@ from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 from toolspeak.dialects.turn_rules import BatchRule, Section
 
-NAMELESS = f"a message ends with <|call|>, but its header names no tool, so it did not run; write it so:\n{EXAMPLE}"
+NAMELESS = f"a message ended with <|call|>, but its header names no tool, so it did not run; write:\n{EXAMPLE}"
 
 _TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
 _OUTER = re.compile("|".join(map(re.escape, (*ENDS, *STARTS))))
@@ -55,7 +55,7 @@ _CANDIDATE = re.compile(f"<|`|{BEGINNING.pattern}")
 
 
 class HarmonyParser(TurnParser):
-    """Implements `Parser`. A message with a recipient is a call, on any channel and wherever `to=` stands."""
+    """Implements `Parser`. A message with a recipient is a call, on any channel, with `to=` in any place."""
 
     # Attributes of the class until they are set.
     _thinking: bool = False  # whether the message is reasoning
@@ -166,7 +166,7 @@ class HarmonyParser(TurnParser):
         role, to, channel = last(ROLE, head), last(ADDRESSEE, head), last(CHANNEL, head)
         ours = not role or one_apart(role, "assistant")
         if not ours and (to or "assistant") == "assistant":
-            self._batch.close(out)  # what follows builds on fabricated results
+            self._batch.close(out)  # the rest relies on fabricated results
             self._forged, self._state = Buffer(self._caps.characters), self._forgery
         elif to and to != "assistant":
             self._body = NamedCalls(shape(tuple(self._tools)), self._calls, self._caps, self._tools)
@@ -387,9 +387,9 @@ def begins_turn(text: str) -> bool | None:
 
 
 def inline_code_at(quoting: bool, text: str, start: int, stop: int) -> bool:
-    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
+    """Whether text[stop] is in inline code: an odd number of backticks precedes it on its line.
 
-    `quoting` says the same of text[start].
+    `quoting`: the same for text[start].
     """
     if start == stop:
         return quoting

@@ -22,7 +22,7 @@ class OpenedParser:
         self._marker = marker
         self._opens = opens
         self._start: str | None = ""  # the beginning of the turn until `opens` decides
-        self._added = 0  # how many characters were put in front
+        self._added = 0  # the number of characters added before it
 
     @property
     def shown_chars(self) -> int:

@@ -19,7 +19,7 @@ from toolspeak.dialects.text.pending_text import join_pieces, unlimited
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer
 
 Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
-"""Where quoted calls stand.
+"""The place of quoted calls.
 
 - `fence`: a code block that begins with calls.
 - `code`: a code block with other text before the calls.
@@ -33,7 +33,7 @@ MAX_LEAD = 256
 """The limit, in characters, of the text before a code block that runs at the end of a turn."""
 
 NOT_RUN = "quoted_call"
-"""The code of a call that did not run because it stood where examples stand."""
+"""The code of a call that did not run because it was in an example's place."""
 
 MAX_REPORTS = 8
 """How many calls in sentences one turn reports to the model at most."""
@@ -52,7 +52,7 @@ class Quote:
 
     `offset`: where they begin in the turn.
     `before`: the parser's state before them.
-    `state`: the parser's state that reads on.
+    `state`: the parser's state that continues.
     `lead`: how much text leads to them.
     `fence`: what opened the code block around them; empty without one.
     `closed`: that code block has ended.
@@ -60,7 +60,7 @@ class Quote:
     `next_message`: the code block began in an earlier message.
     `quoted`: the calls follow directly after a quotation mark.
     `raw`: their text. `deltas`: the same text read as calls.
-    `drops`: places in `raw` where a special token stood, which is not text.
+    `drops`: places of special tokens in `raw`, which are not text.
     """
 
     kind: Kind
@@ -165,19 +165,19 @@ def is_mention(
 def mentioned_call(name: str, offset: int, example: str, index: int) -> CallMalformed:
     """The report of a call in the middle of a sentence, for a turn with other calls."""
     reason = (
-        f"the call of {name!r} stood in the middle of a sentence, as an example does, so it did not run, while the "
-        f"others did. If you meant it, write it alone, on a line of its own:\n{example}"
+        f"the call of {name!r} was in the middle of a sentence, like an example, so it did not run. The "
+        f"others ran. If you meant it, write it alone, on a line of its own:\n{example}"
     )
     return CallMalformed(index, "", NOT_RUN, reason, offset, name, True)
 
 
 def example_not_run(quote: Quote, example: str, index: int) -> CallMalformed:
-    """The report of a call that stood where examples stand, for a turn without other calls."""
+    """The report of a call in an example's place, for a turn without other calls."""
     name = quote.name or None
     where = "in the middle of a sentence" if quote.kind == "sentence" else "in code"
     called = f"the call of {name!r}" if name else "what looks like a call"
     reason = (
-        f"{called} stood {where}, as an example does, so it did not run. To run it, write it alone, without a code "
+        f"{called} was {where}, like an example, so it did not run. To run it, write it alone, without a code "
         f"fence or quotes around it:\n{example}\nIf it was an example, write your answer again, with text after it."
     )
     return CallMalformed(index, "", NOT_RUN, reason, quote.offset, name, True)

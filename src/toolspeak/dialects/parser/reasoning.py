@@ -39,7 +39,7 @@ class ThinkingParser(BlockState):
 
     @abstractmethod
     def _draft_parser(self) -> ThinkingParser:
-        """A parser that reads a draft as if it stood in text."""
+        """A parser that reads a draft as text."""
 
     @property
     def first_raw(self) -> str | None:
@@ -108,7 +108,7 @@ class ThinkingParser(BlockState):
                     self._end_reasoning(out)
                 if self._draft is None:
                     return self._open(verdict, at)
-                position = at + 1  # the marker may stand in an argument
+                position = at + 1  # the marker may be in an argument
             elif isinstance(verdict, MarkerMatch) and verdict.marker.kind == "calls":
                 start = self._add_reasoning(text, start, at, out)
                 self._begin_draft(verdict, self._position + at)
@@ -131,7 +131,7 @@ class ThinkingParser(BlockState):
     def _is_end_mentioned(self, text: str, stop: int, here: Markdown) -> bool | None:
         """Whether reasoning only mentions the end marker that ends at text[stop]; None asks for more text.
 
-        A mentioned end marker stands alone in inline code, or after a mentioned start marker: in the same code block,
+        A mentioned end marker is alone in inline code, or follows a mentioned start marker: in the same code block,
         or in a sentence on the same line.
         """
         if here.in_inline_code:
@@ -196,7 +196,7 @@ class ThinkingParser(BlockState):
         if draft.marked is None:
             self._discard_draft(draft, draft.text, out)
             return
-        # A marker inside the draft may begin a draft of its own.
+        # A marker inside the draft may begin another draft.
         stop, match = draft.marked
         whole = draft.text
         self._discard_draft(draft, whole[:stop], out)

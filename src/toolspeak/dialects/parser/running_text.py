@@ -100,7 +100,7 @@ class TextParser(ExampleParser):
                 match = candidate.search(text, run_end(text, at))  # the beginning of the run was text
                 continue
             if verdict in ("undecided", "opened") and at == start and not runs and self._at_section_start():
-                return self._hold(text, at)  # without text in front the place cannot matter
+                return self._hold(text, at)  # without text before it the place does not matter
             if isinstance(verdict, MarkerMatch) or (
                 not runs and (verdict != "text" or self._table.marker_at(text, at))
             ):
@@ -123,7 +123,7 @@ class TextParser(ExampleParser):
         return self._emit(TextDelta, text, start, len(text), out)
 
     def _begins_with(self, match: MarkerMatch, text: str, at: int) -> bool:
-        """Whether the calls at text[at] certainly are calls: no text is before them, and their marker is not
+        """Whether the calls at text[at] certainly are calls: no text precedes them, and their marker is not
         repeated. Most turns begin like this."""
         marker, stop = match.marker, at + match.length
         return (
@@ -162,7 +162,7 @@ class TextParser(ExampleParser):
         if verdict == "text" if not self._ending else not isinstance(verdict, MarkerMatch):
             return self._find_attempt(text, at, here, verdict)
         if isinstance(verdict, MarkerMatch) and verdict.marker.spare and verdict.marker.kind == "noise":
-            attempt = self._find_attempt(text, at, here, "text")  # a token that is no attempt is dropped
+            attempt = self._find_attempt(text, at, here, "text")  # drops a token that is not an attempt
             return verdict if attempt == "text" else attempt
         if isinstance(verdict, MarkerMatch) and text.startswith(verdict.marker.text[:1], at + verdict.length):
             is_certain = isinstance(verdict.marker.opening, Alone) or verdict.length == 0  # whatever text follows
@@ -180,7 +180,7 @@ class TextParser(ExampleParser):
         return is_mention(here, window, has_text, results, self._ending != "")
 
     def _may_stand(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int) -> bool:
-        """Whether the marker at text[at] may stand there (`Marker.place`). The text before text[start] is already
+        """Whether the marker at text[at] may be there (`Marker.place`). The text before text[start] is already
         sent."""
         if self._marked or match.fence:
             return False  # in a turn with markers, a call without one is an example or a repetition
@@ -203,7 +203,7 @@ class TextParser(ExampleParser):
         if marker.kind == "reasoning":
             self._markup(text, at, at + match.length, out)
         elif marker.kind == "results":
-            self._batch.close(out)  # what follows is built on results that the model made up
+            self._batch.close(out)  # the rest relies on results that the model made up
         elif marker.kind == "noise" and marker.text in self._marks.call_ends:
             self._unread.append(marker.text)
         return self._open(match, at)
@@ -260,7 +260,7 @@ class TextParser(ExampleParser):
     def _report_unmarked(self, at: int, out: list[Delta]) -> None:
         """Reports a call with a damaged marker at the end of the text, which a call or the turn's end follows.
 
-        The published protocols, whose batch rule is another one, define what runs beside unreadable calls.
+        The published protocols have other batch rules and define what runs beside unreadable calls.
         """
         format = self._block_format  # noqa: A001
         if self._raws is not None or self._batch.rule.counts != "all_calls" or not (self._read_pieces or self._unread):

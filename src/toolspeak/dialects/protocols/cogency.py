@@ -94,7 +94,7 @@ class CogencyHistory:
 
 
 class CogencyDialect(WithGrammar):
-    """What the two protocols have in common. A subclass introduces, writes and reads the calls of one block.
+    """What the two protocols have in common. A subclass introduces, writes and reads the calls of a block.
 
     `introduction` is the first part of the instructions, with `{example}` for the examples.
     """

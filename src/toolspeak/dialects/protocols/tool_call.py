@@ -121,8 +121,8 @@ class ToolCallDialect(WithGrammar):
 class ToolCallHistory:
     """Implements `History`.
 
-    Results are `tool` messages with `tool_role`, else user messages with a <tool_result> block. A turn of several
-    calls, which another dialect admits, becomes as many pairs of call and result.
+    Results are `tool` messages with `tool_role`, otherwise user messages with a <tool_result> block. A turn of several
+    calls, which another dialect allows, becomes that many pairs of call and result.
     """
 
     def __init__(self, tools: Mapping[str, ToolSpec], tool_role: bool) -> None:
@@ -174,7 +174,7 @@ def _render_call(call: ToolCall | MalformedCall) -> str:
 
 
 def read_result(text: str) -> str:
-    """A text result of `render_results` without its escapes and its `ERROR: `."""
+    """A text result of `render_results`, without its escapes and its `ERROR: `."""
     return unescape_text(text.removeprefix(ERROR), _LIVE)
 
 

@@ -19,7 +19,7 @@ TRUNCATED = (
 
 
 class PassThrough:
-    """The fast path of a body inside a string value: a chunk that is only content goes straight out.
+    """The fast path of a body inside a string value: a chunk with only content goes straight out.
 
     `Body.pass_through` makes one. The caller ends it before it feeds the body, and feeds `rest` first: a backslash at
     the end of a chunk waits for the character that it escapes.
@@ -97,8 +97,8 @@ class Body(ABC):
     - The body took the chunk, except for a short rest. The caller feeds the rest again with more text.
     """
 
-    # Few blocks set these, so they are attributes of the class. Reading one there takes five times as long, so those
-    # that each chunk needs are attributes of the object.
+    # Few blocks set these, so they are class attributes. Reading one takes five times as long, so those that each chunk
+    # needs are instance attributes.
     start: int = 0
     """The offset of the body in the turn. Its maker sets it."""
     problem_offset: int = 0
@@ -131,7 +131,7 @@ class Body(ABC):
         return False
 
     def recover(self) -> bool:
-        """Withdraws a problem that concerns one call alone. Returns whether the body can continue."""
+        """Withdraws a problem of a single call. Returns whether the body can continue."""
         return False
 
     def pass_through(self) -> PassThrough | None:
@@ -156,7 +156,7 @@ class Body(ABC):
     def release(self) -> None:
         """Breaks the reference cycle between the reader and its bound state method. Call it when the body is done.
 
-        The block's text is then freed at once: the garbage collector counts objects and not their sizes.
+        The block's text is then freed at once: the garbage collector counts objects, not their sizes.
         """
         vars(self).clear()
 

@@ -37,12 +37,12 @@ class ElementTag:
     explicit: Explicit
     """The type that the tag gives its value."""
     empty: bool
-    """The tag is its own end tag: `<…/>`."""
+    """Whether the tag is its own end tag: `<…/>`."""
     length: int
-    """In characters."""
+    """The tag's length in characters."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # equal by identity: each is the key of a cache that every block uses
+@dataclass(frozen=True, slots=True, eq=False)  # equal by identity: each is a key of a cache that every block uses
 class ElementSyntax:
     """How a dialect writes calls as elements.
 
@@ -62,7 +62,7 @@ class ElementSyntax:
     named_inside: bool = False
     """`call` is the whole start tag, and the name follows it in an element `<name>`."""
     tight: bool = False
-    """There is no white space between tags."""
+    """Tags have no white space between them."""
     skipped: tuple[str, ...] = ()
     """Texts without meaning between calls."""
     wrappers: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class ElementSyntax:
         return f"{opener}{name}{attribute}>" if opener.endswith("=") else f'{opener} name="{name}"{attribute}>'
 
     def cut_end(self, text: str) -> bool:
-        """Whether a text ends in a damaged end tag of an argument: its beginning, or all but two characters."""
+        """Whether a text ends in a damaged end tag of an argument: its beginning, or all except two characters."""
         tail, end = text[-2 * len(self.argument_end) :].rstrip().lower(), self.argument_end.lower()
         if any(tail.endswith(end[:length]) for length in range(2, len(end))):
             return True

@@ -194,7 +194,7 @@ class ElementCalls(TaggedCalls):
         return "undecided" if open_ else "no"
 
     def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
-        """An argument that the call does not have yet ends the value in front, which has no end tag."""
+        """An argument that the call does not have yet ends the value before it, which has no end tag."""
         syntax = self._syntax
         if syntax.cut_end(self._last(text, start, at)):
             return "broken"
@@ -296,7 +296,7 @@ class ElementCalls(TaggedCalls):
         if text.startswith(self._block_end, position):
             return self._end_unclosed(text, position, out)
         if text.startswith(self._unclosed, position):
-            # A call without any sign that it is whole never runs.
+            # A call without a sign that it is complete never runs.
             call.problem = call.problem or no_call_end(call, self._syntax.call_end)
             self._end_call(text, position, out)
             self.done = True
@@ -311,7 +311,7 @@ class ElementCalls(TaggedCalls):
             self._open_argument(call, argument)
             return position + argument.length
         following = syntax.match(syntax.call, text, position)
-        between = text.startswith(syntax.skipped, position)  # no call holds such a text
+        between = text.startswith(syntax.skipped, position)  # no call holds such text
         if isinstance(following, ElementTag) or between:
             self.done = self._bare
             return self._end_unclosed(text, position, out)

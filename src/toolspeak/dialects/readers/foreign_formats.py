@@ -38,7 +38,7 @@ _NAME = r"[^\W\d][\w.-]{0,63}"
 
 @quick()
 class _Form:
-    """How a body in this format begins, and what makes its reader."""
+    """How a body in this format begins, and the maker of its reader."""
 
     opening: Opening
     new_body: Callable[[Marker, Tools, int, Caps], Body]

@@ -18,14 +18,14 @@ MAX_NAME = 256
 """The length limit, in characters, of a tool's name and of an argument's name without quotes."""
 
 Flow: TypeAlias = tuple[Callable[[str], object], Callable[[str], str]]
-"""How to send a string as it comes: the test whether a chunk is only content, and the conversion to JSON.
+"""How to send a string as it arrives: the test whether a chunk is only content, and the conversion to JSON.
 
 Converting two chunks one by one gives the same as converting both together.
 """
 
 
 class FunctionCalls(Steps):
-    """A body of calls such as `f(a=1)` or `call:f{a:1}`, whose values become fragments of JSON as they come.
+    """A body of calls such as `f(a=1)` or `call:f{a:1}`, whose values become fragments of JSON as they arrive.
 
     The arguments of a complete call are decoded from these fragments, so that the two cannot differ.
     """
@@ -40,14 +40,14 @@ class FunctionCalls(Steps):
         self._size = 0  # characters of all fragments
         self._word = ""
         self._write = string_text  # the conversion of the pass-through, see `flow`
-        self._fault: Problem | None = None  # of the open call alone, whose end is still found
+        self._fault: Problem | None = None  # of the open call only, whose end can still be found
         self._state = self._start
 
     @abstractmethod
     def _start(self, text: str, position: int, out: list[Delta]) -> int: ...
 
     def flow(self) -> Flow | None:
-        """How to send the open string as it comes; None outside of such strings."""
+        """How to send the open string as it arrives; None outside of such strings."""
         return None
 
     def pass_through(self) -> PassThrough | None:
@@ -105,7 +105,7 @@ class FunctionCalls(Steps):
             arguments = cast("dict[str, JSON]", value)
             delta: CallCompleted | CallMalformed = CallCompleted(self._index, self._name, arguments)
         else:
-            problem = value if isinstance(value, Problem) else Problem("invalid_json", "the arguments are no object")
+            problem = value if isinstance(value, Problem) else Problem("invalid_json", "arguments must be an object")
             raw = self._since(self._offset, text, stop)
             at = self.start + self._offset
             delta = CallMalformed(self._index, raw, problem.code, problem.reason, at, self._name)
@@ -128,7 +128,7 @@ class FunctionCalls(Steps):
         return fragment
 
     def _take_word(self, run: re.Pattern[str], text: str, position: int, what: str) -> int:
-        """Takes what `run` matches as a part of a name, and returns its end. The name may go on at the text's end."""
+        """Takes the match of `run` as part of a name, and returns its end. At the text's end the name may continue."""
         match = run.match(text, position)
         stop = match.end() if match else position
         room = MAX_NAME - len(self._word)
@@ -155,5 +155,5 @@ class FunctionCalls(Steps):
 
 
 def json_content(text: str) -> str:
-    """A piece of a string as it stands inside JSON quotes."""
+    """A piece of a string as it is between JSON quotes."""
     return json_string(text)[1:-1]

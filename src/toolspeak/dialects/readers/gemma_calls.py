@@ -1,6 +1,6 @@
 """Reads the body of a block with Gemma's call: `call:f{k:<|"|>text<|"|>,n:2}`.
 
-A string stands between two equal delimiters and has no escapes. A delimiter ends the string if text follows that may
+A string is between two equal delimiters and has no escapes. A delimiter ends the string if text follows that may
 follow a string, and if it does not end a string that began in the string: a whole call in a string is text. A string
 without an end before the next block fails its call.
 
@@ -28,13 +28,13 @@ from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, as_mapping, decode_json
 from toolspeak.dialects.text.typed_text import json_type, resolve, schema_types
 
-_FLOW: Flow = (re.compile(r"[^<]++").fullmatch, string_text)  # both delimiters begin so
+_FLOW: Flow = (re.compile(r"[^<]++").fullmatch, string_text)  # both delimiters begin like this
 _HEAD = re.compile(r"(?:call)?:")
 _HEAD_START = re.compile(r"c(?:a(?:ll?)?)?")
 
 _KEY_RUN = re.compile(r"[^\s{}<>\"\[\],:]*")
 _BARE_RUN = re.compile(r"[^,{}\[\]<\"]*")
-# A key, even one without a colon, ends the string in front, so that no call runs with the key inside the string.
+# A key, even one without a colon, ends the string before it, so that no call runs with the key inside the string.
 _NEXT_KEY = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*(?::|<\|\"\|>|<escape>)|[}<\"])")
 _NEXT_KEY_START = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*)?(?:<[|\"a-z]{0,6})?")
 _APOSTROPHE = re.compile(r"['\\<]")
@@ -244,7 +244,7 @@ class GemmaCalls(FunctionCalls):
             self._add_fragment(json_content(piece))
 
     def _ends_block(self, text: str, at: int, mark: str) -> Literal["end", "content", "wait"]:
-        """Whether the string has no end: a call's end marker stands at text[at], and another call follows."""
+        """Whether the string has no end: a call's end marker is at text[at], and another call follows."""
         if mark == self._next_call:
             self._calls, self._quoted = self._calls + 1, False
             return "content"
@@ -309,7 +309,7 @@ class GemmaCalls(FunctionCalls):
         return stop
 
     def _apostrophes(self, text: str, position: int, out: list[Delta]) -> int:
-        """A string in single quotes, as in Python. An escape in it, or a quote outside of a word, is ambiguous: the
+        """A string in single quotes, as in Python. An escape in it, or a quote outside a word, is ambiguous: the
         call fails."""
         match = _APOSTROPHE.search(text, position)
         stop = match.start() if match else len(text)

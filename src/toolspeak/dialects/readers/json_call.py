@@ -35,9 +35,9 @@ class CallShape:
 
     arguments_key: str
     array: bool
-    """Calls stand in an array; else there is one object."""
+    """Whether calls are in an array; otherwise there is one object."""
     arguments_required: bool
-    """A call without the arguments key is malformed; else it has no arguments."""
+    """Whether a call without the arguments key is malformed; otherwise it has no arguments."""
     name_key: str = "name"
     id_key: str = "id"
     arguments_text: bool = False
@@ -46,7 +46,7 @@ class CallShape:
     """A call is an object of one key, the name, whose value is the arguments."""
     alone: bool = False
     """An unreadable call fails alone if its end is certain, and a call may be the `function` of an object around it, as
-    in OpenAI's API. Else a block is strict JSON, or all of it fails."""
+    in OpenAI's API. Otherwise a block that is not strict JSON fails as a whole."""
     no_calls: tuple[str, ...] = ()
     """Names by which a model says that it needs no tool."""
 
@@ -88,13 +88,13 @@ class JsonCall:
         if key in LENIENT_ARGUMENTS or key == shape.arguments_key:
             if self.arguments_key not in (None, key) and self.problem is None:
                 both = f'both "{self.arguments_key}" and "{key}"'
-                self.problem = Problem("duplicate_key", f"{both} are there; write one of them")
+                self.problem = Problem("duplicate_key", f"the call has {both}; write one of them")
             self.arguments_key = key
             if key != shape.arguments_key:
                 self.notes.append(f"arguments_key:{key}")
         elif key not in (shape.name_key, shape.id_key) and not (key == "function" and shape.wraps):
             self.notes.append(f"extra_key:{shorten(key)}")
-            if key != "type":  # "type": "function" stands in many models' calls
+            if key != "type":  # many models write "type": "function" in calls
                 self.unknown.append(key)
 
     def check(self, shape: CallShape, tools: Mapping[str, ToolSpec]) -> Problem | None:
@@ -108,7 +108,7 @@ class JsonCall:
             properties = properties_of(spec)
             beside = next((key for key in self.unknown if key in properties or arguments is None), None)
             if beside is not None:
-                # Never an executable {} in place of arguments that stand elsewhere, nor a call without one of them.
+                # Never an executable {} instead of arguments in another place, nor a call without one of them.
                 what = "is an argument" if beside in properties else "is not known"
                 where = f'put the arguments into "{shape.arguments_key}": {shape.example}'
                 return Problem("no_arguments", f'"{shorten(beside)}" {what}; {where}')
@@ -117,7 +117,7 @@ class JsonCall:
         if shape.arguments_required:
             return Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
         if self.null and spec and spec.parameters.get("required"):
-            # For a tool without required arguments null means none. For another tool the arguments may be lost.
+            # Without required arguments null means no arguments. For another tool the arguments may be lost.
             reason = f'"{self.arguments_key}" is null, and {self.name} needs arguments: {shape.example}'
             return Problem("arguments_not_object", reason)
         return None

@@ -25,7 +25,7 @@ from toolspeak.dialects.text.scan import (
 
 
 class JsonCalls(Steps):
-    """Implements `Body` for JSON calls. It sends arguments as they come once it knows the name."""
+    """Implements `Body` for JSON calls. Once it knows the name, it sends arguments as they arrive."""
 
     _call: JsonCall
     _scanner: JsonScanner
@@ -336,7 +336,7 @@ class JsonCalls(Steps):
         """After a call: an extra bracket makes the call malformed, as what it closes may have had more parts."""
         char = text[position]
         if char == "}" or (char == "]" and not self._in_array):
-            extra = Problem("invalid_json", f"there is a {char!r} too many after the call")
+            extra = Problem("invalid_json", f"there is one {char!r} too many after the call")
             self._call.problem = self._call.problem or extra
             return position + 1
         self._end_call(text, position, out)

@@ -24,10 +24,10 @@ _NUMBER = re.compile(r"\+?(-?)0*([0-9][0-9.eE+-]*)", re.ASCII)
 
 
 def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
-    """The value of a text that must be one of `types`, without strings; the text itself if it is no such value.
+    """The value of a text that must be one of `types`, without strings; the text itself if it is not such a value.
 
     Accepted besides JSON are Python's literals (`True`, `{'a': None}`), values in quotes (`"5"`), escaped quotes
-    (`[\\"a\\"]`), a plus sign or zeros in front (`007`), and `null` where the schema has no null. vLLM and SGLang
+    (`[\\"a\\"]`), a leading plus sign or zeros (`007`), and `null` where the schema has no null. vLLM and SGLang
     accept all of these.
     """
     value = read_typed(text, types, False, caps)

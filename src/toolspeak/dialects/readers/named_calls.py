@@ -1,4 +1,4 @@
-"""Reads calls whose name stands outside of their JSON: a header, then the arguments as one object.
+"""Reads calls with the name outside the JSON: a header, then the arguments as one object.
 
 A call is: `begin`, header, `separator`, `{…}`, `end`. A block holds several calls. If the shape has no `begin`, a block
 is one call: its marker began the call, and the block's parser reads the end marker.
@@ -52,7 +52,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class NamedShape:
-    """How a dialect writes a call whose name stands outside of its JSON."""
+    """How a dialect writes a call with the name outside the JSON."""
 
     read_header: Callable[[str], Header | None]
     """Reads the text between `begin` and the arguments; None for no header."""
@@ -67,7 +67,7 @@ class NamedShape:
     others: tuple[str, ...] = ()
     """Markers that may follow a header by mistake."""
     fenced: bool = False
-    """The arguments always stand in a code fence."""
+    """Whether the arguments are always in a code fence."""
     bare: bool = False
     """A turn may end with a name alone, which is a call without arguments."""
     unended: bool = False
@@ -106,7 +106,7 @@ class _Call:
 
 
 class NamedCalls(Steps):
-    """Implements `Body`. It sends arguments as they come.
+    """Implements `Body`. It sends arguments as they arrive.
 
     An unreadable call fails alone: its end marker, or a text that may follow a call, ends it.
     """
@@ -187,7 +187,7 @@ class NamedCalls(Steps):
         return stop
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
-        """Collects the header as it comes, so that the turn's end may make it a call without arguments (`bare`)."""
+        """Collects the header as it arrives, so that the turn's end may make it a call without arguments (`bare`)."""
         call = self._call
         longest = len(self._shape.header_ends[0])
         match = self._shape.header_end.search(text, position, position + MAX_CANDIDATE + longest)

@@ -43,7 +43,7 @@ class _Node:
 
 
 class NestedCalls(TaggedCalls):
-    """Implements `Body`. `prefix` stands before every tag; `block_end` is the block's end tag with the prefix."""
+    """Implements `Body`. `prefix` precedes every tag; `block_end` is the block's end tag with the prefix."""
 
     rules = ValueRules(reading="lenient", tears="never")
 
@@ -64,7 +64,7 @@ class NestedCalls(TaggedCalls):
         recovers = super().recover()
         if recovers:
             self._open.clear()
-            self._state = self._skip_lost  # the call's end may stand here
+            self._state = self._skip_lost  # the call's end may be here
         return recovers
 
     # Tags in a value.
@@ -85,7 +85,7 @@ class NestedCalls(TaggedCalls):
         return "yes"
 
     def _value_ends(self, value: OpenValue, rest: str) -> Outcome:
-        """The value ends, whatever follows: no text in a value looks like its end tag."""
+        """The value ends, regardless of what follows: no text in a value looks like its end tag."""
         return "closed"
 
     def _call_ends(self, rest: str) -> Answer:
@@ -252,7 +252,7 @@ def _types(schema: JSON, root: Mapping[str, JSON]) -> Types:
 
 
 def _container(children: list[tuple[str, JSON]], types: Types) -> JSON:
-    """The array or object of these elements. A repeated name stands for an array."""
+    """The array or object of these elements. A repeated name means an array."""
     typed = types != UNTYPED
     if typed and "array" in types and ("object" not in types or all(name == ITEM for name, _ in children)):
         return [value for _, value in children]

@@ -41,7 +41,7 @@ class ValueTags:
     `end`: its own end tag.
     `around`: other tags, with the same first character.
     `start`: the beginning of its own start tag.
-    `loose`: white space may stand before the end tag's `>`.
+    `loose`: white space may precede the end tag's `>`.
     `trims`: see `ValueRules`.
     """
 
@@ -74,7 +74,7 @@ class ValueTags:
         self.flow: Callable[[str], object] = without(end[0], seconds, r"[\r\n]" if trims else "")
 
     def match_end(self, text: str, at: int) -> int:
-        """Where the end tag at `at` ends; 0 if more characters are needed, -1 if no end tag stands there."""
+        """Where the end tag at `at` ends; 0 if more characters are needed, -1 without an end tag there."""
         if not text.startswith(self._anchor, at):
             return 0 if begins(text, at, self._anchor) else -1
         stop = at + len(self._anchor)
@@ -149,7 +149,7 @@ class OpenValue:
 
     `explicit`: the type in its tag.
     `buffered`: it is sent when it ends, as it may hold all arguments or is a part of an argument.
-    `streams`: it is certainly text, and is sent as it comes.
+    `streams`: it is certainly text, and is sent as it arrives.
     `scanner`: set while the value may be text or JSON.
     `cdata`: it is in a CDATA section.
     `crlf`: its lines end in CRLF, as its first line does.

@@ -46,7 +46,7 @@ def _skip_gap(text: str, position: int) -> int:
 
 
 class PairCalls(TaggedCalls):
-    """Implements `Body`. It sends string values as they come. `wrapped`: the block holds several calls."""
+    """Implements `Body`. It sends string values as they arrive. `wrapped`: the block holds several calls."""
 
     _tag_text = Buffer(0)  # the text of the open key or type
     _key = ""
@@ -63,7 +63,7 @@ class PairCalls(TaggedCalls):
         *,
         nameless: bool = False,
     ) -> None:
-        """`nameless`: the body begins in the first key, because the text in front was lost."""
+        """`nameless`: the body begins in the first key, because the text before it was lost."""
         super().__init__(tools, first_index, caps)
         self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
         self._wrapped = wrapped
@@ -162,7 +162,7 @@ class PairCalls(TaggedCalls):
         return stop
 
     def _lost_tags(self, name: str, text: str, position: int, stop: int, out: list[Delta]) -> int | None:
-        """Reads a call whose tags after the name are lost; None if it is no such call.
+        """Reads a call that lost the tags after the name; None for another call.
 
         Such calls are `fkey</arg_key>`, `f key</arg_key>`, or `f</arg_value>` for a call without arguments. The call
         is malformed unless it has exactly one meaning with the known tools.
@@ -234,7 +234,7 @@ class PairCalls(TaggedCalls):
             return stop
         if tag == self._tags.key and not self._tag_text.value().strip():
             self._tag_text = Buffer(self.caps.characters)
-            return stop  # the key's start tag stands there twice
+            return stop  # the key's start tag appears twice
         self._key, self._state = self._schema_key(self._tag_text.value()), self._after_key
         if tag == self._tags.key_end:
             return stop
@@ -310,7 +310,8 @@ class PairCalls(TaggedCalls):
         return self._fail("invalid_call", f"expected {self._tags.call_end} after the JSON object", stop)
 
     def _until(self, tags: tuple[str, ...], text: str, position: int) -> tuple[int, str]:
-        """Collects text up to the first of these tags. Returns where to go on, and the tag; empty if none came yet."""
+        """Collects text up to the first of these tags. Returns where to continue, and the tag; empty if no tag came
+        yet."""
         at = text.find("<", position)
         while at >= 0:
             tag = stands(text, at, tags)

@@ -15,7 +15,7 @@ from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.typed_text import Types, admits_argument
 
 BREAK = "\\n"
-"""The line break between tags as a model writes it that escapes the whole call once too often."""
+"""The line break between tags, as written by a model that escapes the whole call once too often."""
 NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
 _KEY = re.compile(r"[^<>]{1,64}")
 LOST_KEY = re.compile(r"[^\W\d][\w-]{0,63}")

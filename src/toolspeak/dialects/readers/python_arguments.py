@@ -1,4 +1,4 @@
-"""Reads the arguments of a Python call, `(a='x', n=2)`, as literals, and writes them as JSON as they come.
+"""Reads the arguments of a Python call, `(a='x', n=2)`, as literals, and writes them as JSON as they arrive.
 
 No code is evaluated: an expression is a problem. Models quote carelessly, so a quote ends a string only if text follows
 that may follow a string: `'sed -n '1,5p' x'` is one string. If such a quote begins the value of an argument, as in
@@ -35,9 +35,9 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")
 _NAMED = re.compile(r"(?:[(,]\s*|['\"])[^\W\d]\w*\s*=\s*")
-_NEXT = re.compile(r"['\"]\s+[^\W\d]\w*\s*=\s*")  # an argument without the comma in front
+_NEXT = re.compile(r"['\"]\s+[^\W\d]\w*\s*=\s*")  # an argument without the comma before it
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9_]+")
-_MAX_NAMED = 80  # how many characters of the string these patterns see
+_MAX_NAMED = 80  # the number of characters that these patterns read
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -48,11 +48,11 @@ def _no_literal(word: str, following: str) -> Problem:
     """The problem of a word that is not a Python literal."""
     if _LEADING_ZERO.fullmatch(word):
         number, quoted = word.replace("_", "").lstrip("0") or "0", f"'{shorten(word)}'"
-        return Problem("invalid_call", f"a number begins with no 0: write {shorten(number)}, or {quoted} for a text")
+        return Problem("invalid_call", f"a number cannot begin with 0: write {shorten(number)}, or {quoted} for text")
     if NUMBER.fullmatch(word):
         return Problem("too_large", f"the number {shorten(word)} is too large")
     excerpt = shorten(word + following)
-    return Problem("invalid_call", f"{excerpt!r} is no literal; write strings in quotes, and no expressions")
+    return Problem("invalid_call", f"{excerpt!r} is not a literal; write strings in quotes, and no expressions")
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _OpenBracket:
 
 
 class PythonArguments(FunctionCalls):
-    """Reads a call from its opening parenthesis to its closing one. `brackets`: the calls stand in a list."""
+    """Reads a call from its opening parenthesis to its closing one. `brackets`: the calls are in a list."""
 
     def __init__(self, brackets: bool, first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
@@ -250,7 +250,7 @@ class PythonArguments(FunctionCalls):
         return position + 1
 
     def _item(self) -> None:
-        """Begins a value or a key: writes the separator in front."""
+        """Begins a value or a key: writes the separator before it."""
         level = self._levels[-1]
         if level.kind in ("dict", "spread") and not level.in_key:
             return
@@ -346,7 +346,7 @@ class PythonArguments(FunctionCalls):
         at = max(self._tail.rfind(each) for each in "(,'\"")
         if at < 0:
             return False
-        # An attribute of HTML looks alike: there the quote in front would begin another string.
+        # An HTML attribute looks the same: there the quote before it would begin another string.
         comma = self._inner % 2 == 1 and _NEXT.fullmatch(self._tail, at)
         return bool(comma or _NAMED.fullmatch(self._tail, at))
 
@@ -402,7 +402,7 @@ class PythonArguments(FunctionCalls):
         match = ESCAPE.match(text, at)
         value = unescape(match[0]) if match else None
         if match is None or value is None:
-            reason = f"'\\{text[at + 1]}' begins no escape here; write a backslash in a string as '\\\\'"
+            reason = f"'\\{text[at + 1]}' is not an escape here; write a backslash in a string as '\\\\'"
             return self._fail("invalid_escape", reason, at)
         self._append(json_content(value))
         return match.end()

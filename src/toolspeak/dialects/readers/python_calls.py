@@ -1,4 +1,4 @@
-"""Reads Python calls with literal arguments: `[f(a='x', n=2), g()]`, or one call a line."""
+"""Reads Python calls with literal arguments: `[f(a='x', n=2), g()]`, or one call on each line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _IN_LIST, _ON_LINES = _whole(rf"\)(?={GAP}[,\]])"), _whole(r"\)")
 
 
 class PythonCalls(PythonArguments):
-    """Implements `Body`. `brackets`: the calls stand in a list; else there is one a line. Both forms are accepted."""
+    """Implements `Body`. `brackets`: the calls are in a list; otherwise there is one on each line. Both forms are
+    accepted."""
 
     _name_run = re.compile(r"[\w.:/-]*")
 

@@ -50,7 +50,7 @@ def quoted_content(piece: str, quote: str) -> str:
     if "\\" not in piece:
         return string_text(piece)
     if quote == "'" and '"' in piece:
-        if '\\"' in piece or "\\\\" in piece:  # else every quote is bare
+        if '\\"' in piece or "\\\\" in piece:  # otherwise every quote is bare
             return _NOT_JSON.sub(_care, piece)
         piece = piece.replace('"', '\\"')
     return piece if piece.isprintable() else _CONTROL.sub(_care, piece)

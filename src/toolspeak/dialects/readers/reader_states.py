@@ -38,7 +38,7 @@ from toolspeak.dialects.text.scan import (
 _ENCODE = msgspec.json.Encoder().encode
 
 State = Callable[[str, int, list[Delta]], int]
-_SPACE = re.compile(r"[ \t\r\n]*")  # the white space of XML and JSON; any other is text, and may begin a value
+_SPACE = re.compile(r"[ \t\r\n]*")  # the white space of XML and JSON; other white space is text, and may begin a value
 
 
 class Steps(Body):
@@ -153,7 +153,7 @@ class CallSteps(Steps):
         return self._scanner.problem is None and super().resume()
 
     def flow(self) -> Callable[[str], object] | None:
-        """The test whether a chunk is only content of the open value; None if the value is not sent as it comes."""
+        """Tests whether a chunk is only content of the open value; None if the value is not sent as it arrives."""
         return None
 
     def pass_through(self) -> PassThrough | None:
@@ -203,10 +203,10 @@ class CallSteps(Steps):
         return self._call
 
     def _start_argument(self, name: str, *, visible: bool = True) -> None:
-        """Begins an argument, whose value follows. `visible`: sends the key."""
+        """Begins an argument. Its value follows. `visible`: sends the key."""
         call = self._open_call()
         if name in call.arguments and call.problem is None:
-            call.problem = Problem("duplicate_argument", f"the argument {shorten(name)!r} is there twice")
+            call.problem = Problem("duplicate_argument", f"the argument {shorten(name)!r} appears twice")
         self._text = Buffer(self.caps.characters)
         if visible:
             self._add_fragment(f"{', ' if call.arguments else '{'}{encode_basestring_ascii(name)}: ")
@@ -246,7 +246,7 @@ class CallSteps(Steps):
         self._scanner, self._text = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
 
     def _take_json(self, text: str, position: int, out: list[Delta]) -> int:
-        """Reads on in that object, which is complete once the scanner is done."""
+        """Continues that object, which is complete once the scanner is done."""
         stop = self._scanner.feed(text, position)
         room = self.caps.characters - self._text.length
         if stop - position > room:
@@ -309,7 +309,7 @@ def json_string(text: str) -> str:
 
 
 def string_text(text: str) -> str:
-    """A piece of a string as it stands between JSON quotes. Fast for short pieces."""
+    """A piece of a string as it is between JSON quotes. Fast for short pieces."""
     return encode_basestring(text)[1:-1]
 
 

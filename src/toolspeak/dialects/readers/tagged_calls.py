@@ -62,7 +62,7 @@ class TaggedCalls(CallSteps):
 
     rules = ValueRules()
     signs: Mapping[str, Event] = {}
-    _gap: Callable[[str, int], int] = staticmethod(skip_space)  # skips what may stand between tags
+    _gap: Callable[[str, int], int] = staticmethod(skip_space)  # skips what may be between tags
     _value: OpenValue | None = None
     _unread_inside = Inside()  # what is open after an unreadable part
     _stray = False  # whether a value of the open call holds an end tag that ended nothing
@@ -125,7 +125,7 @@ class TaggedCalls(CallSteps):
         return value.tags.flow if self._state == self._in_value else None
 
     def _expect(self, text: str, position: int, tags: tuple[str, ...]) -> tuple[str | None, int]:
-        """The tag after white space, and its position. Empty if none of these tags stands there; None if more
+        """The tag after white space, and its position. Empty if none of these tags is there; None if more
         characters are needed."""
         stop = self._gap(text, position)
         tag = stands(text, stop, tags)

@@ -24,8 +24,8 @@ Reading = Literal["lenient", "exact", "strict"]
 """How to read a value that may have another type than text.
 
 - `strict`: only JSON counts.
-- `lenient`: if text is not admitted, values in other notations count too (`read_other`).
-- `exact`: as `lenient`, but if text is admitted, a value with white space around it is text.
+- `lenient`: if text is not allowed, values in other notations count too (`read_other`).
+- `exact`: as `lenient`, but if text is allowed, a value with white space around it is text.
 """
 
 _STARTS: Mapping[str, frozenset[str]] = {
@@ -61,7 +61,7 @@ def begins_json(first: str, types: frozenset[str]) -> bool:
 
 
 def read_value(text: str, types: Types, explicit: Explicit, caps: Caps, reading: Reading = "lenient") -> JSON | Problem:
-    """The value of a text, or a problem. If the schema admits text and another type, the other type is tried first."""
+    """The value of a text, or a problem. If the schema allows text and another type, the other type is tried first."""
     if reading == "strict":
         return read_typed(text, types, explicit == "json", caps)
     if explicit == "string" and "string" in types:

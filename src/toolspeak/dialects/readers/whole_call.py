@@ -1,4 +1,4 @@
-"""The fast path for calls that are whole in one chunk and whose values hold no possible tag: one match reads them.
+"""The fast path for calls that are complete in one chunk and hold no possible tag in a value: one match reads them.
 
 Most calls of a text that arrives whole are such calls. The states of a body give the same result in ten times the time,
 and read all other calls.

@@ -45,7 +45,7 @@ def _value_tags(argument: str, call: str) -> ValueTags:
 
 
 class XmlCalls(TaggedCalls):
-    """Implements `Body` for XML-like calls. It sends string values as they come."""
+    """Implements `Body` for XML-like calls. It sends string values as they arrive."""
 
     rules = ValueRules(reading="strict", tears="never")
     whole: WholeCall | None = _WHOLE
@@ -57,7 +57,7 @@ class XmlCalls(TaggedCalls):
         self._element = ""  # of the open call
 
     def hint(self) -> str:
-        """Why an open value did not end at its end tag."""
+        """The reason that an open value did not end at its end tag."""
         return self._rejected_end(self._value).reason if self._value is not None and self._value.rejected else ""
 
     def _rejected_end(self, value: OpenValue) -> Problem:
@@ -130,7 +130,7 @@ class XmlCalls(TaggedCalls):
         if call.spec is not None:
             types = argument_types(call.spec, tag.name) if has_argument(call.spec, tag.name) else TEXT
         self._note_attributes(call, tag)
-        # A value is text wherever text is admitted. `type="json"` marks other values.
+        # A value is text wherever text is allowed. `type="json"` marks other values.
         types = TEXT if "string" in types and not explicit else types
         self._start_value(tag.name, _value_tags(tag.element, self._element), types, explicit="json" if explicit else "")
         if tag.empty:
@@ -146,7 +146,7 @@ class XmlCalls(TaggedCalls):
             call.problem = Problem("no_arguments", reason)
 
     def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
-        """Calls in a value count only if they have the open element's name: others cannot end the open call."""
+        """Calls in a value count only with the open element's name: others cannot end the open call."""
         ended = value.tags.match_end(rest, 0)
         if ended >= 0:
             return "argument_end" if ended else "undecided"
@@ -198,7 +198,7 @@ class XmlCalls(TaggedCalls):
 
     def _close(self, call: OpenCall, text: str, stop: int, out: list[Delta]) -> None:
         if not call.arguments and "attributes" in call.notes and call.problem is None:
-            # A call whose arguments stand elsewhere never runs as {}.
+            # A call with its arguments in another place never runs as {}.
             element = self._element
             reason = f"arguments are elements, not attributes: <{element}><argument>value</argument></{element}>"
             call.problem = Problem("no_arguments", reason)

@@ -15,11 +15,11 @@ from toolspeak.dialects.text.typed_text import argument_types
 
 
 def write_argument(name: str, value: JSON, spec: ToolSpec | None, live: re.Pattern[str]) -> str:
-    """An argument as an element. A text with a marker, which `live` finds, or with its own end tag becomes CDATA."""
+    """An argument as an element. Text with a marker (`live`) or with its own end tag becomes CDATA."""
     admits_text = True
     if spec is not None:
         admits_text = "string" in argument_types(spec, name)
-    # If text is admitted, only the attribute separates the number 5 from the text "5".
+    # If text is allowed, only the attribute separates the number 5 from the text "5".
     start, element = open_tag(name, NAMED_ARGUMENT, "json" if admits_text and not isinstance(value, str) else "")
     ends = re.compile(rf"</{re.escape(element)}\s*>|{live.pattern}")
     text = write_text(value, ends, TEXT) if isinstance(value, str) else write_json(value)

@@ -1,4 +1,4 @@
-"""Patterns that find where a marker may begin. Most text holds no candidate, so one search settles it."""
+"""Patterns that find where a marker may begin. Most text holds no candidate, so one search is enough."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = r"[^\s<>{}\[\]\"'`]+"
 """The pattern of a tool's name in a header: no white space, and no character that begins a marker or a value."""
 
 MAX_NAME = 160
-"""The length limit, in characters, of a name without a marker in front."""
+"""The length limit, in characters, of a name without a marker before it."""
 
 _NAME_CHAR = r"[\w./-]"
 _OTHER_CHAR = re.compile(rf"(?!{_NAME_CHAR}).", re.DOTALL)

@@ -49,7 +49,7 @@ class EndMarker:
         return text.find(self._first, at)
 
     def match(self, text: str, at: int) -> int:
-        """Where the marker that begins at `at` ends; -1 if no whole marker stands there."""
+        """Where the marker that begins at `at` ends; -1 without a whole marker there."""
         if text.startswith(self.text, at):
             return at + len(self.text)
         match = self._pattern.match(text, at, at + MAX_END) if self._pattern else None
@@ -92,7 +92,7 @@ def begins(text: str, position: int, *literals: str) -> bool:
 
 
 def stands(text: str, position: int, literals: tuple[str, ...]) -> str | None:
-    """The literal at `position`; empty if none of these stands there, None if more characters are needed."""
+    """The literal at `position`; empty if none of these is there, None if more characters are needed."""
     for literal in literals:
         if text.startswith(literal, position):
             return literal

@@ -17,7 +17,7 @@ _MAX_PLACES = 64
 
 
 def json_values(text: str) -> Iterator[JSON]:
-    """The JSON values that a text may mean, the likeliest first.
+    """The JSON values that a text may mean, most likely first.
 
     These are the whole text, then the contents of code fences, then what begins at a bracket. Reasoning up to
     `</think>` counts only if no JSON follows it.

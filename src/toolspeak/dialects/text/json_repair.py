@@ -1,6 +1,6 @@
 """Repairs text that is almost JSON. Only quotes, comments, commas and final brackets change.
 
-The library `json-repair` guesses a lot. Its result counts only if both texts have the same tokens. Other faults stay:
+The library `json-repair` guesses freely. Its result counts only if both texts have the same tokens. Other faults stay:
 a string without an end, a missing value, a duplicate key.
 """
 
@@ -34,7 +34,7 @@ _OPENERS = (("mark", "{"), ("mark", "["))
 _IN_SINGLE_QUOTES = re.compile(r"\\.|\"", re.DOTALL)
 
 _END = re.compile(r"\Z|<[|｜]|```")
-"""What may stand where a final bracket is missing: the text's end, or the format's next token. Any other text, such as
+"""What may follow a missing final bracket: the text's end, or the format's next token. Any other text, such as
 a string without an end, is ambiguous."""
 
 _Token = tuple[str, JSON]
@@ -135,7 +135,7 @@ def _token(kind: str, text: str) -> _Token | None:
     if text[0] == "'":
         text = f'"{_IN_SINGLE_QUOTES.sub(_requote, text[1:-1])}"'
     try:
-        value: JSON = json.loads(text, strict=False)  # line breaks in strings are plain enough
+        value: JSON = json.loads(text, strict=False)  # line breaks in strings are unambiguous
     except ValueError:
         return None
     return "value", (type(value).__name__, value)

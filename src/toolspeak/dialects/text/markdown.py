@@ -2,7 +2,7 @@
 
 Fences are CommonMark's (https://spec.commonmark.org/0.31.2/#fenced-code-blocks). Three or more backticks or tildes
 begin a block. As many of the same character, alone on the rest of their line, end it; so does the end of the block
-quote around it. Models are less strict: here a fence may have any indentation, and may stand at the end of a line.
+quote around it. Models are less strict: here a fence may have any indentation, and may be at the end of a line.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MARKED = re.compile(r"[`~<]")
 _TAG = re.compile(r"<(/?)((?ai:pre|code))\b[^<>]*>")
 _PREFIX = re.compile(r"[ \t>]*(?:(?:[-*+•]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
 _ITEM = re.compile(r"[ \t>]*(?:[-*+•]|\d{1,9}[.)])[ \t]+")
-_REMNANT = re.compile(r"\|[\w:]{1,48}\|?>")  # of a special token that lost its first character: no row of a table
+_REMNANT = re.compile(r"\|[\w:]{1,48}\|?>")  # of a special token without its first character: not a table row
 _INFO = re.compile(r"[\w+.-]{0,16}[ \t]*")
 _QUOTES = "\"'`“”„‟‘’‚‛«»‹›「『《〈【〔＂＇([{（［｛|*_~"
 _INDENT = 4
@@ -62,9 +62,9 @@ class Markdown:
         self.tail = ""
         self.last = ""  # the last character that is not white space
         self._fence = ""  # the fence that opened the code block
-        self._cited = False  # the fence stands in a block quote
+        self._cited = False  # the fence is in a block quote
         self._html = ""  # the HTML element that opened code
-        self._continues = False  # the fence stands in an earlier message
+        self._continues = False  # the fence is in an earlier message
         self._begin_line()
 
     def _begin_line(self) -> None:

@@ -36,15 +36,15 @@ class Marker:
     `plain`: the body is text without structure, up to `end`.
     `ends_reasoning`: the marker also opens its block inside reasoning.
     `also_ends`: other texts that end reasoning.
-    `tails`: texts that are dropped right after the block, such as the end marker of a wrapper that never began.
-    `label`: a text that is dropped where reasoning begins.
+    `tails`: texts dropped directly after the block, such as the end marker of a wrapper that never began.
+    `label`: a text dropped at the beginning of reasoning.
     `nested`: reasoning may hold its own marker; without it the marker inside is text.
     `form`: the name of another dialect's format that the body is in; empty for the dialect's own.
     `forms`: the same marker with bodies in other formats.
-    `place`: where a marker that is not a token may stand: anywhere, or where a word or the turn begins.
+    `place`: where a marker that is not a token may be: anywhere, or where a word or the turn begins.
     `ends_turn`: nothing after the marker is part of the answer.
     `ends_message`: a code block without an end does not continue after the marker.
-    `spare`: the marker is a special token, which is dropped where it opens nothing.
+    `spare`: the marker is a special token, dropped where it opens nothing.
     """
 
     kind: MarkerKind
@@ -65,7 +65,7 @@ class Marker:
     spare: bool = False
 
     def __hash__(self) -> int:
-        return hash(self.text)  # runs at each block, where a hash of all fields would cost more than the rest
+        return hash(self.text)  # runs for each block, where a hash of all fields would cost more than everything else
 
     @property
     def begins_tag(self) -> bool:
@@ -186,7 +186,7 @@ class Table(Protocol):
 class MarkerTable:
     """Decides candidates: texts that begin like a marker or a code fence and may grow into a marker.
 
-    A block may stand in a code fence, and a code fence may stand in a block.
+    A block may be in a code fence, and a code fence in a block.
 
     `specials`: the model's special tokens around a turn. An engine drops them, so they are noise.
     `severed`: see `Markup`.
@@ -239,7 +239,7 @@ class MarkerTable:
     @cached_property
     def beginnings(self) -> Beginnings:
         """The beginnings of all markers."""
-        texts, words, patterns = {"``", "~~"}, set[str](), set[str]()  # a fence takes three
+        texts, words, patterns = {"``", "~~"}, set[str](), set[str]()  # a fence has three
         for marker in self.markers:
             opening = marker.opening
             if isinstance(opening, Matches) and opening.within and len(marker.text) == 1:
@@ -263,7 +263,7 @@ class MarkerTable:
     @cached_property
     def _marker(self) -> re.Pattern[str] | None:
         names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
-        # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
+        # ASCII: otherwise 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
         return re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
 
     @cached_property

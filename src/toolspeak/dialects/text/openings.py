@@ -95,9 +95,9 @@ class Starts:
     """White space, an optional code fence, and one of these characters follow."""
 
     chars: str
-    """'<' stands for an element, a line break for one right after the marker."""
+    """'<' means an element, a line break means one directly after the marker."""
     or_end: str = ""
-    """The end marker, if it may follow at once."""
+    """The end marker, if it may follow directly."""
 
     @property
     def usual(self) -> str:
@@ -146,7 +146,7 @@ class Matches:
     beginning: re.Pattern[str]
     """Matches every beginning of a text that `whole` matches."""
     or_end: str = ""
-    """The end marker, if it may follow at once."""
+    """The end marker, if it may follow directly."""
     within: bool = False
     """The marker is the body's first character, and no code fence follows it."""
 
@@ -236,7 +236,7 @@ class Signature:
     """
 
     parts: tuple[str | re.Pattern[str], ...]
-    """A pattern takes one run of characters and never gives one back."""
+    """A pattern matches one run of characters, without backtracking."""
     before: int
     """The body begins after this number of parts; the rest is lookahead."""
     first: str

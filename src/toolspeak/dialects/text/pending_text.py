@@ -1,4 +1,5 @@
-"""Text and deltas that wait for a decision. They are joined, because a short piece takes fifty times its length."""
+"""Text and deltas that wait for a decision. They are joined, because a short piece takes fifty times its length in
+memory."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Caps:
     """Limits of a call. A call beyond one of them is malformed."""
 
     depth: int = 128
-    """Nesting levels of its JSON, with those of the call itself."""
+    """Nesting levels of its JSON, including those of the call itself."""
     characters: int = 64 * 1024 * 1024
     """Characters of its arguments."""
     digits: int = MAX_DIGITS
@@ -49,7 +49,8 @@ BEYOND_CAPS = frozenset({"too_deep", "too_large"})
 
 
 class Buffer:
-    """Text collected in pieces, at most `limit` characters of it. Characters beyond the limit only add to `length`."""
+    """Text collected in pieces, at most `limit` characters of it. Characters beyond the limit count only in
+    `length`."""
 
     __slots__ = ("_first", "_limit", "_text", "length")
 
@@ -281,7 +282,7 @@ class JsonScanner:
                 self._escape = -1
             else:
                 self.problem = Problem(
-                    "invalid_json", f"'\\{char}' is no JSON escape; write a backslash in a string as '\\\\'"
+                    "invalid_json", f"'\\{char}' is not a JSON escape; write a backslash in a string as '\\\\'"
                 )
                 return position
         elif char in _HEX:
@@ -384,8 +385,8 @@ def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
 def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON], int] | None:
     """The value and the end of a whole JSON object at text[position].
 
-    It replaces a scanner and a decoder, in a tenth of their time. None for an object that they have to judge: one that
-    is cut short, beyond a limit, or not strict JSON.
+    It replaces a scanner and a decoder, in a tenth of their time. None for an object that these must read: one that is
+    cut short, beyond a limit, or not strict JSON.
     """
     # Without a bracket that may end the object, the decoder would fail, and read all the text again with each piece.
     if text.find("}", position) < 0 or caps.digits < MAX_DIGITS:
@@ -395,7 +396,7 @@ def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON],
     except (ValueError, RecursionError):
         return None
     nested = text.find("{", position + 1, stop) >= 0 or text.find("[", position, stop) >= 0
-    if stop - position > caps.characters or (nested and _deeper(value, caps.depth - 2)):  # as `depth=2` of a scanner
+    if stop - position > caps.characters or (nested and _deeper(value, caps.depth - 2)):  # like `depth=2` of a scanner
         return None
     return value, stop
 

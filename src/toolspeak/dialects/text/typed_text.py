@@ -13,17 +13,17 @@ from toolspeak.dialects.text.scan import Caps, Problem, as_list, as_mapping, dec
 
 
 class Types(frozenset[str]):
-    """The JSON Schema types that a schema admits."""
+    """The JSON Schema types that a schema allows."""
 
     literals: frozenset[str] = frozenset()
-    """Strings that the schema lists (`enum`, `const`) and that it does not admit as another type. Such a text is always
+    """Strings that the schema lists (`enum`, `const`) and that it does not allow as another type. Such a text is always
     that string, even if it looks like a number."""
 
 
 _ALL = Types({"string", "integer", "number", "boolean", "null", "array", "object"})
 _ITSELF = Types()
 """The types of a reference inside the schema that it names: it adds no constraint."""
-# Type names in tool definitions that were written by hand. An unknown name is no constraint.
+# Type names in handwritten tool definitions. An unknown name is no constraint.
 _NAMES: Mapping[str, frozenset[str]] = {
     name: frozenset(kinds.split())
     for kinds, names in {
@@ -77,10 +77,10 @@ def json_type(value: JSON) -> str:
 def schema_types(
     schema: JSON, root: Mapping[str, JSON], depth: int = 0, references: dict[str, Types] | None = None
 ) -> Types:
-    """The types that a JSON Schema admits; all types if it has no constraint.
+    """The types that a JSON Schema allows; all types if it has no constraint.
 
     `root`: the schema in which `$ref` is resolved.
-    `references`: the types of the references so far. Each is resolved once, or a few that refer to each other would
+    `references`: the types of the references so far. Each is resolved once: otherwise a few that refer to each other
     take exponential time.
     """
     mapping = as_mapping(schema)
@@ -103,7 +103,7 @@ def schema_types(
         admitted &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
     listed = [*as_list(mapping.get("enum")), *([mapping["const"]] if "const" in mapping else [])]
     listed_types = frozenset(json_type(value) for value in listed)
-    if not admitted.isdisjoint(listed_types):  # else the `enum` of a handwritten schema lists an array's elements
+    if not admitted.isdisjoint(listed_types):  # otherwise the `enum` of a handwritten schema lists an array's elements
         admitted &= listed_types
         others = {json.dumps(value) for value in listed if not isinstance(value, str)}
         literals |= {value for value in listed if isinstance(value, str) and value not in others}
@@ -123,7 +123,7 @@ def schema_types(
 
 
 def _is_other(literal: str, branches: Sequence[Types]) -> bool:
-    """Whether one of these schemas admits the text as a value of another type."""
+    """Whether one of these schemas allows the text as a value of another type."""
     value = decode_json(literal)
     kind = "string" if isinstance(value, Problem) else json_type(value)
     return kind != "string" and any(kind in branch and literal not in branch.literals for branch in branches)
@@ -202,7 +202,7 @@ def resolve(reference: str, root: Mapping[str, JSON]) -> JSON:
 
 
 def read_typed(text: str, types: frozenset[str], is_json: bool, caps: Caps) -> JSON | Problem:
-    """The value of a text: the text if the types admit a string, else its JSON value if that fits the types.
+    """The value of a text: the text if the types allow a string, otherwise its JSON value if that fits the types.
 
     Text that is not JSON, or does not fit, stays text: the tool's validation reports it. JSON beyond a limit or with
     a duplicate key is a problem. `is_json`: the model marked the text as JSON.
