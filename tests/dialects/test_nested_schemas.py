@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from sweeps import crossed, fewer
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, list_tools
-from toolspeak.dialects.prompts.references import resolved
+from toolspeak.dialects.prompts.references import resolve_references
 from toolspeak.tools import tool
 
 LISTINGS = ("prose", "signatures", "json_schema")
@@ -227,8 +227,8 @@ def test_each_listing_tells_all_that_a_nested_schema_says(made: tuple[dict[str, 
 @given(parameters())
 def test_resolved_is_the_same_twice_and_names_only_types_that_hold_themselves(made: tuple[dict[str, Any], set[str]]):
     schema, _ = made
-    once = resolved(schema)
-    assert json.dumps(resolved(once)) == json.dumps(once)
+    once = resolve_references(schema)
+    assert json.dumps(resolve_references(once)) == json.dumps(once)
     for name, definition in once.get("$defs", {}).items():
         assert f'"#/$defs/{name}"' in json.dumps(definition)
 

@@ -41,7 +41,7 @@ class Prompt:
         return [*messages, *history[:at], with_tools, *history[at + 1 :]]
 
 
-def joined(*parts: str) -> str:
+def join_paragraphs(*parts: str) -> str:
     """The paragraphs that are not empty, as one text."""
     return "\n\n".join(part for part in parts if part)
 

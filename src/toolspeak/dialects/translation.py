@@ -22,7 +22,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect, Listing
 from toolspeak.dialects.parser.turn_parser import read_turn
-from toolspeak.dialects.prompt import joined
+from toolspeak.dialects.prompt import join_paragraphs
 from toolspeak.dialects.prompts.result_reader import begins_as_results, read_results
 from toolspeak.dialects.text.markers import MarkerTable
 
@@ -57,7 +57,7 @@ def translate(
     rendered = target.render(reader.messages, tools, tool_role=tool_role)
     if reader.listing is not None:
         leading = [*itertools.takewhile(lambda message: message.role == "system", rendered)]
-        prompt = target.prompt(joined(*(message.text for message in leading)), tools, reader.listing)
+        prompt = target.prompt(join_paragraphs(*(message.text for message in leading)), tools, reader.listing)
         rendered = prompt.before(rendered[len(leading) :])
     return Translation(tuple(rendered), tuple(reader.warnings))
 

@@ -23,7 +23,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed, quick
-from toolspeak.dialects.prompts.references import resolved
+from toolspeak.dialects.prompts.references import resolve_references
 from toolspeak.dialects.text.extract import json_object, json_objects, only_object
 from toolspeak.errors import suggest
 from toolspeak.wire.request_encoding import text_of
@@ -80,7 +80,7 @@ class BadDecision:
 def react_prompt(tools: Sequence[ToolSpec]) -> str:
     """What teaches the model to decide."""
     catalog = [{"name": spec.name, "description": spec.description} for spec in tools]
-    schemas = [{"name": spec.name, "parameters": dict(resolved(spec.parameters))} for spec in tools]
+    schemas = [{"name": spec.name, "parameters": dict(resolve_references(spec.parameters))} for spec in tools]
     lines = ("\n".join(json.dumps(each, ensure_ascii=False) for each in rows) for rows in (catalog, schemas))
     return _PROMPT.format(catalog=next(lines), schemas=next(lines))
 

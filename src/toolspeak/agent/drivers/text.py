@@ -17,7 +17,7 @@ from toolspeak.data.messages import JSON, FilePart, ImagePart, Message, Part, Te
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed, quick
 from toolspeak.dialects import Dialect, History, Listing, Section
-from toolspeak.dialects.prompt import Prompt, asks_text, choice_text, joined
+from toolspeak.dialects.prompt import Prompt, asks_text, choice_text, join_paragraphs
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
@@ -347,7 +347,7 @@ def system_text(request: TurnRequest) -> str:
     """The instructions with what our loop says besides: all else is as the model's template writes it."""
     asks = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
     schema = "" if request.output is None else schema_instruction(request.output.schema)
-    return joined(request.instructions, asks, schema)
+    return join_paragraphs(request.instructions, asks, schema)
 
 
 def schema_instruction(schema: Mapping[str, JSON]) -> str:

@@ -16,7 +16,7 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.prompt import Prompt, choice_text, joined
+from toolspeak.dialects.prompt import Prompt, choice_text, join_paragraphs
 from toolspeak.dialects.prompts.rendering import (
     AssistantTurns,
     append_message,
@@ -110,14 +110,14 @@ class DeclaredDialect(WithGrammar):
         self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
     ) -> str:
         if listing == "trained" and tools and self.trained is not None:
-            return joined(self.prompt("", tools).text, choice_text(choice, tools))
+            return join_paragraphs(self.prompt("", tools).text, choice_text(choice, tools))
         most = self.batch.max_calls or 2
         calls = [
             ToolCall(f"{i}", spec.name, sample_arguments(spec)) for i, spec in enumerate(example_tools(tools)[:most])
         ]
         example = self.write_calls(calls, {spec.name: spec for spec in tools})
         taught = _INSTRUCTIONS.replace("{rules}", self.rules).replace("{example}", example)
-        return joined(taught, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
+        return join_paragraphs(taught, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
 
     def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
         if not tools:
@@ -127,7 +127,7 @@ class DeclaredDialect(WithGrammar):
                 return self.trained.place(system, tools)
             except RecursionError:  # a schema deeper than any argument may be, which the other listings cut
                 listing = "prose"
-        return Prompt((joined(system, self.instructions(tools, listing=listing)),))
+        return Prompt((join_paragraphs(system, self.instructions(tools, listing=listing)),))
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
         return DeclaredHistory(self, tools, tool_role=tool_role)

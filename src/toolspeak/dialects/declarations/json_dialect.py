@@ -66,7 +66,7 @@ def _bare(
     first = "[" if array else "{"
     if null:
         return Signature((*parts, "null"), 0, first, live)
-    return Signature((*parts, "{", _NO_SCHEMA), 0, first, live, settled=r'\s*+(?:\}|"[^t])')
+    return Signature((*parts, "{", _NO_SCHEMA), 0, first, live, fixed_part=r'\s*+(?:\}|"[^t])')
 
 
 def _object(depth: int) -> str:

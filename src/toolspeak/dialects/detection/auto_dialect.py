@@ -21,7 +21,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, DialectInfo, Parser
-from toolspeak.dialects.detection.detection_index import TURNS, Reader, Same, shared_readers
+from toolspeak.dialects.detection.detection_index import TURNS, IdentityKey, Reader, shared_readers
 from toolspeak.dialects.detection.wrapped_dialect import WrappedDialect
 from toolspeak.dialects.models.hermes import HERMES
 from toolspeak.dialects.parser.block_state import BlockFormat
@@ -49,7 +49,7 @@ class AutoParser(BlockParser):
     def __init__(
         self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, other_prompt: bool = False
     ) -> None:
-        shared = shared_readers(Same(own), Same(tools), other_prompt)
+        shared = shared_readers(IdentityKey(own), IdentityKey(tools), other_prompt)
         self._union = shared.union.of_a_turn()
         self._readers = shared.readers
         self._begins, self._beginner = shared.begins, shared.beginner

@@ -245,7 +245,7 @@ class Union:
         if marker.kind == "calls":
             return True
         alone = not self._owned and self.current is None
-        return self._is_known(reader) and (not alone or _is_no_prose(marker))
+        return self._is_known(reader) and (not alone or _cannot_be_prose(marker))
 
     def _is_known(self, reader: Reader) -> bool:
         """Whether the reader's dialect is an own or the current one, if there is such a dialect."""
@@ -263,12 +263,12 @@ def _is_exact(match: MarkerMatch, text: str) -> bool:
     return (text[match.length] == "<") == (opening.chars[0] == "<")
 
 
-def _is_no_prose(marker: Marker) -> bool:
+def _cannot_be_prose(marker: Marker) -> bool:
     """Whether a marker that opens no calls counts while the dialect is unknown: a word or an HTML tag may be prose."""
     return marker.text[0] in "<[" if marker.kind != "noise" else marker.text.startswith(("<|", "<｜"))
 
 
-class Same:
+class IdentityKey:
     """A sequence as the key of a cache. It compares by the identity of its items, and keeps them alive."""
 
     __slots__ = ("_hash", "items")
@@ -278,7 +278,7 @@ class Same:
         self._hash = hash(tuple(map(id, self.items)))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Same) or len(other.items) != len(self.items):
+        if not isinstance(other, IdentityKey) or len(other.items) != len(self.items):
             return False
         return all(map(is_, self.items, other.items))
 
@@ -304,7 +304,7 @@ class SharedReaders:
 
 # An agent has one set of tools for all its turns. An entry takes a millisecond and 70 KB.
 @lru_cache(maxsize=64)
-def shared_readers(own: Same, tools: Same, other_prompt: bool) -> SharedReaders:
+def shared_readers(own: IdentityKey, tools: IdentityKey, other_prompt: bool) -> SharedReaders:
     dialects, specs = cast("Sequence[Dialect]", own.items), cast("Sequence[ToolSpec]", tools.items)
     readers = [
         reader
@@ -316,7 +316,7 @@ def shared_readers(own: Same, tools: Same, other_prompt: bool) -> SharedReaders:
     first = turns.dialect if turns else MUSE
     markers = [reader.format.table.markers for reader in readers if not dialects or reader.own]
     thoughts = [each for table_markers in markers for each in table_markers if each.kind == "reasoning"]
-    thoughts = [marker for marker in thoughts if dialects or _is_no_prose(marker)]
+    thoughts = [marker for marker in thoughts if dialects or _cannot_be_prose(marker)]
     if thoughts:
         ends = tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts))
         starts = beginnings(ends)

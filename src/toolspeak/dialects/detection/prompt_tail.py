@@ -69,7 +69,7 @@ def _ends_in_call(dialect: Dialect, tools: Sequence[ToolSpec], prompt_tail: str)
     return any(isinstance(delta, CallMalformed) for delta in parser.close("length"))
 
 
-_SPOKEN = (TextDelta, TextAside, ReasoningDelta)
+_CONTENT_DELTAS = (TextDelta, TextAside, ReasoningDelta)
 
 
 class _OpenedCall:
@@ -78,7 +78,7 @@ class _OpenedCall:
 
     def __init__(self, inner: Parser, prompt_tail: str) -> None:
         self._inner = inner
-        self._prompt_deltas = [delta for delta in inner.feed(prompt_tail) if not isinstance(delta, _SPOKEN)]
+        self._prompt_deltas = [delta for delta in inner.feed(prompt_tail) if not isinstance(delta, _CONTENT_DELTAS)]
         self._before = len(prompt_tail)
 
     def feed(self, chunk: str) -> list[Delta]:

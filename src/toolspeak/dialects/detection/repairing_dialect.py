@@ -103,8 +103,8 @@ class _RepairingParser:
         self._inner = inner
         self._batch = batch
         self._read_again = read_again
-        self._repaired: dict[int, int] = {}  # the inner index of a block to the number of its calls
-        self._dropped: set[int] = set()  # inner indexes of repaired blocks that do not count
+        self._counts: dict[int, int] = {}  # the inner index of a block to the number of its calls
+        self._ignored: set[int] = set()  # inner indexes of repaired blocks that do not count
         self._malformed = 0
 
     def feed(self, chunk: str) -> Iterable[Delta]:
@@ -125,35 +125,35 @@ class _RepairingParser:
                     mends = may_repair and (delta.whole_block or delta.code == "invalid_json")
                     mends = mends and delta.code != IN_THOUGHTS
                     again = self._read_again(delta.raw) if mends else None
-                    out.append(self._moved(delta))
+                    out.append(self._shift(delta))
                     if again is None:
                         self._malformed += 1
                     else:
                         self._add(delta, again, out)
-                case CallIgnored(index, reason) if index in self._repaired:
-                    self._dropped.add(index)
+                case CallIgnored(index, reason) if index in self._counts:
+                    self._ignored.add(index)
                     out += [CallIgnored(each, reason) for each in self._made_of(index)]
                 case BatchEnded():
                     self._end_batch(delta, out)
                 case CallStarted() | ArgumentsDelta() | CallCompleted() | CallIgnored():
-                    out.append(self._moved(delta) if self._repaired else delta)
+                    out.append(self._shift(delta) if self._counts else delta)
                 case _:
                     out.append(delta)
         return out
 
     def _place(self, index: int) -> int:
-        return index + sum(count for each, count in self._repaired.items() if each < index)
+        return index + sum(count for each, count in self._counts.items() if each < index)
 
     def _made_of(self, index: int) -> range:
         """The indexes of the calls that repair made of a block."""
         first = self._place(index) + 1
-        return range(first, first + self._repaired[index])
+        return range(first, first + self._counts[index])
 
-    def _moved(self, delta: CallStarted | ArgumentsDelta | CallCompleted | CallIgnored | CallMalformed) -> Delta:
+    def _shift(self, delta: CallStarted | ArgumentsDelta | CallCompleted | CallIgnored | CallMalformed) -> Delta:
         return replace(delta, index=self._place(delta.index))
 
     def _add(self, malformed: CallMalformed, again: Sequence[Delta], out: list[Delta]) -> None:
-        self._repaired[malformed.index] = sum(isinstance(delta, CallCompleted) for delta in again)
+        self._counts[malformed.index] = sum(isinstance(delta, CallCompleted) for delta in again)
         first = self._made_of(malformed.index)[0]
         out.append(CallIgnored(first - 1, "it was repaired"))
         for delta in again:
@@ -166,10 +166,10 @@ class _RepairingParser:
                 out.append(delta)
 
     def _end_batch(self, end: BatchEnded, out: list[Delta]) -> None:
-        if not self._repaired:
+        if not self._counts:
             out.append(end)
             return
-        counting = [index for each in self._repaired if each not in self._dropped for index in self._made_of(each)]
+        counting = [index for each in self._counts if each not in self._ignored for index in self._made_of(each)]
         selected = sorted([*map(self._place, end.selected), *counting])
         ok = not self._malformed
         if self._batch.counts == "last_call":

@@ -48,7 +48,7 @@ class LeakedCalls:
         self._new_parser = new_parser
         self._parser: Parser | None = None
         # The deltas before the first text, without arguments: they pass unchanged, as most turns do.
-        self._passed: list[Delta] | None = []
+        self._unchanged: list[Delta] | None = []
         # The numbers of native calls, and of calls in the text; all numbers in use, and the next one above them.
         self._natives: dict[int, int] = {}
         self._strays: dict[int, int] = {}
@@ -69,26 +69,26 @@ class LeakedCalls:
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if type(delta) is TextDelta:
             return self._text(delta) if self._parser is None else self._read(delta.text)
-        if type(delta) is ArgumentsDelta and self._passed is not None:
+        if type(delta) is ArgumentsDelta and self._unchanged is not None:
             return [delta]
         if type(delta) is TurnEnded:
             last = self._end(delta)
             return [*last, delta.after(last)]
         if type(delta) is ReasoningDelta or type(delta) is PartEnded:
             return self._after_text(delta)
-        if self._passed is None or type(delta) is ForgedResults:
-            return self._in_place(self._renumbered(delta, leaked=False))
+        if self._unchanged is None or type(delta) is ForgedResults:
+            return self._in_place(self._renumber(delta, leaked=False))
         if type(delta) is BatchEnded:
             self._ends.append(delta)
             return []
-        self._passed.append(delta)
+        self._unchanged.append(delta)
         return [delta]
 
     def _text(self, delta: TextDelta) -> list[Delta]:
-        if self._passed is not None:
-            passed, self._passed = self._passed, None
-            for native in passed:
-                self._renumbered(native, leaked=False)
+        if self._unchanged is not None:
+            unchanged, self._unchanged = self._unchanged, None
+            for native in unchanged:
+                self._renumber(native, leaked=False)
         if self._echo is None:
             return self._read(delta.text)
         self._echo.append(delta)
@@ -160,13 +160,13 @@ class LeakedCalls:
 
     def _from_text(self, delta: Delta) -> list[Delta]:
         """A delta that the parser read in the text, unless it has to wait for the end of the turn."""
-        renumbered = self._renumbered(delta, leaked=True)
+        deltas_in_place = self._renumber(delta, leaked=True)
         if self._late is None or isinstance(delta, ReasoningDelta | ForgedResults):
-            return renumbered
-        self._late += renumbered
+            return deltas_in_place
+        self._late += deltas_in_place
         return []
 
-    def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
+    def _renumber(self, delta: Delta, *, leaked: bool) -> list[Delta]:
         if type(delta) is BatchEnded:
             self._ends.append(self._own_numbers(delta, leaked))
             return []
@@ -215,7 +215,7 @@ class LeakedCalls:
             return [*out, BatchEnded(self._ends[0].selected, self._ends[0].ok)]
         selected = {index for end in self._ends for index in end.selected}
         for call in self._leaked:
-            if any(_same(call, native) for native in self._native):
+            if any(_is_same_call(call, native) for native in self._native):
                 selected.discard(call.index)
                 self._drop(call.index)
                 out.append(CallIgnored(call.index, "the same call came natively"))
@@ -242,5 +242,5 @@ def _text_of(deltas: Iterable[Delta]) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
-def _same(leaked: CallCompleted, native: CallCompleted | CallMalformed) -> bool:
+def _is_same_call(leaked: CallCompleted, native: CallCompleted | CallMalformed) -> bool:
     return isinstance(native, CallCompleted) and (leaked.name, leaked.arguments) == (native.name, native.arguments)

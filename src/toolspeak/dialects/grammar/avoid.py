@@ -122,24 +122,24 @@ class Automaton:
         return tuple(edges)
 
     def _next(self, state: State, char: str) -> State | Literal["dead", "end"]:
-        moved: list[tuple[int, int]] = []
+        next_positions: list[tuple[int, int]] = []
         for number, at in state:
             item = self._patterns[number].items[at]
             if item.takes(char):
-                moved.append((number, at if item.loop else at + 1))
-        closed = self._closure(moved)
-        complete = {number for number, at in closed if at == len(self._patterns[number].items)}
+                next_positions.append((number, at if item.loop else at + 1))
+        closure = self._closure(next_positions)
+        complete = {number for number, at in closure if at == len(self._patterns[number].items)}
         if self._end in complete:
             return "end"
         # Only the positions in the end: text that has begun a pattern of it must continue with the end.
-        ending = frozenset((number, at) for number, at in closed if number == self._end and at > 1)
+        ending = frozenset((number, at) for number, at in closure if number == self._end and at > 1)
         if self._end >= 0 and state.isdisjoint(self._restart):
             return ending or "dead"
         if complete:
             lengths = {len(self._patterns[number].items) for number in complete}
             ending = frozenset((number, at) for number, at in ending if at in lengths)
             return ending if complete <= self._within_end and ending else "dead"
-        return closed | self._restart
+        return closure | self._restart
 
     def _closure(self, places: Sequence[tuple[int, int]]) -> State:
         """The positions, with those after loops: a loop may match no character."""

@@ -10,7 +10,7 @@ from typing import cast
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.grammar.ir import Chars, Json, Node, Repeat, Rules, Token, series
-from toolspeak.dialects.grammar.schema_rules import SchemaNodes, closed, json_notation
+from toolspeak.dialects.grammar.schema_rules import SchemaNodes, close_objects, json_notation
 from toolspeak.dialects.text.scan import as_mapping
 
 ID = Token(Repeat(Chars("0-9A-Za-z_.:\\x2d"), 1, 64))
@@ -69,7 +69,7 @@ def named_call(
 
 def arguments_schema(spec: ToolSpec) -> dict[str, JSON]:
     """The schema that a matcher enforces: an object without undeclared properties, unless the schema admits them."""
-    schema: dict[str, JSON] = {**as_mapping(closed(spec.parameters, spec.parameters)), "type": "object"}
+    schema: dict[str, JSON] = {**as_mapping(close_objects(spec.parameters, spec.parameters)), "type": "object"}
     schema.setdefault("properties", {})
     if not schema["properties"]:
         schema.setdefault("additionalProperties", False)
@@ -82,7 +82,7 @@ def call_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str) ->
     options: list[JSON] = []
     for spec in tools:
         place = f"{len(options)}"
-        definitions[place] = _moved(arguments_schema(spec), f"#/$defs/{place}")
+        definitions[place] = _relocate(arguments_schema(spec), f"#/$defs/{place}")
         properties: dict[str, JSON] = {name_key: {"const": spec.name}, arguments_key: {"$ref": f"#/$defs/{place}"}}
         options.append(
             {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
@@ -98,13 +98,13 @@ def calls_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str, m
     return {"type": "array", "items": one, "minItems": 1, **bound, "$defs": definitions}
 
 
-def _moved(schema: JSON, place: str) -> JSON:
+def _relocate(schema: JSON, place: str) -> JSON:
     """A schema with its references adapted to its new place."""
     if isinstance(schema, Mapping):
         return {
             key: place + value[1:]
             if key == "$ref" and isinstance(value, str) and value.startswith("#")
-            else _moved(value, place)
+            else _relocate(value, place)
             for key, value in as_mapping(schema).items()
         }
-    return [_moved(each, place) for each in cast("list[JSON]", schema)] if isinstance(schema, list) else schema
+    return [_relocate(each, place) for each in cast("list[JSON]", schema)] if isinstance(schema, list) else schema

@@ -127,7 +127,7 @@ class SchemaNodes:
         """Any value of the schema; NOTHING if it has no values."""
         if schema is False:
             return NOTHING
-        mapping = merged(as_mapping(schema), self._root)
+        mapping = merge_all_of(as_mapping(schema), self._root)
         reference = mapping.get("$ref")
         if isinstance(reference, str):
             key = (self._notation, self._hint, reference)
@@ -261,19 +261,19 @@ def _both(rest: Mapping[str, Any], branch: JSON) -> JSON:
 _SHAPES = _BOUNDS | {"type", "additionalItems", "maxItems"}
 
 
-def merged(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0) -> Mapping[str, Any]:
+def merge_all_of(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0) -> Mapping[str, Any]:
     """The schema with `allOf` joined with the keywords beside it, if these describe objects."""
     branches = mapping.get("allOf")
     if not branches or depth > 8:
         return mapping
     rest = {name: each for name, each in mapping.items() if name not in ("allOf", "$ref")}
     if not any(name in rest for name in (*_SHAPES, "enum", "const", "anyOf", "oneOf")) and len(branches) == 1:
-        return merged(as_mapping(branches[0]), root, depth + 1)
+        return merge_all_of(as_mapping(branches[0]), root, depth + 1)
     for branch in branches:
         part = as_mapping(branch)
         if isinstance(part.get("$ref"), str):
             part = as_mapping(resolve(part["$ref"], root))
-        rest = _add(rest, merged(part, root, depth + 1))
+        rest = _add(rest, merge_all_of(part, root, depth + 1))
     return rest
 
 
@@ -340,7 +340,7 @@ def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
     return {**mapping, "type": common} if common else False
 
 
-def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> JSON:
+def close_objects(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> JSON:
     """The schema as `SchemaNodes` reads it, for matchers that read JSON Schema.
 
     An object that names properties allows no others unless it says so. Objects joined with `allOf` become one, because
@@ -351,19 +351,19 @@ def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> 
         return schema
     mapping = as_mapping(schema)
     if _of_objects(mapping.get("allOf", ()), root):
-        mapping = merged(mapping, root)
+        mapping = merge_all_of(mapping, root)
     required = mapping.get("required", ())
     result: dict[str, Any] = {}
     for key, value in mapping.items():
         if key == "properties":
             each = as_mapping(value).items()
-            result[key] = {name: closed(sub, root) for name, sub in each if sub is not False or name in required}
+            result[key] = {name: close_objects(sub, root) for name, sub in each if sub is not False or name in required}
         elif key in ("$defs", "definitions"):
-            result[key] = {name: closed(each, root) for name, each in as_mapping(value).items()}
+            result[key] = {name: close_objects(each, root) for name, each in as_mapping(value).items()}
         elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            result[key] = [closed(each, root, inside_all or key == "allOf") for each in value]
+            result[key] = [close_objects(each, root, inside_all or key == "allOf") for each in value]
         elif key in ("items", "additionalProperties"):
-            result[key] = closed(value, root)
+            result[key] = close_objects(value, root)
         else:
             result[key] = value
     if mapping.get("properties") and not inside_all and "allOf" not in result:

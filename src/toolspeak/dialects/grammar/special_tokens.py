@@ -47,12 +47,12 @@ def with_special(definition: Definition, tokens: SpecialTokens) -> Definition:
         raise ConfigurationError(
             f"special token {nameless[0]!r} has no name in angle brackets: add its id, as {{text: id}}"
         )
-    marked = _Marked({text: Special(text, number) for text, number in ids.items() if text})
-    rules = {name: marked.node(node) for name, node in definition.rules.items()}
-    return Definition(marked.node(definition.start), rules)
+    inserter = _TokenInserter({text: Special(text, number) for text, number in ids.items() if text})
+    rules = {name: inserter.node(node) for name, node in definition.rules.items()}
+    return Definition(inserter.node(definition.start), rules)
 
 
-class _Marked:
+class _TokenInserter:
     def __init__(self, tokens: Mapping[str, Special]) -> None:
         self._tokens = tokens
         longest_first = sorted(tokens, key=len, reverse=True)

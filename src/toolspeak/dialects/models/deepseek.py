@@ -17,7 +17,7 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.declarations.named_layout import NamedLayout
 from toolspeak.dialects.grammar.avoid import Pattern, texts
-from toolspeak.dialects.prompts.rendering import marked
+from toolspeak.dialects.prompts.rendering import malformed_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.text.candidates import NAME, first_of, one_of
@@ -47,7 +47,7 @@ class _Tokens:
     sep: str
     header: re.Pattern[str]
     start: re.Pattern[str]
-    started: re.Pattern[str]
+    start_pattern: re.Pattern[str]
 
     def read_header(self, text: str) -> Header | None:
         match = self.header.fullmatch(text)
@@ -64,7 +64,7 @@ class _Tokens:
         """
         if self.start.match(rest):
             return True
-        match = self.started.fullmatch(rest)
+        match = self.start_pattern.fullmatch(rest)
         return None if match and self.sep.startswith(match["sep"] or "") else False
 
     def calls_follow(self, rest: str) -> bool | None:
@@ -84,7 +84,7 @@ def _tokens(bar: str, joint: str) -> _Tokens:
         *spelled,
         header=re.compile(rf"\s*(?:function{sep}\s*(?P<v3>{NAME})|(?P<v31>{NAME})\s*{sep})\s*"),
         start=re.compile(rf"\s*{NAME}\s*{sep}\s*+(?=[^\s<])"),
-        started=re.compile(rf"\s*(?:{NAME}\s*)?(?:{sep}\s*+|(?P<sep><[^>]*))?"),
+        start_pattern=re.compile(rf"\s*(?:{NAME}\s*)?(?:{sep}\s*+|(?P<sep><[^>]*))?"),
     )
 
 
@@ -146,7 +146,7 @@ def _table(names: tuple[str, ...] = ()) -> MarkerTable:
 
 
 def _malformed(call: MalformedCall) -> str:
-    return marked(call, _CALL, _CALL_END)
+    return malformed_text(call, _CALL, _CALL_END)
 
 
 def _avoid(_tools: Sequence[ToolSpec]) -> Sequence[Pattern]:

@@ -13,7 +13,7 @@ from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDial
 from toolspeak.dialects.grammar.ir import COUNTER, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import dump_json, escape_text, marked, result_text
+from toolspeak.dialects.prompts.rendering import dump_json, escape_text, malformed_text, result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.candidates import MAX_NAME, NAME, first_of, one_of
 from toolspeak.dialects.text.markers import Marker, MarkerTable
@@ -117,7 +117,7 @@ def _write_calls(calls: Calls, _tools: Tools) -> str:
     parts: list[str] = []
     for i, call in enumerate(calls):
         if isinstance(call, MalformedCall):
-            parts.append(marked(call, _CALL, _CALL_END))
+            parts.append(malformed_text(call, _CALL, _CALL_END))
         else:
             own = _id(call.provider_id or call.id, call.name, i)
             parts.append(f"{_CALL}{own}{_ARGUMENT}{dump_json(dict(call.arguments), _LIVE)}{_CALL_END}")

@@ -15,7 +15,7 @@ from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import EMPTY, Literal, Node, Repeat, Rules, Text, Token, choice, optional, series
-from toolspeak.dialects.grammar.schema_rules import SchemaNodes, json_notation, merged, only, split
+from toolspeak.dialects.grammar.schema_rules import SchemaNodes, json_notation, merge_all_of, only, split
 from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.readers.body import Body
@@ -74,7 +74,7 @@ def _is_named(value: JSON, schema: JSON, spec: ToolSpec) -> bool:
     """Whether the schema names every key in a value, at any depth. Grammars write other keys in JSON only."""
     if not value or json_type(value) not in _NESTED:
         return True
-    branches = [merged(as_mapping(each), spec.parameters) for each in split(schema, spec.parameters).others]
+    branches = [merge_all_of(as_mapping(each), spec.parameters) for each in split(schema, spec.parameters).others]
     return any(_is_named_in(value, each, spec) for each in branches)
 
 
@@ -147,7 +147,7 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
 
 def _plain(schema: JSON, spec: ToolSpec, nodes: SchemaNodes) -> list[Node]:
     """The contents of the element of a value that is neither text nor has elements: one for each type."""
-    mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
+    mapping, kinds = merge_all_of(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
     options: list[Node] = [nodes.value(only(schema, kind, spec.parameters)) for kind in sorted(kinds - _NESTED)]
     if "object" in kinds and not mapping.get("required", ()):
         options.append(Literal("{}"))
@@ -158,7 +158,7 @@ def _plain(schema: JSON, spec: ToolSpec, nodes: SchemaNodes) -> list[Node]:
 
 def _in_elements(schema: JSON, spec: ToolSpec, rules: Rules) -> list[Node]:
     """The contents of the element of an object or array that is not empty."""
-    mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
+    mapping, kinds = merge_all_of(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
     options: list[Node] = []
     properties, items = as_mapping(mapping.get("properties")), mapping.get("items")
     if "object" in kinds and properties:

@@ -13,7 +13,7 @@ from toolspeak.dialects.declarations.named_layout import NamedLayout
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Chars, Repeat, Token, optional, series
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.prompts.rendering import marked, result_text
+from toolspeak.dialects.prompts.rendering import malformed_text, result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Follows, followed_by
@@ -66,7 +66,7 @@ _LAYOUT = NamedLayout(
     tail=_CALL_END,
     start=_SECTION,
     end=_SECTION_END,
-    malformed=lambda call: marked(call, _CALL, _CALL_END),
+    malformed=lambda call: malformed_text(call, _CALL, _CALL_END),
     call_id=lambda call: _id(call.provider_id or call.id),
     any_id=_TEN,
 )

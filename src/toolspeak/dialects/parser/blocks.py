@@ -61,7 +61,7 @@ class BlockParser(TextParser):
             self._thought_ends = (self._marks.ends[marker],)
             return body_at
         if marker.kind == "calls":
-            self._marked = self._marked or marker.place == "anywhere"
+            self._has_marked_block = self._has_marked_block or marker.place == "anywhere"
             body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
             self._batch.has_block = True
         else:

@@ -57,7 +57,7 @@ class Draft(Generic[ReaderT]):
         self.reader = reader
         self.format = format
         self.start = start
-        self.marked: tuple[int, MarkerMatch] | None = None
+        self.last_marker: tuple[int, MarkerMatch] | None = None
         """The last marker in the draft's text that may begin another block, and its position."""
         self.deltas: list[Delta] = []
         self._match = match
@@ -81,7 +81,7 @@ class Draft(Generic[ReaderT]):
 
     def mark(self, match: MarkerMatch) -> None:
         """Records a marker here, which begins another block or is a part of this one."""
-        self.marked = self._text.length, match
+        self.last_marker = self._text.length, match
 
     def close(self, reason: FinishReason) -> bool:
         """Ends the turn. Returns whether all of the draft is calls."""

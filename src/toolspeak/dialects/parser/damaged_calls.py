@@ -39,15 +39,15 @@ def nearly_called(
         return False
     least = 0 if text.endswith(("}", "]", *ends)) else _LONG
     leads = _leads(tools[0], example)
-    squeezed = ((start, "".join(text[start : start + _WINDOW].split())) for start in _last_lines(text))
-    lines = {start: line for start, line in squeezed if any(_may_begin(line, *each) for each in leads)}
+    compact_lines = ((start, "".join(text[start : start + _WINDOW].split())) for start in _last_lines(text))
+    lines = {start: line for start, line in compact_lines if any(_may_begin(line, *each) for each in leads)}
     for tool in tools if lines else ():
-        named = [(start, line) for start, line in lines.items() if _names(line, tool.name)]
-        head = _head(tool, example) if named else ""
+        lines_with_name = [(start, line) for start, line in lines.items() if _names(line, tool.name)]
+        head = _head(tool, example) if lines_with_name else ""
         bare, word = _BARE.search(head), _WORD.match(head)
         heads = [head] if len(head) >= max(least, 1) else []
         heads += [bare[0]] if bare and bare[0] != head and text[-1] in "}]" else []
-        for start, line in named:
+        for start, line in lines_with_name:
             is_start = any(_begins(line, each) for each in heads)
             is_start = is_start or (word is not None and re.match(rf"{word[0]}[\[{{(]", line) is not None)
             if is_start and not _is_quoted(text, start):
@@ -110,8 +110,8 @@ def _head(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> str:
     keys = "|".join(map(re.escape, sample_arguments(tool)))
     first = re.compile(rf"(?<![\w-])(?:{keys})(?![\w-])").search(sample, at) if keys else None
     head = "".join(sample[: first.start() if first else len(sample)].split())
-    own = _ID.search(head)
-    return head[: own.start()] if own else head
+    id_match = _ID.search(head)
+    return head[: id_match.start()] if id_match else head
 
 
 def _begins(line: str, head: str) -> bool:
@@ -120,8 +120,8 @@ def _begins(line: str, head: str) -> bool:
     A line in quotation marks, in parentheses or in a block quote does not count.
     """
     size = len(head)
-    quoted = line[0] != head[0] and not line[0].isalnum() and line.startswith(head, 1)
-    return not quoted and any(
+    in_quotes = line[0] != head[0] and not line[0].isalnum() and line.startswith(head, 1)
+    return not in_quotes and any(
         _ARGUMENT.match(line, stop) and one_apart(line[:stop], head)
         for stop in (size - 1, size, size + 1)
         if 0 < stop <= len(line)

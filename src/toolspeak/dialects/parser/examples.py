@@ -27,7 +27,7 @@ class ExampleParser(StrayParser):
     _quote: Quote | None = None
     _doubtful_example: Quote | None = None  # an example that may have been meant as a call
     _mentioned_calls: tuple[tuple[str, int], ...] = ()  # tool name and offset of each call in a sentence
-    _marked: bool = False  # whether the turn has a block of calls after its marker
+    _has_marked_block: bool = False  # whether the turn has a block of calls after its marker
 
     @property
     @abstractmethod

@@ -37,22 +37,22 @@ class OpenedParser:
         if self._start is None:
             return self._place(self._inner.feed(chunk)) if self._added else self._inner.feed(chunk)
         text = self._start + chunk
-        opened = self._opens(text[:MAX_CANDIDATE]) if text else None
-        if opened is None and len(text) < MAX_CANDIDATE:
+        continues = self._opens(text[:MAX_CANDIDATE]) if text else None
+        if continues is None and len(text) < MAX_CANDIDATE:
             self._start = text
             return []
-        return self._decide(text, opened is True)
+        return self._decide(text, continues is True)
 
     def close(self, reason: FinishReason) -> list[Delta]:
-        out = self._decide(self._start, opened=False) if self._start else []
+        out = self._decide(self._start, continues=False) if self._start else []
         return out + self._place(self._inner.close(reason))
 
     def keep_reasoning(self) -> None:
         self._inner.keep_reasoning()
 
-    def _decide(self, text: str, opened: bool) -> list[Delta]:
-        self._start, self._added = None, len(self._marker) if opened else 0
-        return self._place(self._inner.feed(self._marker + text if opened else text))
+    def _decide(self, text: str, continues: bool) -> list[Delta]:
+        self._start, self._added = None, len(self._marker) if continues else 0
+        return self._place(self._inner.feed(self._marker + text if continues else text))
 
     def _place(self, deltas: Iterable[Delta]) -> list[Delta]:
         return [

@@ -193,11 +193,11 @@ class ThinkingParser(BlockState):
     def _feed_draft(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
         if draft.feed(text):
             return
-        if draft.marked is None:
+        if draft.last_marker is None:
             self._discard_draft(draft, draft.text, out)
             return
         # A marker inside the draft may begin another draft.
-        stop, match = draft.marked
+        stop, match = draft.last_marker
         whole = draft.text
         self._discard_draft(draft, whole[:stop], out)
         self._begin_draft(match, draft.start + stop)

@@ -131,7 +131,7 @@ class TextParser(ExampleParser):
             and not self._unread
             and marker.kind == "calls"
             and not (match.fence or self._ending)
-            and (marker.place == "anywhere" or not (stop > at or self._marked or self._has_text))
+            and (marker.place == "anywhere" or not (stop > at or self._has_marked_block or self._has_text))
             and (stop == at or not marker.text.startswith(text[stop : stop + len(marker.text)]))
         )
 
@@ -182,7 +182,7 @@ class TextParser(ExampleParser):
     def _may_stand(self, match: MarkerMatch, here: Markdown, text: str, start: int, at: int) -> bool:
         """Whether the marker at text[at] may be there (`Marker.place`). The text before text[start] is already
         sent."""
-        if self._marked or match.fence:
+        if self._has_marked_block or match.fence:
             return False  # in a turn with markers, a call without one is an example or a repetition
         if match.marker.place == "start":
             return not (self._has_text or text[start:at].strip())

@@ -243,7 +243,7 @@ class ParsedTurn:
 
 
 @quick(frozen=False, eq=False)
-class _Streamed:
+class _OpenPart:
     """An unfinished part of text or reasoning."""
 
     kind: type[TextPart | ReasoningPart]
@@ -256,8 +256,8 @@ class TurnCollector:
 
     def __init__(self, call_id: Callable[[int], str]) -> None:
         self._call_id = call_id
-        self._parts: list[_Streamed | int] = []
-        self._open: _Streamed | None = None  # the last part, if it may continue
+        self._parts: list[_OpenPart | int] = []
+        self._open: _OpenPart | None = None  # the last part, if it may continue
         self._calls: dict[int, ToolCall | MalformedCall] = {}
         self._ignored: dict[int, str] = {}
         self._forged: tuple[str, ...] = ()
@@ -318,7 +318,7 @@ class TurnCollector:
             case TextWasReasoning():
                 self._end_part(TextPart, None)
                 for part in self._parts:
-                    if isinstance(part, _Streamed) and part.kind is TextPart and part.opaque is None:
+                    if isinstance(part, _OpenPart) and part.kind is TextPart and part.opaque is None:
                         part.kind = ReasoningPart
             case _:
                 pass
@@ -327,8 +327,8 @@ class TurnCollector:
         """The complete calls from the position `first` on, in the order in which they ended."""
         return [*self._calls.values()][first:]
 
-    def _begin(self, kind: type[TextPart | ReasoningPart]) -> _Streamed:
-        part = self._open = _Streamed(kind, [])
+    def _begin(self, kind: type[TextPart | ReasoningPart]) -> _OpenPart:
+        part = self._open = _OpenPart(kind, [])
         self._parts.append(part)
         return part
 
@@ -337,7 +337,7 @@ class TurnCollector:
         if part is None or part.kind is not kind:
             if opaque is None:
                 return
-            part = _Streamed(kind, [])
+            part = _OpenPart(kind, [])
             self._parts.append(part)
         part.opaque, self._open = opaque, None
 

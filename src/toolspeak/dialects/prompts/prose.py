@@ -19,7 +19,15 @@ from dataclasses import dataclass, field
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.prompts.references import ROOT, Names, json_text, references, resolved, subschemas, type_name
+from toolspeak.dialects.prompts.references import (
+    ROOT,
+    Names,
+    json_text,
+    references,
+    resolve_references,
+    subschemas,
+    type_name,
+)
 from toolspeak.dialects.text.scan import as_list, as_mapping
 
 _DEEPEST = 12
@@ -55,7 +63,7 @@ _PLAIN = frozenset({"type", "properties", "required", "patternProperties", "addi
 
 def describe(spec: ToolSpec) -> str:
     """A tool as a section of the prompt."""
-    parameters = resolved(spec.parameters)
+    parameters = resolve_references(spec.parameters)
     writer = _ProseWriter(parameters)
     description = writer.value(
         {key: value for key, value in parameters.items() if key not in ("type", "description")}, 0

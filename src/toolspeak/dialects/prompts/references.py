@@ -23,7 +23,7 @@ _ONE = frozenset(
         *("unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema"),
     }
 )
-_SEVERAL = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
+_BRANCH_KEYS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
@@ -34,7 +34,7 @@ _GROWTH, _ALWAYS = 4, 2000
 """The factor by which a schema's keywords may grow, and the number of keywords that is always allowed."""
 
 
-def resolved(parameters: Mapping[str, JSON]) -> Mapping[str, JSON]:
+def resolve_references(parameters: Mapping[str, JSON]) -> Mapping[str, JSON]:
     """A tool's parameters with their references resolved; the same object if there are none.
 
     Schemas nested deeper than arguments may be are left out. A reference without a target in the schema stays.
@@ -77,14 +77,14 @@ def subschemas(schema: Mapping[str, JSON]) -> Iterator[JSON]:
     for key, value in schema.items():
         if key in _BY_NAME:
             yield from as_mapping(value).values()
-        elif key in _SEVERAL and isinstance(value, list | tuple):
+        elif key in _BRANCH_KEYS and isinstance(value, list | tuple):
             yield from value
         elif key in _ONE:
             yield value
 
 
 @quick()
-class _Counted:
+class _DefinitionSize:
     """The number of keywords of a definition, or of the whole schema, and the references in it."""
 
     keywords: int
@@ -98,7 +98,7 @@ class _Survey:
         self._root = root
         self.too_deep = False
         self.uses: dict[str, int] = {}
-        self._definitions: dict[str, _Counted] = {}
+        self._definitions: dict[str, _DefinitionSize] = {}
         waiting = [""]
         while waiting:
             name = waiting.pop()
@@ -108,7 +108,7 @@ class _Survey:
                     self.uses[each] = self.uses.get(each, 0) + 1
                 waiting += counted.references
 
-    def _count(self, schema: JSON) -> _Counted:
+    def _count(self, schema: JSON) -> _DefinitionSize:
         keywords, references = 0, list[str]()
         level: list[JSON] = [schema]
         for _ in range(Caps().depth):
@@ -124,7 +124,7 @@ class _Survey:
             if not level:
                 break
         self.too_deep |= bool(level)
-        return _Counted(keywords, tuple(references))
+        return _DefinitionSize(keywords, tuple(references))
 
     def named(self) -> frozenset[str]:
         """The references that stay: those to types that hold themselves.
@@ -228,7 +228,7 @@ class _SchemaWriter:
                 continue
             if key in _BY_NAME and isinstance(value, Mapping):
                 copy[key] = {name: write(each) for name, each in as_mapping(value).items()}
-            elif key in _SEVERAL and isinstance(value, list | tuple):
+            elif key in _BRANCH_KEYS and isinstance(value, list | tuple):
                 copy[key] = [write(each) for each in as_list(value)]
             else:
                 copy[key] = write(value) if key in _ONE else value

@@ -30,7 +30,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
 from toolspeak.dialects.base import EarlierThoughts, History
-from toolspeak.dialects.grammar.schema_rules import merged
+from toolspeak.dialects.grammar.schema_rules import merge_all_of
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Signature
 from toolspeak.dialects.text.scan import as_mapping
@@ -80,7 +80,7 @@ def join_block(text: str, block: str) -> str:
     return f"{text}\n{block}" if text and not text.endswith("\n") else text + block
 
 
-def marked(call: MalformedCall, start: str, end: str) -> str:
+def malformed_text(call: MalformedCall, start: str, end: str) -> str:
     """A malformed call as the model wrote it, between its markers. Outside a section its text holds the markers."""
     return call.raw if call.raw.lstrip().startswith("<") else f"{start}{call.raw}{end}"
 
@@ -155,10 +155,10 @@ def _ordered(value: JSON, schema: JSON, root: Mapping[str, JSON], depth: int) ->
         named = [*properties, *(name for name in described.get("required", ()) if name not in properties)]
         order = [*(name for name in named if name in entries), *(name for name in entries if name not in named)]
         others: JSON = described.get("additionalProperties", True)
-        moved = {name: _ordered(entries[name], properties.get(name, others), root, depth + 1) for name in order}
-        same = order == list(entries) and all(moved[name] is entries[name] for name in order)
-        return entries if same else moved
-    described = _resolved(schema, root)
+        in_order = {name: _ordered(entries[name], properties.get(name, others), root, depth + 1) for name in order}
+        same = order == list(entries) and all(in_order[name] is entries[name] for name in order)
+        return entries if same else in_order
+    described = _without_references(schema, root)
     fixed: Sequence[JSON] = described.get("prefixItems", ())
     items: JSON = described.get("items", True)
     listed = cast("Sequence[JSON]", value)
@@ -169,10 +169,10 @@ def _ordered(value: JSON, schema: JSON, root: Mapping[str, JSON], depth: int) ->
 def _object_schema(value: Mapping[str, JSON], schema: JSON, root: Mapping[str, JSON]) -> Mapping[str, Any]:
     """The schema of this object. Of several branches, the first that names all its properties and requires no
     others."""
-    mapping = _resolved(schema, root)
+    mapping = _without_references(schema, root)
     for key in ("anyOf", "oneOf"):
         for branch in mapping.get(key) or ():
-            candidate = _resolved(branch, root)
+            candidate = _without_references(branch, root)
             whole = "object" in schema_types(candidate, root) and set(candidate.get("required", ())) <= set(value)
             named = set(value) <= set(as_mapping(candidate.get("properties"))) or candidate.get("additionalProperties")
             if whole and named:
@@ -180,16 +180,16 @@ def _object_schema(value: Mapping[str, JSON], schema: JSON, root: Mapping[str, J
     return mapping
 
 
-def _resolved(schema: JSON, root: Mapping[str, JSON]) -> Mapping[str, Any]:
+def _without_references(schema: JSON, root: Mapping[str, JSON]) -> Mapping[str, Any]:
     """The schema without `$ref` and `allOf` at its top."""
     mapping = as_mapping(schema)
     if "allOf" not in mapping and "$ref" not in mapping:
         return mapping
-    mapping = merged(mapping, root)
+    mapping = merge_all_of(mapping, root)
     for _ in range(_MAX_REFERENCES):
         if not isinstance(mapping.get("$ref"), str):
             break
-        mapping = merged(as_mapping(resolve(mapping["$ref"], root)), root)
+        mapping = merge_all_of(as_mapping(resolve(mapping["$ref"], root)), root)
     return mapping
 
 

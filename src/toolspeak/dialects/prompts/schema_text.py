@@ -9,7 +9,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Listing
 from toolspeak.dialects.prompts.prose import describe
-from toolspeak.dialects.prompts.references import resolved
+from toolspeak.dialects.prompts.references import resolve_references
 from toolspeak.dialects.prompts.signatures import signature
 from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.text.typed_text import resolve, schema_types
@@ -31,7 +31,11 @@ def list_tools(tools: Sequence[ToolSpec], listing: Listing = "prose") -> str:
 
 
 def _definition(spec: ToolSpec) -> str:
-    function = {"name": spec.name, "description": spec.description, "parameters": dict(resolved(spec.parameters))}
+    function = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": dict(resolve_references(spec.parameters)),
+    }
     try:
         return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
     except RecursionError:  # for example a default nested deeper than any argument may be

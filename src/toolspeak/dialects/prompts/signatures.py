@@ -17,7 +17,14 @@ from collections.abc import Iterator, Mapping
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.prompts.references import Names, is_too_deep, json_text, references, resolved, subschemas
+from toolspeak.dialects.prompts.references import (
+    Names,
+    is_too_deep,
+    json_text,
+    references,
+    resolve_references,
+    subschemas,
+)
 from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.text.typed_text import resolve
 
@@ -43,7 +50,7 @@ _DEEPEST = 12
 
 def signature(spec: ToolSpec) -> str:
     """A tool's signature, and below it the descriptions of the tool and of its parameters."""
-    parameters = resolved(spec.parameters) if is_too_deep(spec.parameters) else spec.parameters
+    parameters = resolve_references(spec.parameters) if is_too_deep(spec.parameters) else spec.parameters
     writer = _SignatureWriter(parameters)
     lines = [f"{spec.name}({writer.properties(parameters)})"]
     lines += [line.rstrip() for line in spec.description.splitlines() if line.strip()]

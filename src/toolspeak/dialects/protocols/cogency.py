@@ -20,7 +20,7 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.prompt import Prompt, choice_text, joined
+from toolspeak.dialects.prompt import Prompt, choice_text, join_paragraphs
 from toolspeak.dialects.prompts.rendering import (
     AssistantTurns,
     append_message,
@@ -113,10 +113,10 @@ class CogencyDialect(WithGrammar):
         if len(examples) > 1:
             example += f"\n\nA single call stands in such a block too:\n\n{self.render_calls(examples[:1], tools)}"
         parts = [self.introduction.replace("{example}", example), THINK_TEXT, RESULTS_TEXT]
-        return joined(*parts, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
+        return join_paragraphs(*parts, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
 
     def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
-        return Prompt((joined(system, self.instructions(tools, listing=listing) if tools else ""),))
+        return Prompt((join_paragraphs(system, self.instructions(tools, listing=listing) if tools else ""),))
 
     def example(self, tools: Sequence[ToolSpec]) -> str:
         """A call of one of the tools, as the model should write it."""

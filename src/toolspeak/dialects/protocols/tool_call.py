@@ -13,7 +13,7 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.prompt import Prompt, choice_text, joined
+from toolspeak.dialects.prompt import Prompt, choice_text, join_paragraphs
 from toolspeak.dialects.prompts.rendering import (
     ERROR,
     append_message,
@@ -88,10 +88,10 @@ class ToolCallDialect(WithGrammar):
         examples = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)[:1]]
         example = "\n".join(_render_call(call) for call in examples)
         parts = [_INTRODUCTION.replace("{example}", example), choice_text(choice, tools)]
-        return joined(*parts, "## The tools you have", list_tools(tools, listing))
+        return join_paragraphs(*parts, "## The tools you have", list_tools(tools, listing))
 
     def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
-        return Prompt((joined(system, self.instructions(tools, listing=listing) if tools else ""),))
+        return Prompt((join_paragraphs(system, self.instructions(tools, listing=listing) if tools else ""),))
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
         by_name = {spec.name: spec for spec in tools}

@@ -38,9 +38,9 @@ def json_values(text: str) -> Iterator[JSON]:
 def _within(text: str) -> Iterator[JSON]:
     for match in _FENCED.finditer(text):
         yield from _read(match[1])
-    decoder, tried, at = json.JSONDecoder(), 0, 0
-    while tried < _MAX_PLACES and (match := _BRACKET.search(text, at)) is not None:
-        tried, at = tried + 1, match.start() + 1
+    decoder, attempts, at = json.JSONDecoder(), 0, 0
+    while attempts < _MAX_PLACES and (match := _BRACKET.search(text, at)) is not None:
+        attempts, at = attempts + 1, match.start() + 1
         try:
             value, at = decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
@@ -51,9 +51,9 @@ def _within(text: str) -> Iterator[JSON]:
 def json_objects(text: str) -> Iterator[Mapping[str, JSON]]:
     """The objects among `json_values`; an object that is the only item of a list counts too."""
     for value in json_values(text):
-        listed = cast("list[JSON]", value) if isinstance(value, list) else [value]
-        if len(listed) == 1 and isinstance(listed[0], dict):
-            yield cast("dict[str, JSON]", listed[0])
+        items = cast("list[JSON]", value) if isinstance(value, list) else [value]
+        if len(items) == 1 and isinstance(items[0], dict):
+            yield cast("dict[str, JSON]", items[0])
 
 
 def json_object(text: str) -> Mapping[str, JSON] | None:

@@ -66,14 +66,14 @@ def mend(text: str, repair: Callable[[str], str], caps: Caps = Caps()) -> str | 
         if not tokens:
             break
         value = text[start:stop]
-        mended = _mended(value, tokens, repair, caps)
-        changed = changed or mended is not None
-        parts += [text[position:start], value if mended is None else mended]
+        new_value = _repaired_value(value, tokens, repair, caps)
+        changed = changed or new_value is not None
+        parts += [text[position:start], value if new_value is None else new_value]
         position, bare = stop, False
     return "".join([*parts, text[position:]]) if changed else None
 
 
-def _mended(value: str, tokens: list[_Token], repair: Callable[[str], str], caps: Caps) -> str | None:
+def _repaired_value(value: str, tokens: list[_Token], repair: Callable[[str], str], caps: Caps) -> str | None:
     if not isinstance(decode_json(value, caps), Problem):
         return None
     try:
@@ -82,8 +82,8 @@ def _mended(value: str, tokens: list[_Token], repair: Callable[[str], str], caps
         return None
     again, stop = _read(repaired, 0, caps)
     beginning = again[: len(tokens)]
-    added = again[len(tokens) :]
-    whole = stop == len(repaired) and beginning == tokens and all(token[1] in ("}", "]") for token in added)
+    additions = again[len(tokens) :]
+    whole = stop == len(repaired) and beginning == tokens and all(token[1] in ("}", "]") for token in additions)
     return repaired if whole else None
 
 

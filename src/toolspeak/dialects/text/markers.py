@@ -148,8 +148,8 @@ def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: 
     ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in every if marker.end}
     thought = next((marker for marker in markers if marker.kind == "reasoning"), NO_REASONING)
     thought_ends = tuple(end for marker, end in ends.items() if marker.kind == "reasoning")
-    ended = (marker for marker in markers if marker.kind == "calls" and marker.end not in (None, "```"))
-    call_ends = {end.text: end for end in map(ends.__getitem__, ended)}
+    call_markers = (marker for marker in markers if marker.kind == "calls" and marker.end not in (None, "```"))
+    call_ends = {end.text: end for end in map(ends.__getitem__, call_markers)}
     first = {marker.text[0] for marker in markers if marker.place == "anywhere"} | {(thought.end or " ")[0]}
     first |= {end[0] for marker in markers for end in marker.also_ends}
     inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
@@ -268,11 +268,11 @@ class MarkerTable:
 
     @cached_property
     def _any_start(self) -> re.Pattern[str]:
-        marked = [each for each in self.markers if each.kind == "calls" and not isinstance(each.opening, Signature)]
-        elements = [rf"<(?ai:{re.escape(each.element)})(?:\s[^<>]*)?>" for each in marked if each.element]
+        literals = [each for each in self.markers if each.kind == "calls" and not isinstance(each.opening, Signature)]
+        elements = [rf"<(?ai:{re.escape(each.element)})(?:\s[^<>]*)?>" for each in literals if each.element]
         literal = [
             re.escape(each.text) + (r"(?!\w)" if each.text[-1].isalnum() else "")
-            for each in marked
+            for each in literals
             if not each.element and not each.text[0].isalpha() and (each.end or len(each.text) > 1)
         ]
         return re.compile("|".join([*elements, *literal]) or "(?!)")

@@ -245,7 +245,7 @@ class Signature:
     """What a result must escape: a character, and the pattern of the text after it that makes it live."""
     words: tuple[str, ...] = ()
     """The words that the start may begin with, if there are several."""
-    settled: str = ""
+    fixed_part: str = ""
     """If the last part is a pattern: the part of its matches that no further text changes."""
 
     @property
@@ -266,8 +266,8 @@ class Signature:
     @property
     def usual(self) -> str:
         parts = [re.escape(part) if isinstance(part, str) else f"(?>{part.pattern})" for part in self.parts]
-        if self.settled:
-            parts[-1] = self.settled
+        if self.fixed_part:
+            parts[-1] = self.fixed_part
         elif not isinstance(self.parts[-1], str):
             return ""
         return f"{''.join(parts[: self.before])}(?={''.join(parts[self.before :])})"

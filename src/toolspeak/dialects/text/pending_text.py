@@ -27,7 +27,7 @@ def join_pieces(deltas: list[Delta], start: int) -> int:
     """
     if len(deltas) - start < MOST_PIECES:
         return start
-    deltas[start:] = [_joined(list(group)) for _, group in groupby(deltas[start:], _text_of)]
+    deltas[start:] = [_join(list(group)) for _, group in groupby(deltas[start:], _text_of)]
     return len(deltas)
 
 
@@ -38,7 +38,7 @@ def _text_of(delta: Delta) -> object:
     return type(delta) if isinstance(delta, TextDelta | TextAside | ReasoningDelta) else id(delta)
 
 
-def _joined(pieces: list[Delta]) -> Delta:
+def _join(pieces: list[Delta]) -> Delta:
     first = pieces[0]
     if len(pieces) == 1 or not isinstance(first, ArgumentsDelta | TextDelta | TextAside | ReasoningDelta):
         return first

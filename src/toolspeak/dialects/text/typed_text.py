@@ -38,8 +38,8 @@ _NAMES: Mapping[str, frozenset[str]] = {
     for name in names.split()
 }
 _ONE_TYPE = {name: Types(kinds) for name, kinds in _NAMES.items()}
-_COMBINED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
-_NARROWED = _COMBINED | {"enum", "const"}
+_COMBINING_KEYS = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+_NARROWING_KEYS = _COMBINING_KEYS | {"enum", "const"}
 
 
 def properties_of(spec: ToolSpec | None) -> Mapping[str, Any]:
@@ -85,7 +85,7 @@ def schema_types(
     """
     mapping = as_mapping(schema)
     kinds = mapping.get("type")
-    if isinstance(kinds, str) and _NARROWED.isdisjoint(mapping):
+    if isinstance(kinds, str) and _NARROWING_KEYS.isdisjoint(mapping):
         return _ONE_TYPE.get(kinds) or _ONE_TYPE.get(kinds.lower(), _ALL)
     if not mapping or depth > 32:
         return _ALL
@@ -114,9 +114,9 @@ def schema_types(
             admitted &= frozenset[str]().union(*branches)
             literals |= {text for branch in branches for text in branch.literals if not _is_other(text, branches)}
     for branch in as_list(mapping.get("allOf")):
-        narrowed = schema_types(branch, root, depth + 1, references)
-        if narrowed is not _ITSELF:
-            admitted, literals = admitted & narrowed, literals | narrowed.literals
+        branch_types = schema_types(branch, root, depth + 1, references)
+        if branch_types is not _ITSELF:
+            admitted, literals = admitted & branch_types, literals | branch_types.literals
     types = Types(admitted)
     types.literals = literals if "string" in types else frozenset()
     return types
@@ -132,7 +132,7 @@ def _is_other(literal: str, branches: Sequence[Types]) -> bool:
 def argument_schemas(spec: ToolSpec) -> Mapping[str, JSON]:
     """The schemas of a tool's arguments by name. Follows references, and joins the branches of a choice."""
     parameters = spec.parameters
-    if _COMBINED.isdisjoint(parameters):
+    if _COMBINING_KEYS.isdisjoint(parameters):
         return as_mapping(parameters.get("properties"))
     return _argument_schemas(parameters, parameters, 0, {})
 
