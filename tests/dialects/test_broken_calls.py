@@ -215,8 +215,8 @@ PYTHON = ["pythonic", "llama4-pythonic", "lfm2", "olmo3"]
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        ("find(text=07)", "write 7, or '07' for a text"),
-        ("find(text=007)", "write 7, or '007' for a text"),
+        ("find(text=07)", "write 7, or '07' for text"),
+        ("find(text=007)", "write 7, or '007' for text"),
         ("find(text=1+1)", "not a literal"),
         ("find(text=today)", "not a literal"),
         ("find('x')", "needs its name"),

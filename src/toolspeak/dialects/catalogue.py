@@ -13,7 +13,7 @@ FAMILIES: Mapping[str, tuple[Dialect, ...]] = {
 """The dialects by family, as in the registry."""
 
 PROTOCOLS: tuple[Dialect, ...] = FAMILIES["protocols"]
-"""The published text protocols, for models without a format of their own."""
+"""The published text protocols, for models without their own format."""
 
 DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in FAMILIES.values() for dialect in family)
 """Every dialect, family by family."""

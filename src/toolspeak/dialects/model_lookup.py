@@ -29,7 +29,7 @@ def words_of(name: str) -> Words:
 
 
 def find_dialect(model: str, dialects: Iterable[Dialect]) -> Dialect:
-    """The dialect whose model family stands first in the model's name; of several there, the longest name.
+    """The dialect whose model family comes first in the model's name; of several there, the longest name.
 
     A fine-tune's name precedes that of its base model (`Hermes-3-Llama-3.1-8B`). A version has to be the same, because
     minor versions change formats; `granite-3.x` covers all of them. Raises UnknownDialect if the name holds no family:

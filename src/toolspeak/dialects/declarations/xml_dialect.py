@@ -1,4 +1,4 @@
-"""Declares a dialect whose arguments are elements of their own name, `<path>a.txt</path>`, in a block of calls."""
+"""Declares a dialect whose arguments are elements named after them, `<path>a.txt</path>`, in a block of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks that `auto` searches for: those of every dialect, and where they may stand."""
+"""The blocks that `auto` searches for: those of every dialect, and their allowed places."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Union:
         self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}
 
     def of_a_turn(self) -> Union:
-        """A copy for one turn, which has a current dialect of its own."""
+        """A copy for one turn, with its own current dialect."""
         new = object.__new__(Union)
         vars(new).update(vars(self))
         return new

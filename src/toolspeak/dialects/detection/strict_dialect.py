@@ -25,7 +25,7 @@ from toolspeak.errors import ConfigurationError
 
 _ALLOWANCE = 4096
 _AGAIN = 4
-"""A block that turns out to be text is read again from after its marker, because calls may stand in it.
+"""A block that turns out to be text is read again from after its marker, because it may hold calls.
 
 The text that is read again is at most this many times the turn so far: otherwise nested markers take quadratic time.
 """
@@ -211,7 +211,7 @@ class StrictParser(BlockParser):
     def _take_back(self, text: str, failed: int, out: list[Delta], *, again: bool) -> tuple[str, int]:
         """Turns the block into text. Returns the text to continue with, and the position in it.
 
-        `failed`: the place in the turn up to which the block was read. `again`: calls may stand in the block, so only
+        `failed`: the place in the turn up to which the block was read. `again`: the block may hold calls, so only
         its first character becomes text.
         """
         trial = self._trial

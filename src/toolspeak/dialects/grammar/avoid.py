@@ -60,7 +60,7 @@ class Edge:
 
     chars: str
     others: bool
-    """The step is for any character but `chars`; else for one of them."""
+    """Whether the step is for any character except `chars`; otherwise it is for one of them."""
     target: int | None
     """The next state; None: the end is complete."""
 

@@ -68,7 +68,7 @@ def named_call(
 
 
 def arguments_schema(spec: ToolSpec) -> dict[str, JSON]:
-    """The schema that a matcher enforces: an object without undeclared properties, unless the schema admits them."""
+    """The schema that a matcher enforces: an object without undeclared properties, unless the schema allows them."""
     schema: dict[str, JSON] = {**as_mapping(close_objects(spec.parameters, spec.parameters)), "type": "object"}
     schema.setdefault("properties", {})
     if not schema["properties"]:

@@ -295,7 +295,7 @@ class Split:
     values: tuple[JSON, ...]
     """The values of `enum` and `const`."""
     others: tuple[JSON, ...]
-    """Schemas of further values, none of which is text."""
+    """Schemas of further values, which are not text."""
 
 
 def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
@@ -325,7 +325,7 @@ def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
 
 
 def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
-    """The schema restricted to one type, of which `number` includes integers. False if it has no such values."""
+    """The schema restricted to one type; `number` includes integers. False if it has no such values."""
     mapping = as_mapping(schema)
     if isinstance(mapping.get("$ref"), str):
         return only(resolve(mapping["$ref"], root), kind, root)

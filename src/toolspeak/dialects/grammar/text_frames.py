@@ -29,7 +29,7 @@ class Argument:
     marks_beside_listed: bool = False
     """Use `marked` also if the schema's only texts are those of an enumeration."""
     edge: str = ""
-    """Stands on both sides of the value."""
+    """The text on both sides of the value."""
     end: str
     """Ends the value."""
     avoid: tuple[str, ...] = ()

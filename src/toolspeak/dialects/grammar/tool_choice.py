@@ -1,4 +1,4 @@
-"""A turn as nodes: reasoning, free text and calls, as a tool choice admits them.
+"""A turn as nodes: reasoning, free text and calls, as a tool choice allows them.
 
 - `auto`: text without markers of the dialect, then calls or none. The turn ends after calls.
 - `required` and a specific tool: calls without text in front.

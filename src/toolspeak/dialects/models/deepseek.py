@@ -150,7 +150,7 @@ def _malformed(call: MalformedCall) -> str:
 
 
 def _avoid(_tools: Sequence[ToolSpec]) -> Sequence[Pattern]:
-    """The separators, each of which begins a call after a tool's name."""
+    """The separators. Each begins a call after a tool's name."""
     return texts(*(each.sep for each in _ALL_TOKENS))
 
 

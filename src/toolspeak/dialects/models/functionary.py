@@ -1,4 +1,4 @@
-"""Functionary: v3.1 writes `<function=name>{…}</function>`, v3.2 `>>>name` on a line of its own and JSON below it."""
+"""Functionary: v3.1 writes `<function=name>{…}</function>`, v3.2 `>>>name` on its own line and JSON below it."""
 
 from __future__ import annotations
 

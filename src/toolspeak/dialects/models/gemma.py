@@ -41,7 +41,7 @@ class GemmaFormat:
     quote: str
     """The delimiter of strings."""
     live: re.Pattern[str]
-    """Matches the first character of each marker that must not stand in a result."""
+    """Matches the first character of each marker that a result must not hold."""
 
     def write_calls(self, calls: Calls, _tools: Tools) -> str:
         start, end = self.call

@@ -55,7 +55,7 @@ def _write_results(results: Sequence[ToolResult]) -> str:
 
 
 class _Harmony(DeclaredDialect):
-    """A dialect with a parser of its own: turns are messages with headers, not blocks in text."""
+    """A dialect with its own parser: turns are messages with headers, not blocks in text."""
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         return HarmonyParser(tools, starts_in)

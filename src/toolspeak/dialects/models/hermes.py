@@ -57,7 +57,7 @@ GRANITE4 = _hermes(
 ERNIE45 = _hermes(
     DialectInfo(
         "ernie45",
-        f"{_SUMMARY}; the answer may stand in <response>",
+        f"{_SUMMARY}; the answer may be in <response>",
         "chat template of baidu/ERNIE-4.5-21B-A3B-Thinking",
         aliases=("ernie45-reasoning",),
         models=("ernie-4.5",),

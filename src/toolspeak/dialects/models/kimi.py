@@ -35,7 +35,7 @@ _SHAPE = NamedShape(lambda text: _read_id(text), _EXAMPLE, _CALL, _ARGUMENT, _CA
 _FOLLOWS = (_CALL_END, _CALL, _SECTION_END, _OTHER_END)
 _ONE = NamedShape(lambda text: _read_id(text), _EXAMPLE, separator=_ARGUMENT, others=_FOLLOWS)
 _NO_TOKENS, _NAMELESS = "functions.name:0 {…}", f"{_ARGUMENT}{{…}}"
-# Calls of which a server dropped the tokens before the id, all tokens, or the id.
+# Calls that lost the tokens before the id, all tokens, or the id, in a server.
 _SHAPES = {
     _CALL: _ONE,
     _ARGUMENT: replace(_ONE, unended=True),

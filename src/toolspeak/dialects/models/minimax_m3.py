@@ -141,7 +141,7 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
             options.append(series(marked, nodes.value(other), end))
         inner = [*_in_elements(other, spec, rules), *([] if sorted_.text else _plain(other, spec, nodes))]
         contents += [series(each, end) for each in inner]
-    # The start tag is a literal of its own: a lexer that has begun text would not go back to an element after the tag.
+    # The start tag is a separate literal: a lexer that has begun text would not go back to an element after the tag.
     return choice(*options, series(start, choice(*contents)))
 
 

@@ -155,7 +155,7 @@ APERTUS = json_dialect(
         "swiss-ai/apertus_format docs/format.md; chat template of swiss-ai/Apertus-8B-Instruct",
         models=("apertus",),
         results="[…, …] after the calls",
-        reasoning="<|inner_prefix|> … <|inner_suffix|>; calls may stand inside",
+        reasoning="<|inner_prefix|> … <|inner_suffix|>; calls may be inside",
         stop=("<|assistant_end|>",),
     ),
     [

@@ -37,7 +37,7 @@ from toolspeak.dialects.text.scan import as_mapping
 from toolspeak.dialects.text.typed_text import resolve, schema_types
 
 ERROR = "ERROR: "
-"""Stands before the text of a failure."""
+"""The text before the text of a failure."""
 
 IN_TEXT = ("no_start", "quoted_call")
 """The codes of malformed calls that are reported to the model and stay in the turn's text."""
@@ -76,7 +76,7 @@ def render_all(history: History, messages: Sequence[Message]) -> list[TextMessag
 
 
 def join_block(text: str, block: str) -> str:
-    """A block after text, on a line of its own."""
+    """A block after text, on its own line."""
     return f"{text}\n{block}" if text and not text.endswith("\n") else text + block
 
 

@@ -34,7 +34,7 @@ class _Layout:
     edges: tuple[dict[_Pair, str], ...]
     """The text before each result, and after the last one, by the statuses of the results beside it."""
     is_json: bool
-    """A result is JSON; else it is text with its live markers escaped."""
+    """Whether a result is JSON; otherwise it is text with its live markers escaped."""
 
     def start(self, i: int) -> str:
         """The beginning of an edge that all statuses share."""

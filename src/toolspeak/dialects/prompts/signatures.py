@@ -66,7 +66,7 @@ def signature(spec: ToolSpec) -> str:
 
 
 class _SignatureWriter:
-    """Writes the types of one tool, and collects the references in them, each of which is listed once."""
+    """Writes the types of one tool, and collects the references in them. Each is listed once."""
 
     def __init__(self, root: Mapping[str, JSON]) -> None:
         self._root = root

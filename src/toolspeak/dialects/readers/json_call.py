@@ -98,7 +98,7 @@ class JsonCall:
                 self.unknown.append(key)
 
     def check(self, shape: CallShape, tools: Mapping[str, ToolSpec]) -> Problem | None:
-        """The problem of a call that was read to its end; None if there is none."""
+        """The problem of a call that was read to its end, or None."""
         arguments = self.arguments
         if self.name is None:
             key = "of the tool's name" if shape.keyed else f'"{shape.name_key}"'

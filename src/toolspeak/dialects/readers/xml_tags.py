@@ -23,7 +23,7 @@ class XmlTag:
     """A tag.
 
     `closing`: it is an end tag.
-    `name`: the tool or argument that the element stands for.
+    `name`: the tool or argument that the element means.
     `empty`: it is its own end tag, `<…/>`.
     `kind`: the `type` attribute.
     `attributes`: the names of attributes without a meaning here.

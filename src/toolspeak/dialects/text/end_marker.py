@@ -67,7 +67,7 @@ class EndMarker:
 
 
 def beginnings(ends: Iterable[EndMarker]) -> re.Pattern[str]:
-    """A pattern that matches where one of these ends may begin, and at little else."""
+    """A pattern that matches where one of these ends may begin, and at few other places."""
     return re.compile(beginning_of_ends(ends) or "(?!)")
 
 

@@ -171,7 +171,7 @@ class Table(Protocol):
     def candidate(self) -> re.Pattern[str]: ...
 
     def for_turn(self, has_text: bool) -> Table:
-        """The table for a turn that already has text, or for the beginning of a turn, where more markers may stand."""
+        """The table for a turn that already has text, or for the beginning of a turn, where more markers count."""
         ...
 
     def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:

@@ -32,7 +32,7 @@ class Template:
     models: tuple[str, ...] = ()
     """The families with this template, as in `DialectInfo.models`; a dialect's first template is for all others."""
     gap: str | None = None
-    """What stands between the text of a turn and its calls; None: what the dialect writes."""
+    """The text between a turn's text and its calls; None: as the dialect writes it."""
     turn: WriteTurn | None = None
     """Writes a turn with calls where `gap` does not say it all."""
     results: WriteResults | None = None
