@@ -247,7 +247,7 @@ def test_a_tool_that_defers_while_it_runs_fails_and_says_why():
         raise ApprovalRequired
 
     (result,) = run(from_pydantic_ai([pay]), ("pay", {}))
-    assert "state effects that need approval" in result.text
+    assert "declare effects that need approval" in result.text
 
 
 def test_a_toolset_is_listed_for_its_deps():

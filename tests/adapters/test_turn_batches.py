@@ -220,7 +220,7 @@ def test_the_journal_has_a_run_for_each_turn():
     results = {event.call_id: event.result.text for event in events if isinstance(event, ToolFinished)}
     assert results == {
         "1": "not run yet: writes file:a",
-        "2": "not run yet: it must run after 1, which is not decided yet",
+        "2": "not run yet: it must run after 1, which a person has not decided yet",
         "3": "b",
     }
     assert isinstance(events[-1], RunFinished)
@@ -231,9 +231,9 @@ def test_options_that_do_not_fit_are_refused():
     class Wrap(RunInterceptor):
         pass
 
-    with pytest.raises(ConfigurationError, match="unknown: aprove; the options are approve"):
+    with pytest.raises(ConfigurationError, match="unknown option: aprove; known: approve"):
         TurnBatches("theirs", [], aprove="all")
-    with pytest.raises(ConfigurationError, match="Wrap: only interceptors of calls"):
+    with pytest.raises(ConfigurationError, match="Wrap: pass only interceptors of calls"):
         TurnBatches("theirs", [], interceptors=[Wrap()])
     with pytest.raises(ConfigurationError, match="theirs has none"):
         TurnBatches("theirs", [], execution=Execution(schedule="native"))

@@ -224,7 +224,7 @@ def test_the_same_waiting_result_resumes_once_and_its_call_runs_once():
     waiting = agent.run_sync("go")
     yes = dict.fromkeys(waiting.waiting, True)
     assert asyncio.run(agent.resume(waiting, yes)).answer == "Away."
-    with pytest.raises(RunError, match="continued elsewhere"):
+    with pytest.raises(RunError, match="another process has continued"):
         asyncio.run(agent.resume(waiting, yes))
     assert ran == ["x"]
 

@@ -335,7 +335,7 @@ def test_two_that_go_on_with_a_session_do_not_mix():
         await session.run("go")
         mine, theirs = await session.start("mine"), await session.start("theirs")
         await mine.finish()
-        with pytest.raises(RunConflict, match="continued elsewhere"):
+        with pytest.raises(RunConflict, match="another process has continued"):
             await theirs.finish()
         renamed = await session.rename("Another title")
         assert (renamed.title, renamed.version) == ("Another title", 3)

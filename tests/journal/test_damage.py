@@ -146,7 +146,7 @@ def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damaged, left):
     for _ in range(2):  # looking does not make it look whole
         done = completed_text(["sessions", "--journal", str(folder / "toolspeak.db")], cwd=folder)
         assert done.returncode != 0
-        assert "toolspeak.db-wal ends before what was recorded last" in done.stderr
+        assert "toolspeak.db-wal ends before the newest records" in done.stderr
         assert f"toolspeak salvage --journal {folder / 'toolspeak.db'}" in done.stderr
     assert (damaged.run_id in done.stderr) == (left != "no frame")
     assert sorted(each.name for each in folder.glob("*toolspeak*")) == sorted(
@@ -208,7 +208,7 @@ def test_a_journal_that_goes_away_during_a_run_ends_the_run_before_the_next_effe
         finally:
             journal.close()
 
-    with pytest.raises(JournalError, match=r"toolspeak\.db.*while it was in use.*put it back from a backup") as caught:
+    with pytest.raises(JournalError, match=r"toolspeak\.db.*while it was in use.*restore it from a backup") as caught:
         asyncio.run(main())
     assert str(tmp_path / name) in str(caught.value)
     assert ran == [1] or name.endswith("-wal")  # without its log nothing is lost before the process dies

@@ -53,5 +53,5 @@ def test_a_place_of_an_unknown_scheme_is_refused_with_the_known_ones():
     with pytest.raises(ConfigurationError) as caught:
         open_journal("mysql://db/runs")
     assert str(caught.value) == (
-        "no journal is known for mysql://; write the path of a file, or a URL with postgresql:// or postgres://"
+        "there is no journal for mysql://; write the path of a file, or a URL with postgresql:// or postgres://"
     )

@@ -213,7 +213,7 @@ def in_a_file(path):
     ("break_it", "remedy"),
     [
         (others_database, "another program.*name another file"),
-        (no_database, "no SQLite database"),
+        (no_database, "not a SQLite database"),
         (truncated, "damaged.*backup"),
         (garbled, "damaged.*backup"),
         (in_a_file, "cannot be created"),
@@ -234,7 +234,9 @@ def test_a_record_that_was_garbled_is_named(path):
     with sqlite3.connect(path) as db:
         db.execute("UPDATE records SET data = substr(data, 1, 20) WHERE pos % 4294967296 = 2")
     db.close()
-    with pytest.raises(JournalError, match=r"toolspeak\.db is damaged: record 2 of run r0 is not as it was written"):
+    with pytest.raises(
+        JournalError, match=r"toolspeak\.db is damaged: record 2 of run r0 differs from what was written"
+    ):
         use(path, lambda journal: journal.read("r0"))
 
 

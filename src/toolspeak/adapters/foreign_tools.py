@@ -1,4 +1,4 @@
-"""What the adapters share that make toolspeak tools of another framework's."""
+"""What the adapters from other frameworks' tools to toolspeak tools share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from toolspeak.tools.schema_checks import UnusableSchema, checks_of
 from toolspeak.tools.tool import ArgumentProblem, Tool, check_name
 
 EffectsByName: TypeAlias = Mapping[str, Effects | Callable[..., Effects]]
-"""What the tools of another framework touch, by tool name: Effects, or a function of some of the tool's parameters, as
-`@tool(effects=…)` takes it. A tool that is not named counts as one that may touch everything."""
+"""The effects of another framework's tools, by tool name: Effects, or a function of some of the tool's parameters, as
+for `@tool(effects=…)`. A tool without an entry counts as one that may touch everything."""
 
 Validate: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | tuple[ArgumentProblem, ...]]
-"""Validates a call's arguments. Returns their values, or the problems; may raise ValidationError in their place."""
+"""Validates a call's arguments. Returns their values, or the problems. May raise ValidationError instead."""
 
 Invoke: TypeAlias = Callable[[dict[str, Any], Mapping[str, Any], RunContext[Any] | None], object]
-"""Calls the framework's tool, with the arguments as the model wrote them and their values; async or not."""
+"""Calls the framework's tool with the model's arguments and with their validated values. It may be async."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class _ForeignReader:
 
 
 def by_schema(schema: Mapping[str, Any], where: str) -> Validate:
-    """Validates by a JSON Schema alone. Raises ToolDefinitionError for one that cannot be used."""
+    """Validates arguments with a JSON Schema alone. Raises ToolDefinitionError for a schema that cannot be used."""
     try:
         checks = checks_of(schema)
     except UnusableSchema as error:
@@ -60,10 +60,10 @@ def by_schema(schema: Mapping[str, Any], where: str) -> Validate:
 
 
 def check_effects(effects: EffectsByName, names: Sequence[str]) -> None:
-    """Raises ToolDefinitionError for effects of a tool that is not there."""
+    """Raises ToolDefinitionError for effects of an unknown tool."""
     for name in effects:
         if name not in names:
-            raise ToolDefinitionError(f"effects are stated for a tool that is not there: {suggest(name, names)}")
+            raise ToolDefinitionError(f"effects names an unknown tool: {suggest(name, names)}")
 
 
 def foreign_tool(
@@ -78,13 +78,13 @@ def foreign_tool(
     timeout: float | None = None,
     asks: bool = False,
 ) -> Tool:
-    """Makes a tool of another framework's.
+    """Makes a toolspeak tool from another framework's tool.
 
-    `is_async`: whether `invoke` returns an awaitable; else it runs in a thread.
-    `timeout`: of one call, in seconds.
-    `asks`: whether every call needs approval, whatever it touches.
+    `is_async`: whether `invoke` returns an awaitable. Otherwise it runs in a thread.
+    `timeout`: the time limit of one call, in seconds.
+    `asks`: whether every call needs approval, whatever its effects.
 
-    Raises ToolDefinitionError for a name that no tool may have, and for effects that do not fit.
+    Raises ToolDefinitionError for an invalid name and for effects that do not match the tool's parameters.
     """
     check_name(name)
     where = f"tool {name!r}"

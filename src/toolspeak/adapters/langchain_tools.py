@@ -34,16 +34,18 @@ _NO_EFFECTS: EffectsByName = MappingProxyType({})
 
 
 def from_langchain(tools: Iterable[BaseTool], *, effects: EffectsByName = _NO_EFFECTS) -> Toolset:
-    """Makes toolspeak tools of LangChain's: `@tool` functions, StructuredTool and other BaseTools.
+    """Makes toolspeak tools from LangChain tools: `@tool` functions, StructuredTool and other BaseTools.
 
-    `effects`: what the tools touch, by name. One that is not named may touch everything, so it needs approval.
+    `effects`: each tool's effects, by name. A tool without an entry may touch everything, so it needs approval.
 
-    LangChain validates the arguments; those of a tool whose `args_schema` is a JSON Schema are checked against it. A
-    ToolRuntime holds the run's `deps` as its `context`, and neither state nor store. ToolException fails the call with
-    its message. A synchronous tool runs in a thread. The artifact of a result is dropped.
+    - LangChain validates the arguments. If a tool's `args_schema` is a JSON Schema, toolspeak checks them against it.
+    - A ToolRuntime has the run's `deps` as its `context`. It has no state and no store.
+    - A ToolException fails the call with its message.
+    - A synchronous tool runs in a thread.
+    - A result's artifact is dropped.
 
-    Raises ToolDefinitionError for a name that no tool may have, a schema that cannot be used, an injected parameter
-    other than ToolRuntime and InjectedToolCallId, and for effects of a tool that is not there.
+    Raises ToolDefinitionError for an invalid name, a schema that cannot be used, an injected parameter other than
+    ToolRuntime and InjectedToolCallId, and effects of an unknown tool.
     """
     tool_list = list(tools)
     check_effects(effects, [each.name for each in tool_list])
@@ -64,7 +66,7 @@ def _from_one(foreign: BaseTool, effects: EffectsByName) -> Tool:
     schema: Any = foreign.tool_call_schema
 
     def by_model(arguments: dict[str, Any]) -> Mapping[str, Any]:
-        # LangChain takes models of pydantic 1 too.
+        # LangChain also accepts pydantic 1 models.
         model: object = (schema.model_validate if issubclass(schema, BaseModel) else schema.parse_obj)(arguments)
         return vars(model)
 
@@ -100,7 +102,7 @@ def _from_one(foreign: BaseTool, effects: EffectsByName) -> Tool:
 
 
 def _injected_parameters(foreign: BaseTool) -> dict[str, Any]:
-    """The parameters that LangChain injects, with their annotations, of the function and of the schema."""
+    """The parameters of the function and of the schema that LangChain injects, with their annotations."""
     function = getattr(foreign, "coroutine", None) or getattr(foreign, "func", None) or foreign._run  # pyright: ignore[reportPrivateUsage] - the function of a subclass
     annotations: dict[str, Any] = {}
     for source in (foreign.args_schema, function):
@@ -114,7 +116,7 @@ def _injected_parameters(foreign: BaseTool) -> dict[str, Any]:
 
 
 def _is_kind(annotation: Any, kind: type) -> bool:
-    """Whether an annotation is this class, a generic of it, or carries it in `Annotated`, or in one part of a union."""
+    """Whether an annotation is this class or a generic of it, or holds it in `Annotated` or in a member of a union."""
     if isinstance(annotation, kind) or (isinstance(annotation, type) and issubclass(annotation, kind)):
         return True
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -133,7 +135,7 @@ def _runtime(call_id: str, context: RunContext[Any] | None) -> ToolRuntime[Any, 
 
 
 def _content(answer: object) -> object:
-    """What a tool's answer is to toolspeak. Raises ToolError if it is an error."""
+    """Converts a LangChain tool's answer to a toolspeak return value. Raises ToolError for an error."""
     if isinstance(answer, Command):
         return f"[the tool has run and returned a {answer!r}, which only a graph of LangGraph can apply]"
     if not isinstance(answer, ToolMessage):
@@ -145,7 +147,7 @@ def _content(answer: object) -> object:
 
 
 def _part(block: object) -> object:
-    """A block of content as a part; one of a kind that toolspeak has no part for as JSON."""
+    """Converts a block of content to a part; a block of another kind to JSON."""
     if not isinstance(block, dict):
         return TextPart(str(block))
     fields = cast("dict[str, Any]", block)
@@ -168,34 +170,35 @@ _RUNTIME = "toolspeak_runtime"
 def to_langchain(
     tools: Toolset | Iterable[Tool | Callable[..., Any]], **options: Unpack[AdapterOptions]
 ) -> list[BaseTool]:
-    """Makes tools for an agent of LangChain (`create_agent(model, to_langchain([read, write]))`), or for a ToolNode of
-    LangGraph.
+    """Makes tools for a LangChain agent (`create_agent(model, to_langchain([read, write]))`) or a LangGraph ToolNode.
 
-    The calls of a turn run as one batch, so that their effects decide the order. The framework's own tools in the turn
-    run beside it. Tools get the runtime's `context` as `RunContext.deps`, and the calls of a turn share
-    `RunContext.memory`. A call that fails is a ToolMessage with the status "error", which the model reads. The artifact
-    of a ToolMessage is the tool's value as JSON. `invoke` runs the calls in toolspeak's own event loop, in a thread.
+    - The calls of a turn run as one batch, so their effects decide the order. The framework's own tools in the turn run
+      at the same time as the batch.
+    - Tools get the runtime's `context` as `RunContext.deps`. The calls of a turn share `RunContext.memory`.
+    - A call that fails becomes a ToolMessage with the status "error", which the model reads.
+    - A ToolMessage's artifact is the tool's value as JSON.
+    - `invoke` runs the calls in toolspeak's own event loop, in a thread.
 
-    A call that needs approval, with nobody in `approve` to give it, interrupts the graph, and so does one that must run
-    after it: the interrupt's value is `{"call": …, "reason": …}`. `Command(resume=…)` answers with True, False or
+    If a call needs approval and `approve` does not decide, the call interrupts the graph. So does a call that must run
+    after it. The interrupt's value is `{"call": …, "reason": …}`. `Command(resume=…)` answers with True, False or
     `{"approved": False, "reason": "…"}`. The other calls of the turn have run by then.
 
-    Raises ConfigurationError for options that do not exist or do not fit. A call raises it that needs approval where
-    no one can give it: outside of a graph, or in one without a checkpointer.
+    Raises ConfigurationError for unknown options and invalid values. Outside a graph, or in a graph without a
+    checkpointer, a call that needs a person's approval raises it too.
     """
     batches = TurnBatches("langchain", tools, **options)
     return [_LangChainTool.of(batches, spec.name) for spec in batches.toolset.specs]
 
 
 class _Injected(BaseModel):
-    """What ToolNode reads which parameters it injects from."""
+    """The schema from which ToolNode reads which parameters to inject."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     toolspeak_runtime: ToolRuntime
 
 
 class _LangChainTool(BaseTool):
-    """One tool. Its parameters go to the executor as they come, whatever their names."""
+    """One tool. Its arguments go to the executor unchanged, whatever their names."""
 
     response_format: Any = "content_and_artifact"
     handle_tool_error: Any = True
@@ -216,7 +219,7 @@ class _LangChainTool(BaseTool):
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
     ) -> tuple[tuple[str, ...], dict[str, Any]]:
         if isinstance(tool_input, str):
-            raise ToolException("the arguments are an object, not a text")
+            raise ToolException("the arguments must be an object, not text")
         arguments = dict(tool_input)
         runtime = arguments.pop(_RUNTIME, None)
         call = ToolCall(tool_call_id or uuid.uuid4().hex, self.name, arguments)
@@ -266,11 +269,11 @@ def _last_message(state: Any) -> AIMessage | None:
 
 
 def _decision_about(call: ToolCall, missing: ApprovalMissing, runtime: ToolRuntime[Any, Any] | None) -> Decision:
-    """Interrupts the graph for a decision about the call; once the graph is resumed, returns it."""
+    """Interrupts the graph for a decision about the call. Returns the decision once the graph resumes."""
     info = None if runtime is None else runtime.execution_info
     if info is None or info.thread_id is None:
         raise ConfigurationError(
-            f"the call of {call.name} needs approval ({missing.reason}), and no one can give it here: pass"
+            f"the call of {call.name} needs approval ({missing.reason}), and there is no approver here: pass"
             " to_langchain(…, approve=…), or run the tool in a graph with a checkpointer, which it can interrupt"
         )
     question = {"call": {"id": call.id, "name": call.name, "args": dict(call.arguments)}, **missing.as_json()}
@@ -283,13 +286,13 @@ def _decision_about(call: ToolCall, missing: ApprovalMissing, runtime: ToolRunti
         if isinstance(approved, bool) and isinstance(reason, str):
             return Decision(approved, reason, by="langgraph")
     raise ConfigurationError(
-        f"the call of {call.name} is decided by True, False or {{'approved': …, 'reason': …}}, not {answer!r}"
+        f"answer the call of {call.name} with True, False or {{'approved': …, 'reason': …}}, not {answer!r}"
     )
 
 
 def _message_content(result: ToolResult) -> tuple[Any, JSON]:
-    """The content of a ToolMessage, and its artifact: JSON, which any checkpointer stores. Raises ToolException for a
-    failure."""
+    """The content and the artifact of a ToolMessage. The artifact is JSON, which any checkpointer can store. Raises
+    ToolException for a failed call."""
     if result.status == "failure":
         raise ToolException(result.text)
     if all(isinstance(part, TextPart | JsonPart) for part in result.content):

@@ -25,16 +25,19 @@ _NO_EFFECTS: EffectsByName = MappingProxyType({})
 
 
 def from_openai_agents(tools: Iterable[FunctionTool], *, effects: EffectsByName = _NO_EFFECTS) -> Toolset:
-    """Makes toolspeak tools of the FunctionTools of the OpenAI Agents SDK (`@function_tool`).
+    """Makes toolspeak tools from FunctionTools of the OpenAI Agents SDK (`@function_tool`).
 
-    `effects`: what the tools touch, by name. One that is not named may touch everything, so it needs approval.
+    `effects`: each tool's effects, by name. A tool without an entry may touch everything, so it needs approval.
 
-    The arguments are checked against the tool's schema. A tool gets the run's `deps` as its `context`. One with
-    `needs_approval` always asks. Guardrails and `is_enabled` are not applied. The SDK turns a tool's exception into a
-    text unless the tool was made with `failure_error_function=None`; then the call fails with it.
+    - toolspeak checks the arguments against the tool's schema.
+    - A tool gets the run's `deps` as its `context`.
+    - A tool with `needs_approval` always needs approval.
+    - Guardrails and `is_enabled` are not applied.
+    - The SDK turns a tool's exception into text. If the tool has `failure_error_function=None`, the exception fails the
+      call instead.
 
-    Raises ToolDefinitionError for a tool of another kind, a schema that cannot be used, a name that no tool may have,
-    and for effects of a tool that is not there.
+    Raises ToolDefinitionError for a tool of another kind, a schema that cannot be used, an invalid name, and effects of
+    an unknown tool.
     """
     tool_list = list(tools)
     for each in tool_list:
@@ -87,15 +90,16 @@ def to_openai_agents(
 ) -> list[FunctionTool]:
     """Makes tools for an agent of the OpenAI Agents SDK: `Agent(name="…", tools=[*to_openai_agents([read, write])])`.
 
-    The SDK does not say how many calls a turn has. Those that come within 50 milliseconds of each other run as one
-    batch, so that their effects decide the order. Tools get the run's `context` as `RunContext.deps`, and the calls of
-    a turn share `RunContext.memory`. A call that fails is a text that the model reads.
+    - The SDK does not report how many calls a turn has. Calls that arrive within 50 milliseconds of each other run as
+      one batch, so their effects decide the order.
+    - Tools get the run's `context` as `RunContext.deps`. The calls of a turn share `RunContext.memory`.
+    - A call that fails becomes text that the model reads.
 
-    Without `approve`, a call whose effects need approval interrupts the run, which continues from its state. The SDK
-    asks before the adapter has any call, so the others of the turn have run by then, even those that should follow it.
-    A call that a policy escalates does not run, and the model reads why.
+    Without `approve`, a call whose effects need approval interrupts the run, and the run continues from its state. The
+    SDK asks for approvals before it makes any call. By then the turn's other calls have run, even those that should run
+    after the interrupted call. A call that a policy escalates does not run, and the model reads the reason.
 
-    Raises ConfigurationError for options that do not exist or do not fit.
+    Raises ConfigurationError for unknown options and invalid values.
     """
     batches = TurnBatches("openai-agents", tools, **options)
     return [_to_one(batches, tool) for tool in batches.toolset]
@@ -114,15 +118,15 @@ def _to_one(batches: TurnBatches, tool: Tool) -> FunctionTool:
             return "not run: the arguments are not a JSON object"
         arguments = cast("dict[str, Any]", arguments)
         call = ToolCall(context.tool_call_id, tool.name, arguments)
-        # The SDK has an approval of each call for which `needs_approval` was true.
+        # The SDK has an approval for each call for which `needs_approval` was true.
         is_approved = batches.approver is None and batches.needs_approval(tool.name, arguments)
         decision = Decision(True, by="openai-agents") if is_approved else None
-        # The context and the usage are the run's; a turn of it begins when the turn before has ended.
+        # The context and the usage belong to the run. A run's next turn begins when the turn before it has ended.
         run = BatchContext(uuid.uuid4().hex, deps=context.context)
         try:
             result = await batches.run(call, id(context.usage), None, run, decision)
         except ApprovalMissing as missing:
-            return f"not run: {missing.reason}, and no one can decide about it now"
+            return f"not run: {missing.reason}, and a decision is not possible now"
         parts = [_output(part) for part in result.content]
         texts = all(isinstance(part, TextPart | JsonPart) for part in result.content)
         return result.text if texts else parts
@@ -132,7 +136,7 @@ def _to_one(batches: TurnBatches, tool: Tool) -> FunctionTool:
         description=tool.spec.description,
         params_json_schema=dict(tool.spec.parameters),
         on_invoke_tool=invoke,
-        # The SDK's strict form would make every parameter required.
+        # The SDK's strict mode would make every parameter required.
         strict_json_schema=False,
         needs_approval=needs_approval,
     )

@@ -33,17 +33,18 @@ def from_pydantic_ai(
     effects: EffectsByName = _NO_EFFECTS,
     model: Model | None = None,
 ) -> Toolset:
-    """Makes toolspeak tools of pydantic-ai's: `Tool`s, functions that take its RunContext first, or a FunctionToolset.
+    """Makes toolspeak tools from pydantic-ai tools: `Tool`s, functions that take its RunContext first, a
+    FunctionToolset.
 
-    - `effects`: what the tools touch, by name. One that is not named may touch everything, so it needs approval.
-    - `model`: what the tools get as `RunContext.model`. Without it, asking that model raises an error.
+    - `effects`: each tool's effects, by name. A tool without an entry may touch everything, so it needs approval.
+    - `model`: the tools' `RunContext.model`. Without it, a request to that model raises an error.
 
-    pydantic-ai validates the arguments. A tool gets the run's `deps` as its own, and no messages. ModelRetry and
-    ToolFailed fail the call with their message. A tool that requires approval always asks. A synchronous tool without a
-    timeout of pydantic-ai's continues to its end, whatever the executor's limit.
+    pydantic-ai validates the arguments. A tool gets the run's `deps` as its own `deps`, and no messages. ModelRetry and
+    ToolFailed fail the call with their message. A tool that requires approval always needs it. A synchronous tool
+    without a pydantic-ai timeout runs to its end, whatever the executor's time limit.
 
-    Raises ToolDefinitionError for a name that no tool may have, for effects of a tool that is not there, and for a
-    `prepare` function: for a tool that has one, use `from_pydantic_ai_toolset`.
+    Raises ToolDefinitionError for an invalid name, effects of an unknown tool, and a `prepare` function. For a tool
+    with a `prepare` function use `from_pydantic_ai_toolset`.
     """
     toolset = tools if isinstance(tools, FunctionToolset) else FunctionToolset(list(tools))
     context = _context(None, model)
@@ -60,13 +61,14 @@ def from_pydantic_ai(
 async def from_pydantic_ai_toolset(
     toolset: AbstractToolset[Any], *, deps: Any = None, effects: EffectsByName = _NO_EFFECTS, model: Model | None = None
 ) -> Toolset:
-    """Makes toolspeak tools of any toolset of pydantic-ai, as it lists them now.
+    """Makes toolspeak tools from the tools that a pydantic-ai toolset lists now.
 
-    `deps`: what `prepare` functions and filters get while it lists them. `effects`, `model`: as of `from_pydantic_ai`.
+    `deps`: the `deps` of `prepare` functions and filters while the toolset lists its tools.
+    `effects`, `model`: as in `from_pydantic_ai`.
 
-    A toolset with connections (MCPToolset) must be open: use this and the tools inside of `async with toolset`. Its
-    instructions are not taken over. Raises ToolDefinitionError as `from_pydantic_ai` does, and for a tool whose result
-    comes from outside of the run.
+    A toolset with connections (MCPToolset) must be open: call this function and use the tools inside
+    `async with toolset`. The toolset's instructions are dropped. Raises ToolDefinitionError as `from_pydantic_ai` does,
+    and for a tool whose result comes from outside the run.
     """
     return _made(await toolset.get_tools(_context(deps, model)), effects, model)
 
@@ -80,7 +82,7 @@ def _tool(name: str, foreign_tool: ToolsetTool[Any], effects: EffectsByName, mod
     definition = foreign_tool.tool_def
     if definition.kind == "external":
         raise ToolDefinitionError(
-            f"the tool {name!r} is external, so its result comes from outside of the run; leave it out with"
+            f"the tool {name!r} is external, so its result comes from outside the run; leave it out with"
             " toolset.filtered(…)"
         )
 
@@ -110,8 +112,8 @@ def _tool(name: str, foreign_tool: ToolsetTool[Any], effects: EffectsByName, mod
             raise ToolError(error.message) from error
         except (ApprovalRequired, CallDeferred) as error:
             raise ToolError(
-                f"the tool asked to be answered later while it ran ({type(error).__name__}), which toolspeak cannot do:"
-                " state effects that need approval, so that a person is asked before it runs"
+                f"the running tool deferred its result ({type(error).__name__}), which toolspeak does not support:"
+                " declare effects that need approval, so that a person decides before the tool runs"
             ) from error
         return _content(value)
 
@@ -132,11 +134,11 @@ def _context(deps: Any, model: Model | None) -> RunContext[Any]:
 
 
 def _no_model(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
-    raise UserError("the tool asks RunContext.model, and a toolspeak run has none for it: from_pydantic_ai(…, model=…)")
+    raise UserError("the tool uses RunContext.model, which is not set: pass from_pydantic_ai(…, model=…)")
 
 
 def _content(value: object) -> object:
-    """The tool's value as toolspeak takes it: media as parts, and the content of a ToolReturn after its value."""
+    """The tool's value for toolspeak: media as parts, and the content of a ToolReturn after its value."""
     if isinstance(value, ToolReturn):
         answer = cast("ToolReturn[object]", value)
         parts, structured = to_content(_content(answer.return_value))

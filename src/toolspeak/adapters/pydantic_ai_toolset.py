@@ -29,26 +29,26 @@ def to_pydantic_ai(
     toolset_id: str | None = None,
     **options: Unpack[AdapterOptions],
 ) -> AbstractToolset[Any]:
-    """Makes a toolset for an agent of pydantic-ai: `Agent(model, toolsets=[to_pydantic_ai([read, write])])`.
+    """Makes a toolset for a pydantic-ai agent: `Agent(model, toolsets=[to_pydantic_ai([read, write])])`.
 
-    `toolset_id`: the id of the toolset, by which pydantic-ai's durable runs name it.
+    `toolset_id`: the toolset's id, which pydantic-ai's durable runs need.
 
-    The calls of a turn run as one batch, so that their effects decide the order. The framework's own tools in the turn
-    run beside it. Tools get the agent's `deps` as `RunContext.deps`, and the calls of one agent run share
-    `RunContext.memory`. A call that fails is a failed result that the model reads; it takes nothing from the tool's
-    retries.
+    - The calls of a turn run as one batch, so their effects decide the order. The framework's own tools in the turn run
+      at the same time as the batch.
+    - Tools get the agent's `deps` as `RunContext.deps`. The calls of one agent run share `RunContext.memory`.
+    - A call that fails becomes a failed result, which the model reads. It does not count against the tool's retries.
 
-    A call that needs approval, with nobody in `approve` to give it, is deferred, and so is one that must run after it:
-    the agent ends with pydantic-ai's DeferredToolRequests, which must be among its output types. The calls run when the
-    agent gets DeferredToolResults that approve them. The other calls of the turn have run by then.
+    If a call needs approval and `approve` does not decide, the call is deferred. So is a call that must run after it.
+    The agent run ends with pydantic-ai's DeferredToolRequests, which must be among the agent's output types. The calls
+    run when the agent gets DeferredToolResults that approve them. The other calls of the turn have run by then.
 
-    Raises ConfigurationError for options that do not exist or do not fit.
+    Raises ConfigurationError for unknown options and invalid values.
     """
     return _ToolspeakToolset(TurnBatches("pydantic-ai", tools, **options), toolset_id)
 
 
 class _ToolspeakToolset(AbstractToolset[Any]):
-    """The toolset, and for each run of an agent a copy that holds the run's memory."""
+    """The toolset. Each agent run gets a copy, which holds the run's memory."""
 
     def __init__(self, batches: TurnBatches, toolset_id: str | None) -> None:
         self._batches = batches
@@ -70,7 +70,7 @@ class _ToolspeakToolset(AbstractToolset[Any]):
         tool = self._batches.toolset.get(name)
         assert tool is not None
         spec = tool.now
-        # The metadata stays where a wrapper renames the tool, so a turn's calls of this toolset can be told by it.
+        # A wrapper that renames the tool leaves its metadata: they identify a turn's calls of this toolset.
         definition = ToolDefinition(
             name=name,
             description=spec.description,
@@ -117,7 +117,7 @@ def _agent_name(ctx: RunContext[Any]) -> str:
 
 
 def _returned(result: ToolResult) -> Any:
-    """The content as pydantic-ai takes it: one part as it is, several as a list."""
+    """The content for pydantic-ai: a single part, or a list of parts."""
     values: list[Any] = []
     for part in result.content:
         match part:

@@ -1,7 +1,7 @@
-"""Runs the calls that another framework makes one by one as one batch for each turn of its model.
+"""Gathers the calls that another framework makes one by one, and runs each turn's calls as one batch.
 
-These frameworks call each tool in a task or thread of its own. The calls of a turn wait here for each other, then the
-executor runs them: their effects decide the order.
+These frameworks call each tool in a separate task or thread. Here the calls of a turn wait for each other. Then the
+executor runs them in the order that their effects require.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from toolspeak.journal.base import Journal
 from toolspeak.tools import Tool, Toolset
 
 EXPECTED_SECONDS = 0.25
-"""The longest wait for a call that is to come in this turn, after the last one that came. It may never come: its
-framework may refuse it, or may have its result from before. Long enough for the threads of a busy machine."""
+"""Seconds to wait for the turn's next call after the last one that arrived. A call may never arrive: its framework may
+refuse it, or may already have its result. The wait is long enough for threads on a busy machine."""
 
 GATHER_SECONDS = 0.05
-"""The same where a framework does not say which calls are to come."""
+"""The same for a framework that does not report which calls a turn has."""
 
 _MOST_UNDECIDED = 256
-"""How many turns with undecided calls are remembered: nothing tells that such a turn will never continue."""
+"""The most turns with undecided calls that are remembered. Frameworks do not report that a turn will never resume."""
 
 
 class AdapterOptions(TypedDict, total=False):
     """How toolspeak tools run for another framework's agent.
 
-    - `approve`: who decides about calls that write, leave the machine or do not say, as for an Agent. Without it, and
-      for a call that the approver escalates, the framework asks in its own way.
-    - `execution`: in which order the calls run, how many at once, for how long. `early_start` has no effect, and the
-      schedule "native" does not exist.
-    - `interceptors`: of calls, the outermost first.
+    - `approve`: the approver of calls that write, leave the machine or do not declare effects, as for an Agent. Without
+      it, and for a call that the approver escalates, the framework asks in its own way.
+    - `execution`: the order of the calls, how many run at once, and their time limits. `early_start` has no effect, and
+      the schedule "native" is not available.
+    - `interceptors`: the interceptors of calls, the outermost first.
     - `secrets`: values that calls name by placeholders, and that results hide.
-    - `journal`: records the calls of each turn and their results, as a run of its own.
+    - `journal`: records the calls of each turn and their results as a separate run.
     """
 
     approve: Approve | Approval
@@ -63,10 +63,10 @@ class AdapterOptions(TypedDict, total=False):
 
 
 class ApprovalMissing(Exception):
-    """No one decided about a call, or it must run after such a call. It has not run.
+    """A call did not run, because it needs a person's decision or must run after a call that needs one.
 
-    - `request`: the question about it; None if it only waits for another call.
-    - `waits_for`: the ids of the undecided calls that it must follow.
+    - `request`: the question about the call; None if it only waits for another call.
+    - `waits_for`: the ids of the undecided calls that must run first.
     """
 
     def __init__(self, request: ApprovalRequest | None, waits_for: tuple[str, ...] = ()) -> None:
@@ -76,13 +76,13 @@ class ApprovalMissing(Exception):
 
     @property
     def reason(self) -> str:
-        """Why the call needs an answer."""
+        """Why the call did not run."""
         if self.request is not None:
             return self.request.reason or "its approver or policy leaves it to a person"
-        return f"it must run after {', '.join(self.waits_for)}, which is not decided yet"
+        return f"it must run after {', '.join(self.waits_for)}, which a person has not decided yet"
 
     def as_json(self) -> dict[str, Any]:
-        """What a person needs to decide."""
+        """The facts that a person needs for the decision."""
         question: dict[str, Any] = {"reason": self.reason}
         if self.request is not None:
             question |= {"preview": self.request.preview} if self.request.preview else {}
@@ -92,7 +92,7 @@ class ApprovalMissing(Exception):
 class TurnBatches:
     """Runs the turns of one framework's agents with these tools and options.
 
-    Raises ConfigurationError for options that do not exist or do not fit.
+    Raises ConfigurationError for unknown options and invalid values.
     """
 
     def __init__(
@@ -103,18 +103,18 @@ class TurnBatches:
     ) -> None:
         unknown = ", ".join(sorted(options.keys() - AdapterOptions.__annotations__.keys()))
         if unknown:
-            raise ConfigurationError(f"unknown: {unknown}; the options are {', '.join(AdapterOptions.__annotations__)}")
+            raise ConfigurationError(f"unknown option: {unknown}; known: {', '.join(AdapterOptions.__annotations__)}")
         approve = options.get("approve")
         approval = approve if isinstance(approve, Approval) else Approval(approve)
         execution = options.get("execution", Execution())
         check_execution(execution)
         if execution.schedule == "native":
-            raise ConfigurationError(f"schedule='native' is of a dialect, and {framework} has none; name another one")
+            raise ConfigurationError(f"schedule='native' needs a dialect, and {framework} has none; name another one")
         levels = by_level(tuple(options.get("interceptors", ())))
         others = [type(each).__name__ for level in ("model", "step", "run") for each in levels[level]]
         if others:
             names = ", ".join(others)
-            raise ConfigurationError(f"{names}: only interceptors of calls apply, because {framework} has the loop")
+            raise ConfigurationError(f"{names}: pass only interceptors of calls: the loop is {framework}'s")
         self.framework = framework
         self.toolset = toolset_of(tools)
         self.schedule: ScheduleName = execution.schedule
@@ -152,17 +152,17 @@ class TurnBatches:
     ) -> ToolResult:
         """Runs a call with the others of its turn, and returns its result.
 
-        - `turn`: identifies the turn among all that run at the same time.
-        - `expected`: the ids of the turn's calls that may come here, in order; None if the framework does not say.
-        - `context`: the run; that of a turn's first call counts.
-        - `decision`: an answer to the question about this call, if a person gave one.
+        - `turn`: identifies the turn among all turns that run at the same time.
+        - `expected`: the ids of the turn's calls that may arrive, in order; None if the framework does not report them.
+        - `context`: the run's context. The context of a turn's first call counts.
+        - `decision`: a person's answer to the question about this call, if there is one.
 
         Raises ApprovalMissing for a call that a person must decide about later. Raises what `Executor.run` raises.
         """
         key = (asyncio.get_running_loop(), turn)
         current = self._turns.get(key)
         if current is None:
-            # A call waits for the orphaned calls of other runs too: they change the same files.
+            # A call also waits for the orphaned calls of other runs: they change the same files.
             context.scope.orphans = self._orphans.setdefault(key[0], context.scope.orphans)
             current = self._turns[key] = _GatheredTurn(self, expected, context)
         try:
@@ -177,7 +177,7 @@ class TurnBatches:
 
 @quick(frozen=False, eq=False)
 class _Arrival:
-    """A call that came, and its outcome once there is one."""
+    """A call that arrived, and its outcome once it has one."""
 
     call: ToolCall
     decision: Decision | None
@@ -186,7 +186,7 @@ class _Arrival:
 
 
 class _GatheredTurn:
-    """The calls of one turn. Those that come too late for its batch run in another one after it."""
+    """The calls of one turn. Calls that arrive too late for its batch run in a later batch."""
 
     def __init__(self, batches: TurnBatches, expected: Sequence[str] | None, context: BatchContext) -> None:
         self._batches = batches
@@ -199,18 +199,18 @@ class _GatheredTurn:
         self._lock = asyncio.Lock()
         self._callers = 0
         self.undecided: dict[str, Effects] = {}
-        """The effects of the calls that wait for a person. A call that comes late must not pass them."""
+        """The effects of the calls that wait for a person. A later call must not overtake them."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call waits for anything here."""
+        """Whether no call of the turn is waiting."""
         return self._callers == 0
 
     async def run(self, call: ToolCall, decision: Decision | None) -> ToolResult:
-        """Runs the call in the next batch. If it is cancelled, and all other calls of the batch are, the batch is."""
+        """Runs the call in the next batch. If all calls of a batch are cancelled, the batch is cancelled."""
         loop = asyncio.get_running_loop()
         if any(each.call.id == call.id for each in self._arrived):
-            self._start()  # the id names two calls, and a batch takes one of them
+            self._start()  # two calls have this id, and a batch can hold only one of them
         if not self._arrived:
             self._missing = set(self._order)
         arrival = _Arrival(call, decision, loop.create_future())
@@ -266,7 +266,7 @@ class _GatheredTurn:
         batches, context = self._batches, self._context
         waiting = {each.call.id: each for each in arrivals}
         by_caller = {each.call.id: each.decision for each in arrivals if each.decision is not None}
-        # An approval is bound to its question, once that is known. A refusal holds for the call, whatever is asked.
+        # An approval counts only for its own question, once that is known. A refusal counts for any question.
         answers = {call_id: decision for call_id, decision in by_caller.items() if decision.approved}
         decisions = {call_id: decision for call_id, decision in by_caller.items() if not decision.approved}
         finished: dict[str, ToolResult] = {}
@@ -291,7 +291,7 @@ class _GatheredTurn:
                     _settle(waiting[call.id], why)
 
             await hold_back(())
-            # A batch with an unanswered question does not run. Without these calls it does.
+            # A batch with an unanswered question does not run. The batch runs without these calls.
             while calls:
                 try:
                     batch = await batches.executor.run(
@@ -305,8 +305,8 @@ class _GatheredTurn:
                 except BatchHeld as held:
                     names = ", ".join(sub_runs.call_id for sub_runs in held.held)
                     raise RunError(
-                        f"the calls {names} started runs that wait for a decision; give these agents an approver"
-                        f" (approve=…), for {batches.framework} cannot resume them"
+                        f"the calls {names} started runs that wait for a decision, and {batches.framework} cannot"
+                        " resume them: give these agents an approver (approve=…)"
                     ) from None
                 if not batch.pending:
                     for result in batch.results:
@@ -321,15 +321,15 @@ class _GatheredTurn:
                     answer = replace(answers[request.call.id], digest=request.digest)
                     await emit(decision_fact(request.call.id, answer, request.digest, batches.executor.secrets))
                 if not answered:
-                    for request in batch.pending:  # an answer that no longer fits its question does not count
+                    for request in batch.pending:  # an answer to an older question does not count
                         answers.pop(request.call.id, None)
                     await hold_back(batch.pending)
 
     def _undecided(
         self, calls: Sequence[ToolCall], pending: Sequence[ApprovalRequest]
     ) -> list[tuple[ToolCall, Effects, ApprovalMissing]]:
-        """The calls that cannot run yet, with their effects: those with a question, and those that the schedule has
-        after them, or after undecided calls of an earlier batch."""
+        """The calls that cannot run yet, with their effects: those with a question, and those that the schedule puts
+        after them or after undecided calls of an earlier batch."""
         requests = {request.call.id: request for request in pending}
         schedule, tools = self._batches.schedule, self._batches.toolset
         earlier, ids = Conflicts(), list[str]()

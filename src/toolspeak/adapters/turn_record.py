@@ -19,10 +19,11 @@ from toolspeak.tools import Toolset
 
 
 class TurnRecord:
-    """A run of its own for one batch: its calls, decisions and results. Without a journal it does nothing.
+    """Records one batch as a separate run: its calls, decisions and results. Without a journal it does nothing.
 
-    The conversation is the framework's and is not recorded. A turn that breaks off is closed: each of its calls without
-    a result gets one that says so. Of a killed process the run stays open, and shows what was started.
+    The conversation belongs to the framework and is not recorded. If a turn breaks off, its run is closed: each call
+    without a result gets a result that says so. If the process is killed, the run stays open and shows the calls that
+    started.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Journals: where the records of runs are kept."""
+"""Journals, which store the records of runs."""
 
 # pyright: reportUnsupportedDunderAll=false
 
@@ -14,7 +14,7 @@ _PLACES = {
     "SqliteJournal": "toolspeak.journal.sqlite",
     "open_journal": "toolspeak.journal.journal_url",
 }
-"""Each public name and where it is: a run that is kept in memory needs no database."""
+"""The module of each public name. Each is imported on first use: a run in memory needs no database."""
 
 __all__ = list(_PLACES)
 

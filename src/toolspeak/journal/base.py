@@ -12,7 +12,7 @@ from toolspeak.data.values import quick
 
 @quick()
 class Lease:
-    """The right to continue with a run, until another process takes it over. Every takeover has a higher epoch."""
+    """The right to drive a run, until another process takes the run over. Every takeover has a higher epoch."""
 
     run_id: str
     owner: str
@@ -21,12 +21,13 @@ class Lease:
 
 @quick()
 class RunInfo:
-    """A run as lists show it. All of it follows from the run's records and its lease.
+    """A run as lists show it, derived from the run's records and its lease.
 
-    - `created`, `updated`: when it started and when its status changed last, in Unix seconds.
+    - `created`: the run's start, in Unix seconds.
+    - `updated`: the last change of its status, in Unix seconds.
     - `records`: the number of its records.
-    - `owner`: the holder of its lease, None without one.
-    - `held_until`: the end of the lease, in Unix seconds.
+    - `owner`: the holder of its lease; None without a lease.
+    - `held_until`: the end of its lease, in Unix seconds.
     """
 
     run_id: str
@@ -48,10 +49,10 @@ class RunInfo:
 class SessionInfo:
     """Runs that share a history.
 
-    - `version`: counts the changes of the session (a run started, a new title).
-    - `last_run`: the run that the next one follows.
-    - `forked_from`: of a fork, the run it comes from, and how many of its records are shared.
-    - `history`: the messages that a fork begins with; left out of lists.
+    - `version`: the number of changes to the session (a new run, a new title).
+    - `last_run`: the newest run, whose history the next run continues.
+    - `forked_from`: in a fork, the run that it was forked from and the number of that run's records that it shares.
+    - `history`: in a fork, its first messages. Lists leave it out.
     """
 
     session_id: str
@@ -68,7 +69,7 @@ class SessionInfo:
 
 @quick()
 class SearchHit:
-    """One hit of a search: the record, and the text around the words."""
+    """A record that a search found, and the text around the words."""
 
     run_id: str
     seq: int
@@ -82,28 +83,32 @@ class SearchHit:
 class Journal(Protocol):
     """Stores the records of runs. Several processes may use one store at the same time.
 
-    Every method raises JournalError if the store cannot be read or written. Then it has changed nothing.
+    Every method raises JournalError if the store cannot be read or written. In that case it changes nothing.
     """
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        """Returns once the record is durable.
+        """Appends a record. Returns once it is durable.
 
-        If the caller is cancelled meanwhile, either the cancellation is raised and the record is not written, or this
-        returns, and the cancellation is raised at the caller's next `await`. So the caller always knows which.
+        If the caller is cancelled during the call, there are two cases, so the caller always knows the outcome:
 
-        A `RunStarted` in a session creates the session (version 0) or changes it. Raises RunConflict if `seq` is not
-        the run's next or `session_version` is not the session's: another process continued it. Raises LeaseLost if
-        the lease is not the run's newest, or the run has one and none is passed.
+        - The record is not written, and this method raises the cancellation.
+        - The record is written, and this method returns. The caller's next `await` raises the cancellation.
+
+        A `RunStarted` in a session creates the session (version 0) or changes it.
+
+        Raises RunConflict if `seq` is not the run's next number or `session_version` is not the session's version:
+        another process has continued the run or the session. Raises LeaseLost if `lease` is not the run's newest lease,
+        or if the run has a lease and `lease` is None.
         """
         ...
 
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
-        """Returns the run's records in order, from number `start` on, at most `most` (None: all); empty for an unknown
-        run."""
+        """Returns the run's records in order: at most `most` of them (None: all), from number `start`. Returns an empty
+        sequence for an unknown run."""
         ...
 
     async def run(self, run_id: str) -> RunInfo | None:
-        """Returns what lists show of a run; None for a run without records."""
+        """Returns the run's info; None for a run without records."""
         ...
 
     async def runs(
@@ -116,67 +121,68 @@ class Journal(Protocol):
         alone: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
-        """Returns the runs whose id begins with `prefix`, the newest first. `alone`: only runs outside a session."""
+        """Returns the runs with an id that begins with `prefix`, newest first. `alone`: only runs outside a session."""
         ...
 
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
-        """Takes the lease of a run, new or not, for so many seconds. Raises RunBusy while another holds one.
+        """Takes the lease of a run for `seconds`. The run may be new. Raises RunBusy while another owner holds a lease.
 
-        A lease ends early if its owner was a process of this machine and is dead (see `journal.leases`).
+        A lease ends early if its owner is a process of this machine that has died (see `journal.leases`).
         """
         ...
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
-        """Extends the lease to so many seconds from now. Returns whether its holder was asked to suspend the run.
+        """Extends the lease to `seconds` from now. Returns whether a suspension of the run was requested.
 
         Raises LeaseLost if the run was taken over or released.
         """
         ...
 
     async def ask_to_suspend(self, run_id: str) -> bool:
-        """Asks the holder of the run to suspend it: `renew` returns that. False if the run has no holder.
+        """Requests that the run's holder suspend it: the holder's next `renew` returns True. Returns False if the run
+        has no holder.
 
-        The request ends with the lease: a later holder does not get it.
+        The request ends with the lease, so a later holder does not receive it.
         """
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Ends the lease. Nothing happens if the run was taken over."""
+        """Ends the lease. Does nothing if the run was taken over."""
         ...
 
     async def session(self, session_id: str) -> SessionInfo | None:
-        """Returns a session with its `history`; None for an unknown one."""
+        """Returns a session with its `history`; None for an unknown session."""
         ...
 
     async def sessions(self, *, principal: str | None = None, limit: int | None = None) -> Sequence[SessionInfo]:
-        """Returns the sessions, the last used first."""
+        """Returns the sessions, the most recently used first."""
         ...
 
     async def add_session(self, session: SessionInfo, records: Sequence[Record] = ()) -> None:
-        """Adds a session as it is, with the records of its runs, as a whole or not at all: a fork, an import.
+        """Adds a fork or an import: a session with the records of its runs, in one transaction.
 
-        Raises RunConflict if the session or one of the runs exists.
+        Raises RunConflict if the session or one of the runs already exists.
         """
         ...
 
     async def rename_session(self, session_id: str, title: str, version: int) -> SessionInfo:
-        """Gives a session another title. Raises RunConflict unless it exists with this version."""
+        """Changes a session's title. Raises RunConflict unless the session exists at this version."""
         ...
 
     async def delete_session(self, session_id: str) -> None:
-        """Removes a session for good, with its runs and the runs that their tools started.
+        """Deletes a session permanently, with its runs and the runs that their tools started.
 
-        Raises RunBusy if one of them is held, and RunConflict if the session does not exist.
+        Raises RunBusy if another process holds one of the runs, and RunConflict if the session does not exist.
         """
         ...
 
     async def search(
         self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
     ) -> Sequence[SearchHit]:
-        """Returns the texts that contain all words of the query, the newest first. The last word may be a beginning.
+        """Returns the texts that contain all words of the query, newest first. The last word may be a prefix.
 
-        Searches what the user said, what the model answered and what the tools returned, in the runs of this principal;
-        with None in all runs, or if `private` in those without a principal.
+        Searches the user's messages, the model's answers and the tools' results, in the runs of `principal`. If
+        `principal` is None, it searches all runs, or with `private` only runs without a principal.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""Group commits: records that come at the same time are committed together; what waits for a disk does so in a thread.
+"""Group commits: commits records that arrive at the same time together, and waits for the disk in a thread.
 
-One event loop at a time uses a `Commits`. Either its thread or the loop touches the database, never both.
+One event loop at a time uses a `Commits`. Either its thread or the loop uses the database, never both.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ FIRST_WAIT, LONGEST_WAIT = 0.001, 0.05
 """Seconds between two attempts at a locked file."""
 
 SHORT = 0.001
-"""Seconds that the event loop may stand still. To hand a sync to a thread and back costs up to a tenth of that,
-and much more on busy cores."""
+"""Seconds that the event loop may block. To run a sync in a thread costs up to a tenth of that, and much more on busy
+cores."""
 
 _SHARE = 1 / 8  # the weight of the last sync in the mean
-_UNKNOWN = 0.02  # that of a rotating disk: some 25 short syncs come before the loop waits for one
+_UNKNOWN = 0.02  # as on a rotating disk: the loop waits for a sync only after about 25 short ones
 
 
 @quick(frozen=False, eq=False)
 class Waiting:
-    """A record on its way into the file.
+    """A record that waits to be written to the file.
 
-    - `synced`: it must be on the disk before its `append` returns.
-    - `done`: what its `append` waits for.
-    - `writing`: it can no longer be taken back: it is written or refused.
-    - `cancelled`: the caller went away; only the outcome matters.
+    - `synced`: the record must be on the disk before its `append` returns.
+    - `done`: the future that its `append` waits for.
+    - `writing`: the record can no longer be withdrawn: it is written or refused.
+    - `cancelled`: the caller was cancelled; only the outcome matters.
     - `settled`: whether the outcome is known.
-    - `outcome`: None if the record was written, else the reason why not.
+    - `outcome`: None if the record was written, else the error.
     """
 
     record: Record
@@ -63,12 +63,12 @@ class Waiting:
 
 
 class Commits:
-    """Commits the records that came since the last commit, as a group.
+    """Commits the records that arrived since the last commit, as a group.
 
-    - `write(group)`: writes a group. It returns an error or None for each record, and raises if none was written.
-    - `may_wait(group)`: whether writing it may wait for the disk; then it is called in the thread.
-    - `is_busy(error)`: whether the error may pass; then the group is tried again.
-    - `problem(error)`: the error that callers get after `seconds` of that.
+    - `write(group)`: writes a group. It returns an error or None for each record, and raises if it wrote none.
+    - `may_wait(group)`: whether `write` may wait for the disk. If so, `write` runs in the thread.
+    - `is_busy(error)`: whether the error may be temporary. If so, the group is written again.
+    - `problem(error)`: the error that callers get after `seconds` of such errors.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Commits:
         self._idlers: list[asyncio.Future[None]] = []
 
     async def add(self, record: Record, stored: Stored, lease: Lease | None, *, synced: bool) -> None:
-        """Returns once the record is written, and raises the error that refused it.
+        """Writes a record. Returns once it is written, or raises the error that prevented it.
 
-        A cancellation either keeps the record from being written, or is raised at the caller's next `await`.
+        A cancellation either withdraws the record, or is raised at the caller's next `await`.
         """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -103,7 +103,7 @@ class Commits:
         self._waiting.append(waiting)
         if not self._due:
             self._due = True
-            # After all tasks that are ready: their records join this group.
+            # Runs after all tasks that are ready, so that their records join this group.
             loop.call_soon(self._flush, loop.time(), FIRST_WAIT)
         try:
             await waiting.done
@@ -122,7 +122,7 @@ class Commits:
         _cancel_later()
 
     async def idle(self) -> None:
-        """Returns when the thread has nothing to do. It gets nothing until the next `await`."""
+        """Returns when the thread is idle. The thread stays idle until the caller's next `await`."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
@@ -132,13 +132,14 @@ class Commits:
             await idler
 
     async def in_thread(self, call: Callable[[], ResultT]) -> ResultT:
-        """What a call comes to that may wait for a disk; to be begun while `idle`, and `unbroken`."""
+        """Runs a call that may wait for a disk in the thread, and returns its result. The thread must be `idle`. Pass
+        the future to `unbroken`."""
         work = self._start(call)
         work.add_done_callback(lambda _: self._go_on())
         return await unbroken(work)
 
     async def drain(self) -> None:
-        """Returns when everything is written, or refused, that was added until now."""
+        """Returns when all records that were added so far are written or refused."""
         loop = asyncio.get_running_loop()
         while self._due and self._loop is loop:
             idler = loop.create_future()
@@ -146,7 +147,7 @@ class Commits:
             await idler
 
     def stop(self) -> None:
-        """Ends the thread and what it does, and writes what waits."""
+        """Finishes the thread's work, ends the thread, and writes the records that wait."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
@@ -157,18 +158,18 @@ class Commits:
         outcomes: Sequence[BaseException | None]
         try:
             outcomes = self._write(group)
-        except Exception as error:  # noqa: BLE001 - the waiting callers get it
+        except Exception as error:  # noqa: BLE001 - every waiting caller raises it
             outcomes = [self._problem(error)] * len(group)
         for waiting, outcome in zip(group, outcomes, strict=True):
             waiting.settle(outcome)
 
     def stop_if_idle(self) -> None:
-        """Ends the thread, unless someone has meanwhile come who needs it."""
+        """Ends the thread, unless a caller needs it by now."""
         if not self._due and self._work is None:
             self.stop()
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Forgets what another loop left behind: nothing waits for it any more."""
+        """Discards the state of another event loop, since none of that loop's tasks waits any more."""
         self._loop, self._waiting, self._due, self._work, self._idlers = loop, [], False, None, []
 
     def _start(self, call: Callable[[], ResultT]) -> asyncio.Future[ResultT]:
@@ -253,10 +254,10 @@ class Commits:
 
 
 async def unbroken(work: asyncio.Future[ResultT]) -> ResultT:
-    """Returns the result of the work, which continues to its end if the caller is cancelled.
+    """Returns the result of the work. The work runs to its end even if the caller is cancelled.
 
-    After a cancellation: if the work fails, the cancellation is raised; otherwise there is a result, and the
-    cancellation is raised at the caller's next `await`.
+    After a cancellation: if the work fails, this raises the cancellation. Otherwise it returns the result, and the
+    caller's next `await` raises the cancellation.
     """
     cancelled = False
     while not work.done():
@@ -279,9 +280,9 @@ def _cancel_later() -> None:
 
 
 class Syncs:
-    """How long syncs take: a mean in which the newest counts most.
+    """The duration of syncs: a mean in which the newest sync has the greatest weight.
 
-    A slow one has an effect for the next ten or so. A disk that becomes slow is noticed at once.
+    A slow sync affects about the next ten decisions. A disk that becomes slow is noticed at once.
     """
 
     __slots__ = ("_mean",)

@@ -1,4 +1,4 @@
-"""Which journal a place names."""
+"""Opens the journal that a path or a URL names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _STORES: Mapping[str, tuple[str, str]] = {
     "postgresql": ("postgres", "PostgresJournal"),
     "postgres": ("postgres", "PostgresJournal"),
 }
-"""The module and the class of the journal for each scheme of a URL, "" for a path. A module that needs an extra is
-named as the extra is."""
+"""The module and the class of the journal for each URL scheme; "" stands for a path. A module that needs an extra has
+the extra's name."""
 
 
 def open_journal(where: str | Path) -> Journal:
@@ -29,11 +29,11 @@ def open_journal(where: str | Path) -> Journal:
     if scheme not in _STORES:
         schemes = " or ".join(f"{each}://" for each in _STORES if each)
         raise ConfigurationError(
-            f"no journal is known for {scheme}://; write the path of a file, or a URL with {schemes}"
+            f"there is no journal for {scheme}://; write the path of a file, or a URL with {schemes}"
         )
     module, name = _STORES[scheme]
     try:
-        # A database's driver is heavy: only those who use it load it.
+        # A database's driver is heavy, so it is loaded only when it is used.
         store = importlib.import_module(f"toolspeak.journal.{module}")
     except ImportError as error:
         raise ConfigurationError(f"a journal at {scheme}:// needs: pip install 'toolspeak[{module}]'") from error

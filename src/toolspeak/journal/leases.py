@@ -1,7 +1,7 @@
-"""Leases: the right of one process to drive a run, for a time.
+"""Leases: one process's right to drive a run, for a limited time.
 
-The owner of a lease is a process, by a name from which others on the same machine see whether it is alive. Statements
-are as in `journal.sql`.
+A lease's owner is a process. Its name lets other processes on the same machine check whether it is alive. The
+statements use the notation of `journal.sql`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from toolspeak.journal.base import Lease, RunInfo
 
 
 def new_owner() -> str:
-    """Returns a name for one holder of leases in this process: `machine pid start random`."""
+    """Returns a new name for a lease holder in this process: `machine pid start random`."""
     return f"{_myself(os.getpid())} {os.urandom(4).hex()}"
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the owner was a process of this machine that has ended. False if that cannot be known."""
+    """Whether the owner is a process of this machine that has ended. False if that is unknown."""
     parts = owner.split(" ")
     if len(parts) != 4 or parts[0] != _machine() or not parts[1].isdigit():
         return False
@@ -35,38 +35,39 @@ def is_dead(owner: str) -> bool:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-    # Another process may have the number by now; it started later.
+    # Another process may have the same pid by now, with a later start.
     return start not in ("", _start(pid))
 
 
 def is_alive(owner: str) -> bool:
-    """Whether the owner is a process of this machine that has not ended. False if that cannot be known."""
+    """Whether the owner is a process of this machine that has not ended. False if that is unknown."""
     return owner.partition(" ")[0] == _machine() and not is_dead(owner)
 
 
-@lru_cache(maxsize=1)  # by pid, for a fork is another process
+@lru_cache(maxsize=1)  # by pid, since a fork is another process
 def _myself(pid: int) -> str:
     return f"{_machine()} {pid} {_start(pid)}"
 
 
 def since_boot() -> tuple[str, Callable[[], float]]:
-    """A clock of this machine that cannot be set, in seconds, and its name. Clocks of the same name show the same time.
+    """The name of a clock of this machine that cannot be set, and the clock, in seconds. Clocks of the same name show
+    the same time.
 
-    On a system without one: the wall clock, under the name "".
+    On a system without such a clock: "" and the wall clock.
     """
     with suppress(OSError, AttributeError):
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
         namespace = ""
         with suppress(OSError):
-            namespace = os.readlink("/proc/self/ns/time")  # time_namespaces(7): each may have an offset of its own
-        clock = time.CLOCK_BOOTTIME  # it continues while the machine sleeps
+            namespace = os.readlink("/proc/self/ns/time")  # time_namespaces(7): each may have its own offset
+        clock = time.CLOCK_BOOTTIME  # it runs while the machine sleeps
         return f"{boot} {namespace}", lambda: time.clock_gettime(clock)
     return "", time.time
 
 
 def _machine() -> str:
-    """The machine and its pid namespace: in a container, the same number is another process."""
+    """The machine and its pid namespace: in a container the same pid is another process."""
     namespace = ""
     with suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
@@ -74,9 +75,9 @@ def _machine() -> str:
 
 
 def _start(pid: int) -> str:
-    """When a process started, in clock ticks since boot (proc(5), field 22 of stat); "" without /proc.
+    """A process's start, in clock ticks since boot (proc(5), field 22 of stat); "" without /proc.
 
-    "ended" for a process that has ended and was not waited for.
+    "ended" for a process that has ended and whose parent has not waited for it.
     """
     with suppress(OSError, IndexError):
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
@@ -90,7 +91,7 @@ def check_lease(run_id: str, lease: Lease | None, owner: str | None, epoch: int)
     if lease is None and owner is not None:
         raise LeaseLost(f"run {run_id} is held by another process, and this one has no lease on it: acquire it first")
     if lease is not None and (owner is None or lease.epoch != epoch):
-        raise LeaseLost(f"run {run_id} was taken over by another process, and this one cannot continue it")
+        raise LeaseLost(f"run {run_id} was taken over by another process, so this one cannot continue it")
 
 
 def is_held(info: RunInfo) -> bool:
@@ -107,7 +108,7 @@ def busy(run_id: str, seconds: float) -> RunBusy:
 
 
 class Connection(Protocol):
-    """A database within one transaction. `change` returns how many rows were changed."""
+    """A database within one transaction. `change` returns the number of changed rows."""
 
     async def rows(self, sql: str, *arguments: Any) -> Sequence[Sequence[Any]]: ...
 
@@ -115,11 +116,11 @@ class Connection(Protocol):
 
 
 class SqlLeases(ABC):
-    """The lease methods of `Journal`: one row a run, whose epoch counts its holders."""
+    """The lease methods of `Journal`. Each run has one row, whose epoch counts the run's holders."""
 
     @abstractmethod
     def _writing(self) -> AbstractAsyncContextManager[Connection]:
-        """A transaction that is durable at its end, and undone if it ends with an exception."""
+        """A transaction. It is durable at its end, and undone if it ends with an exception."""
 
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
         async with self._writing() as db:

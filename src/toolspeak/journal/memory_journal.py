@@ -1,4 +1,4 @@
-"""A journal that lasts as long as its process."""
+"""A journal in memory, which ends with its process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Run:
 
 
 class MemoryJournal:
-    """Implements `Journal` in memory, until it is dropped."""
+    """Implements `Journal` in memory. Its records are gone when the object is gone."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
@@ -151,7 +151,7 @@ class MemoryJournal:
             raise session_conflict(session_id, 0, None)
         infos = {run_id: _info(run) for run_id, run in self._runs.items() if run.records}
         mine = [run_id for run_id, info in infos.items() if info.session_id == session_id]
-        for parent in mine:  # grows with the runs that these have started
+        for parent in mine:  # the loop adds the runs that these have started
             mine += [name for name, info in infos.items() if info.parent_run_id == parent and info.session_id is None]
         for run_id in mine:
             if self._runs[run_id].owner is not None and self._runs[run_id].until > time.monotonic():

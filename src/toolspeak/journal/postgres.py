@@ -23,9 +23,9 @@ _TYPES = {
     "bytes": "BYTEA",
     "found": "CREATE TABLE found (pos BIGINT PRIMARY KEY, words TSVECTOR NOT NULL);\n"
     "CREATE INDEX found_by_words ON found USING gin (words)",
-    "arrivals": "",  # its tables are in that order anyway
-    "sums": "",  # the server sees to it (data_checksums)
-    "clocks": "",  # it has one
+    "arrivals": "",  # PostgreSQL's tables are in that order anyway
+    "sums": "",  # the server computes checksums (data_checksums)
+    "clocks": "",  # the server has one clock
 }
 _FILL = {
     "{now}": "extract(epoch FROM clock_timestamp())::double precision",
@@ -43,15 +43,15 @@ _TRIES = 5
 
 
 class PostgresJournal(SqlJournal):
-    """Implements `Journal` in a PostgreSQL database (12 or newer), in tables that it creates when needed.
+    """Implements `Journal` in a PostgreSQL database (12 or newer). Creates its tables when needed.
 
     - `dsn`: a connection URL (`postgresql://user@host/database`).
     - `schema`: the schema of the tables.
-    - `pool_size`: how many connections are open at most.
-    - `seconds`: how long one statement may take.
+    - `pool_size`: the most open connections.
+    - `seconds`: the time limit of one statement.
 
-    Every record is durable as the server's `synchronous_commit` says: by default, on its disk. Leases use the server's
-    clock.
+    The server's `synchronous_commit` decides when a record is durable: by default when it is on the server's disk.
+    Leases use the server's clock.
     """
 
     def __init__(self, dsn: str, *, schema: str = "toolspeak", pool_size: int = 10, seconds: float = 60.0) -> None:
@@ -71,7 +71,7 @@ class PostgresJournal(SqlJournal):
         return str(self._pool)
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        # A statement that is broken off leaves open whether the server committed it.
+        # If a statement breaks off, it is unknown whether the server committed it.
         await unbroken(asyncio.ensure_future(self._append(record, lease)))
 
     async def _append(self, record: Record, lease: Lease | None) -> None:

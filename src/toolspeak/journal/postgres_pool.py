@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL database: opened when needed, with tables of this version."""
+"""A pool of connections to a PostgreSQL database: opens them when needed, and creates or upgrades the tables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it has none
+import asyncpg  # pyright: ignore[reportMissingTypeStubs] - the package has none
 
 from toolspeak.errors import JournalError
 
 _MIGRATING = 0x7453706B  # the advisory lock for creating tables: a number that no other program uses
 _AGAIN = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.ForeignKeyViolationError)
-"""Errors of two transactions that meet (one stores a content, one removes an equal one): one of them is repeated."""
+"""Errors when two transactions collide (one stores a content, the other deletes it): one of them is repeated."""
 
 _REMEDIES: Sequence[tuple[type[BaseException], str]] = (
     (asyncpg.DiskFullError, "the server's disk is full: free some space there"),
@@ -35,7 +35,7 @@ _CHECK_SECONDS = 5.0
 
 
 class AgainError(JournalError):
-    """Another transaction undid this one. The same may succeed now."""
+    """Another transaction undid this one, which may succeed if it is repeated."""
 
 
 class PostgresPool:
@@ -43,12 +43,13 @@ class PostgresPool:
 
     - `dsn`: a connection URL (`postgresql://user@host/database`).
     - `what`: the beginning of each error ("the journal").
-    - `schema`, `version`: the schema and its newest version.
+    - `schema`: the name of the schema.
+    - `version`: the newest version of the tables.
     - `steps`: returns the statements that upgrade a version to the newest.
     - `newer`: returns the error text for a version that a later toolspeak wrote.
     - `promise`: the end of each error.
-    - `size`: how many connections are open at most.
-    - `seconds`: how long one statement may take.
+    - `size`: the most open connections.
+    - `seconds`: the time limit of one statement.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class PostgresPool:
         self._promise = promise
         self._size = size
         self._seconds = seconds
-        # A pool of asyncpg belongs to one event loop; this object may be used from several, one after the other.
+        # An asyncpg pool belongs to one event loop. Several loops may use this object, one after the other.
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
             weakref.WeakKeyDictionary()
         )
@@ -84,7 +85,7 @@ class PostgresPool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Any]:
-        """Yields a connection of asyncpg. Raises JournalError, or its subclass AgainError."""
+        """Yields an asyncpg connection. Raises JournalError (for a collision its subclass AgainError)."""
         try:
             pool = await self._pool()
             async with pool.acquire() as connection:

@@ -1,10 +1,11 @@
-"""What every journal does alike with records: how they are stored, what lists show of them, what a search finds, and
-which may follow which.
+"""What all journals share: how they store records, list and search them, and check their order.
 
-A record is one line of JSON, without what its row says already, and with large contents apart. A string of more than
-`LARGE` bytes is taken out of the JSON and stored by its SHA-256, so equal strings are stored once. JSON that is still
-larger is taken out as a whole. The row holds where each content belongs: `[[place, digest], …]`, a place being the keys
-and indexes that lead to it.
+A record is stored as one line of JSON, without the facts that its row holds. Large contents are stored separately:
+
+- A string of more than `LARGE` bytes is stored under its SHA-256, so equal strings are stored once.
+- JSON that is still larger is stored separately as a whole.
+- The row holds the place of each content: `[[place, digest], …]`. A place is the list of keys and indexes that lead to
+  the content.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from toolspeak.errors import FormatError, JournalError, RunConflict
 from toolspeak.journal.base import RunInfo, SearchHit, SessionInfo
 
 LARGE = 64 * 1024
-"""Bytes of a content beyond which it is stored apart."""
+"""The size in bytes above which a content is stored separately."""
 
 Row: TypeAlias = tuple[int, str, str | None]
-"""A record as it is read: its number, its JSON, and its places."""
+"""A record's row: its number, its JSON, and the places of its contents."""
 
 _NO_BLOBS: Mapping[str, bytes] = {}
 
@@ -48,12 +49,12 @@ TITLE = 80
 """The length of a title in characters."""
 
 SEARCHED = 100_000
-"""The characters of one text that a search looks through: enough for any answer, and a bound for a tool's result."""
+"""The most characters of a text that a search reads. All answers are shorter; it limits the results of tools."""
 
 _WORD = re.compile(r"[^\W_]+")
 _LONE = re.compile("[\ud800-\udfff]")
-_LONGEST = 100  # characters of a word that count: every database has a longest word
-_AROUND = 60  # characters of a snippet on each side of the first word
+_LONGEST = 100  # the most characters of a word: every database has such a limit
+_AROUND = 60  # the characters of a snippet on each side of the first word
 
 
 def title_of(messages: Sequence[Message]) -> str:
@@ -65,12 +66,12 @@ def title_of(messages: Sequence[Message]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that every database takes in a column: without NUL, and with U+FFFD for a lone surrogate."""
+    """Text that every database accepts: without NUL, and with U+FFFD for each lone surrogate."""
     return _LONE.sub("\ufffd", text.replace("\0", ""))
 
 
 def texts_of(record: Record) -> Iterator[tuple[str, str]]:
-    """The texts that a search looks through, each with its role. The history of a run is in the runs before it."""
+    """The texts that a search reads, each with its role. A run's history is not among them: earlier runs hold it."""
     match record.event:
         case RunStarted(messages):
             texts = [("user", messages[-1].text)] if messages else []
@@ -86,18 +87,18 @@ def texts_of(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text as a search compares them: runs of letters and digits, in lower case."""
+    """The words of a text for a search: sequences of letters and digits, in lower case."""
     return [word[:_LONGEST] for word in _WORD.findall(plain(text).lower())]
 
 
 def holds(text: str, query_words: Sequence[str]) -> bool:
-    """Whether a text contains all words of a query. The last one may be the beginning of a word."""
+    """Whether a text contains all words of the query. The last one may be a prefix."""
     there = set(words(text))
     return all(word in there for word in query_words[:-1]) and any(word.startswith(query_words[-1]) for word in there)
 
 
 def snippet(text: str, query_words: Sequence[str]) -> str:
-    """The text around the first of the words, on one line."""
+    """The text around the first word, on one line."""
     places = [match.start() for match in _WORD.finditer(text) if match[0].lower().startswith(tuple(query_words))]
     at = places[0] if places else 0
     start, end = max(0, at - _AROUND), at + _AROUND
@@ -106,7 +107,7 @@ def snippet(text: str, query_words: Sequence[str]) -> str:
 
 
 def status_after(event: object) -> RunStatus | None:
-    """The status that an event gives its run; None if it changes none."""
+    """The run's status after an event; None if the event does not change it."""
     match event:
         case RunStarted() | RunResumed():
             return "running"
@@ -119,12 +120,12 @@ def status_after(event: object) -> RunStatus | None:
 
 
 LISTED = (RunStarted, RunResumed, RunPaused, RunFinished)
-"""The events that change what lists show of their run. Each has a `status_after`."""
+"""The events that change a run's `RunInfo`. Each has a `status_after`."""
 
 
 def session_after(session: SessionInfo | None, record: Record, event: RunStarted) -> SessionInfo:
-    """Returns the session after one more run. Raises RunConflict unless it has the version that the run was started
-    on."""
+    """Returns the session after one more run. Raises RunConflict unless the session has the version that `event`
+    names."""
     session_id = event.session_id or ""
     if (session.version if session else 0) != event.session_version:
         raise session_conflict(session_id, event.session_version, session.version if session else None)
@@ -142,7 +143,7 @@ def session_after(session: SessionInfo | None, record: Record, event: RunStarted
 
 
 def hits_in(info: RunInfo, record: Record, query_words: Sequence[str]) -> list[SearchHit]:
-    """Returns what a search finds in one record."""
+    """Returns a search's hits in one record."""
     return [
         SearchHit(info.run_id, record.seq, info.session_id, info.title, record.time, role, snippet(text, query_words))
         for role, text in texts_of(record)
@@ -151,9 +152,9 @@ def hits_in(info: RunInfo, record: Record, query_words: Sequence[str]) -> list[S
 
 
 def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
-    """Raises JournalError unless the records of each run follow each other and begin with RunStarted.
+    """Raises JournalError unless the records of each run are consecutive and begin with RunStarted.
 
-    The run belongs to this session, or to none if a tool of an earlier run started it.
+    A run belongs to this session, or to no session if a tool of an earlier run started it.
     """
     counts: dict[str, int] = {}
     for record in records:
@@ -170,7 +171,7 @@ def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
 
 def gone_on(record: Record) -> RunConflict:
     return RunConflict(
-        f"run {record.run_id} has continued elsewhere (record {record.seq} is not the next);"
+        f"another process has continued run {record.run_id} (record {record.seq} is not the next);"
         " only its newest result can be resumed"
     )
 
@@ -183,7 +184,7 @@ def session_conflict(session_id: str, expected: int, version: int | None) -> Run
     if version is None:
         return RunConflict(f"there is no session {session_id} (`toolspeak sessions` lists them)")
     return RunConflict(
-        f"session {session_id} has continued elsewhere: it is at version {version}, not {expected}; open it again"
+        f"another process has continued session {session_id}: it is at version {version}, not {expected}; open it again"
     )
 
 
@@ -204,7 +205,7 @@ class Stored:
     """A record's row.
 
     - `text`: its JSON.
-    - `places`: where contents were taken out, as JSON, or None.
+    - `places`: the places of the contents that are stored separately, as JSON; None without any.
     - `blobs`: these contents by digest.
     """
 
@@ -236,22 +237,22 @@ def pack(record: Record) -> Stored:
 
 
 def sum_of(pos: int, text: str, places: str | None = None) -> int:
-    """The checksum that is stored with a record. It includes the record's position, so a row in another place is
-    noticed."""
+    """The checksum that is stored with a record. It includes the record's position, so it reveals a row at another
+    position."""
     return crc32((text if places is None else text + places).encode(), (pos ^ (pos >> 32)) & 0xFFFFFFFF)
 
 
 def unpack(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:
-    """Returns the records of some rows. Raises FormatError, with its number, for one that cannot be read."""
+    """Returns the records in the rows. Raises FormatError, with the record's number, for a row that cannot be read."""
     with _without_collection():
         return _unpacked(rows, run_id, blob)
 
 
 @contextmanager
 def _without_collection() -> Generator[None]:
-    """Pauses the garbage collection while a page of records is made.
+    """Pauses garbage collection while a page of records is decoded.
 
-    Nothing of a page becomes garbage at once, and looking for it again and again takes as long as all the rest.
+    A page's objects do not become garbage soon, and collections would take as long as everything else.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -276,13 +277,14 @@ def _unpacked(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) ->
 
 
 def digests(places: str) -> set[str]:
-    """The digests of the contents that were taken out of a record."""
+    """The digests of a record's contents that are stored separately."""
     return {digest for _, digest in json.loads(places)}
 
 
 def _without_large(value: JSON, place: list[Any], take: Callable[[str, list[Any]], None]) -> JSON:
     if isinstance(value, str):
-        # A character is at most four bytes, so a much shorter string is not encoded for its length.
+        # A character has at most four bytes, so a much shorter string need not be encoded to know its size.
+
         if len(value) * 4 > LARGE and len(value.encode("utf-8", "surrogatepass")) > LARGE:
             take(value, place)
             return None

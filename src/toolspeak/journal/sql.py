@@ -1,9 +1,12 @@
-"""A journal in a database: the statements and their order, which SQLite and PostgreSQL share.
+"""A journal in a database: the statements that SQLite and PostgreSQL share, and their order.
 
-Parameters are written `$1`. `{now}` (seconds by the clock of leases), `{held}` (until when a run is held, as Unix
-seconds), `{share}` and `{update}` (row locks),
-`{end}` (the position after the last record of a row of `runs`, NULL without any) and `{unless}` (what becomes of a
-position that another transaction has just taken) are filled in by each.
+Parameters are written `$1`. Each database fills in these placeholders:
+
+- `{now}`: the seconds on the clock of leases.
+- `{held}`: the end of a run's lease, in Unix seconds.
+- `{share}`, `{update}`: row locks.
+- `{end}`: for a row of `runs`, the position after the run's last record; NULL without records.
+- `{unless}`: what to do if another transaction has just used the position.
 """
 
 from __future__ import annotations
@@ -44,10 +47,10 @@ from toolspeak.journal.records import (
 from toolspeak.journal.sql_schema import SPAN
 
 PAGE = 1000
-"""Records read at once: others get their turn between two pages."""
+"""The number of records that are read at once. Other tasks run between two pages."""
 
 AT_ONCE = 200
-"""Records that are indexed in one transaction: a few milliseconds."""
+"""The number of records that are indexed in one transaction, which takes a few milliseconds."""
 
 APPEND = f"""\
 INSERT INTO records (pos, data, places)
@@ -55,7 +58,7 @@ SELECT number * {SPAN} + $2, $3, $4 FROM runs
 WHERE run_id = $1 AND (CASE WHEN owner IS NULL THEN 0 ELSE epoch END) = $5
     AND coalesce({{end}}, number * {SPAN}) = number * {SPAN} + $2 {{share}}
 {{unless}}"""
-"""Adds one record if the lease (epoch $5, 0 for none) holds and it is the run's next."""
+"""Adds a record if the lease is valid (epoch $5, 0 for no lease) and the record is the run's next."""
 
 _LISTED = f"""
 SELECT run_id, status, title, model, agent, created, updated,
@@ -82,7 +85,7 @@ WITH RECURSIVE mine(run_id) AS (
     UNION SELECT runs.run_id FROM runs, mine WHERE runs.parent_run_id = mine.run_id AND runs.session_id IS NULL
 )
 SELECT run_id, number, owner, held_until, {now} FROM runs WHERE run_id IN (SELECT run_id FROM mine) {update}"""
-"""The runs of a session, with those that their tools started."""
+"""A session's runs, and the runs that their tools started."""
 
 _DELETE = (
     """
@@ -102,7 +105,7 @@ class SqlJournal(SqlLeases):
 
     @abstractmethod
     async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
-        """The first rows at the positions of a run from `start` to before `end`, in order."""
+        """At most `limit` rows at a run's positions, from `start` up to but not including `end`, in order."""
 
     @abstractmethod
     async def _delete_records(self, db: Connection, number: int) -> None:
@@ -161,7 +164,7 @@ class SqlJournal(SqlLeases):
         )
 
     async def _refuse(self, db: Connection, record: Record, lease: Lease | None) -> None:
-        """Raises what is wrong with a record that was not added."""
+        """Raises the error for a record that was not added."""
         rows = await db.rows(
             f"SELECT owner, epoch, {{end}} - number * {SPAN} FROM runs WHERE run_id = $1", record.run_id
         )
@@ -191,8 +194,7 @@ class SqlJournal(SqlLeases):
         rows = await self._rows(db, first + start, first + SPAN, most)
         if rows and rows[-1][0] != first + start + len(rows) - 1:
             raise JournalError(
-                f"{self}: records of run {run_id} after number {start} are missing; it is damaged:"
-                " restore it from a backup"
+                f"{self} is damaged: records of run {run_id} after number {start} are missing; restore it from a backup"
             )
         wanted_digests = {digest for _, _, places in rows if places is not None for digest in digests(places)}
         blobs = {digest: await self._blob(db, digest) for digest in wanted_digests}
@@ -233,7 +235,7 @@ class SqlJournal(SqlLeases):
         outside = " AND session_id IS NULL" if alone else ""
         query, arguments = _where(f"SELECT * FROM runs WHERE created IS NOT NULL{outside}", where)
         order = "ORDER BY created DESC, run_id DESC"
-        # How many records a run has is looked up for those that are shown, not for those left out by the limit.
+        # Counts only the records of the runs that are listed, not of those beyond the limit.
         sql = f"{_LISTED}({query} {order}{_limit(limit)}) AS runs {order}"
         async with self._reading() as db:
             rows = await db.rows(sql, *arguments)
@@ -262,10 +264,10 @@ class SqlJournal(SqlLeases):
             for record in records:
                 stored, of_session = pack(record), None
                 if isinstance(record.event, RunStarted):
-                    of_session = record.event.session_id  # None of a run that a tool started
+                    of_session = record.event.session_id  # None for a run that a tool started
                     if await db.rows("SELECT 1 FROM runs WHERE run_id = $1", record.run_id):
                         raise session_exists(session.session_id)
-                    # As it is stored, it belongs to the session; that has its version already.
+                    # The stored run belongs to the session, which has its final version already.
                     record = replace(record, event=replace(record.event, session_id=None))
                 await self._add(db, record, stored, None)
                 if of_session is not None:
@@ -304,8 +306,8 @@ class SqlJournal(SqlLeases):
         return _session_info(rows[0]) if rows else None
 
     async def _put_session(self, db: Connection, session: SessionInfo, earlier: SessionInfo | None) -> None:
-        """Writes a session that replaces the `earlier` one; None if it is new. Raises RunConflict for a new one
-        that is there by now."""
+        """Writes a session. `earlier`: the session that it replaces; None for a new session. Raises RunConflict if a
+        new session exists by now."""
         values = (session.session_id, session.title, session.updated, session.version, session.runs, session.last_run)
         if earlier is not None:
             await db.change(
@@ -345,14 +347,14 @@ class SqlJournal(SqlLeases):
                 (row,) = await db.rows(f"{_RUN} AND number = $1", pos // SPAN)
                 info = RunInfo(*row)
                 records = await self._page(db, info.run_id, pos // SPAN * SPAN, pos % SPAN, 1)
-                # The column's text is made plain, so that two principals may look the same there.
+                # The column holds plain text, in which two principals may look the same.
                 if records[0].principal == principal or (principal is None and not private):
                     hits += hits_in(info, records[0], query_words)
         return tuple(hits)
 
     async def _index_new(self) -> None:
-        """Indexes what was recorded since the last search: so appending is not slowed down by it. A part at a time, so
-        that others continue meanwhile, in this process and in others."""
+        """Indexes the records since the last search, so that appending stays fast. Each transaction indexes a part, so
+        that other tasks and processes can run in between."""
         async with self._writing() as db:
             unindexed = [*reversed(await self._unindexed_runs(db))]
         while unindexed:
@@ -369,16 +371,16 @@ class SqlJournal(SqlLeases):
         """The runs with records that are not indexed: id and number."""
         rows = await db.rows(
             f"SELECT run_id, number FROM runs WHERE created IS NOT NULL AND {{end}} > number * {SPAN} + indexed"
-            " ORDER BY number"  # the same for all who search: none waits for a row of another that waits for one of its
+            " ORDER BY number"  # all searches lock rows in the same order, so no two wait for each other
         )
         return [(run_id, number) for run_id, number in rows]
 
     async def _index_run(self, db: Connection, run_id: str, number: int, most: int) -> tuple[int, bool]:
-        """Indexes the next records of a run; how many, and whether these were the last."""
+        """Indexes the next records of a run. Returns their number, and whether they were the last."""
         rows = await db.rows("SELECT indexed FROM runs WHERE number = $1 {update}", number)
-        if not rows:  # deleted meanwhile
+        if not rows:  # the run was deleted in between
             return 0, True
-        start = rows[0][0]  # another search may have continued it
+        start = rows[0][0]  # another search may have indexed more of it
         page = await self._page(db, run_id, number * SPAN, start, most)
         for record in page:
             for _, text in texts_of(record):
@@ -392,7 +394,7 @@ def _column(text: str | None) -> str | None:
 
 
 def _where(sql: str, conditions: dict[str, Any]) -> tuple[str, list[Any]]:
-    """The statement with the conditions whose value is not None, and their values."""
+    """The statement with each condition whose value is not None, and these values."""
     arguments = [value for value in conditions.values() if value is not None]
     conditions_given = [condition for condition, value in conditions.items() if value is not None]
     for number, condition in enumerate(conditions_given, 1):

@@ -1,8 +1,8 @@
-"""The tables, as numbered steps: a database of an earlier version is upgraded one step after the other.
+"""The tables, as numbered steps. A database of an earlier version is upgraded step by step.
 
-A released step never changes: a change is a new step. `{integer}`, `{key}`, `{number}` (a key that counts itself),
-`{real}`, `{bytes}`, `{found}` (the table of searched words), `{arrivals}`, `{sums}` and `{clocks}` differ by database;
-`;` and a line break separate the statements of the last four.
+A released step never changes: every change is a new step. Each database fills in these placeholders: `{integer}`,
+`{key}`, `{number}` (a key that the database counts), `{real}`, `{bytes}`, `{found}` (the table of searched words),
+`{arrivals}`, `{sums}` and `{clocks}`. Each of the last four holds statements, with `;` and a line break between them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 SPAN = 1 << 32
-"""The positions of a run: the records of run number n are at n·2³² to (n + 1)·2³² - 1."""
+"""The number of positions of a run. The records of run number n are at n·2³² to (n + 1)·2³² - 1."""
 
 STEPS: Sequence[Sequence[str]] = (
     (
@@ -40,10 +40,15 @@ STEPS: Sequence[Sequence[str]] = (
     ("{sums}",),
     ("{clocks}",),
 )
-"""Step n - 1 makes version n out of version n - 1. Version 1: records, runs, sessions. Version 2: search. Version 3:
-the epoch of the lease whose holder is asked to suspend the run. Version 4: in SQLite, records in the order in which
-they come (`journal.sqlite_connection`). Version 5: in SQLite, a checksum with each record, and who has the file open.
-Version 6: in SQLite, the clocks of leases."""
+"""Step n - 1 upgrades version n - 1 to version n.
+
+- Version 1: records, runs, sessions.
+- Version 2: search.
+- Version 3: the epoch of the lease whose holder must suspend the run.
+- Version 4: in SQLite, records in the order of their arrival (`journal.sqlite_connection`).
+- Version 5: in SQLite, a checksum with each record, and the processes that have the file open.
+- Version 6: in SQLite, the clocks of leases.
+"""
 
 VERSION = len(STEPS)
 """The version that this toolspeak writes and reads."""

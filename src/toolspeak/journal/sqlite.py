@@ -1,4 +1,4 @@
-"""The journal in one SQLite file: the embedded default, safe with several processes."""
+"""The journal in one SQLite file: the default, which several processes can use safely."""
 
 from __future__ import annotations
 
@@ -49,27 +49,28 @@ from toolspeak.journal.sqlite_tables import SqliteTables
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
 _ENDINGS = ("", "-wal", "-shm", "-journal")
-_MOST_KNOWN = 10_000  # runs whose state is remembered
-_CHECKPOINT = 1000  # pages, about, of the write-ahead log between two checkpoints: SQLite's own number
+_MOST_KNOWN = 10_000  # the most runs whose state is remembered
+_CHECKPOINT = 1000  # the pages of the write-ahead log between two checkpoints, approximately: SQLite's default
 _PAGE = 4096
 
 _SYNCED = (ToolStarted, ToolFinished, ApprovalDecided, RunPaused, RunFinished)
-"""Events that are on the disk before anything follows from them: a power cut must not undo the start or the result of
-an effect, a person's decision, or an outcome that the caller knows."""
+"""Events that are synced to the disk before the run continues: a power cut must not undo the start or the result of an
+effect, a person's decision, or an outcome that the caller knows."""
 
 _ENDS = frozenset((RunPaused, RunFinished))
 _FOLLOWED = _ENDS | {ToolStarted}
-"""Events before an effect, or before the caller hears of them: they must be in the file at its path. The log is checked
-too when a run pauses or ends, and with every lease: while the process lives a missing log loses nothing, and when it
-dies the missing log is noticed."""
+"""Events that must be in the file at its path before an effect happens or the caller learns of them.
+
+The log is also checked when a run pauses or ends, and with every lease. While the process lives, a missing log loses
+nothing. After the process has died, the next one notices that the log is missing."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """The state of a run, while no other process has changed the file.
+    """A run's state, valid until another process changes the file.
 
     - `first`: the position of its first record.
-    - `epoch`: that of its lease, 0 without one.
+    - `epoch`: its lease's epoch; 0 without a lease.
     - `next`: the number of its next record.
     """
 
@@ -79,19 +80,19 @@ class _Known:
 
 
 class SqliteJournal(SqliteTables):
-    """Implements `Journal` in a file, which is created when it is first used.
+    """Implements `Journal` in a file, which is created on first use.
 
     - `path`: the file.
-    - `sync`: what survives a power cut or a crash of the system; a crash of the process never loses anything. "effects"
-      syncs before and after every tool call, after every decision about a call, and before the end of a run is
-      reported; "always" every record; "never" leaves it to the system.
+    - `sync`: when to sync to the disk, so that records survive a power cut or a crash of the system. A crash of the
+      process never loses a record. "effects": before and after every tool call, after every decision about a call, and
+      before the end of a run is reported. "always": after every record. "never": the system decides.
     - `lock_seconds`: how long to wait for another process's lock.
-    - `clock`: the wall clock (Unix seconds). Leases use it between machines and between two starts of one, else the
-      time since the start.
+    - `clock`: the wall clock (Unix seconds). Leases use it between machines and across restarts of a machine. Otherwise
+      they use the time since the machine started.
 
-    Records that are appended at the same time are committed together. A sync, and moving the write-ahead log into the
-    file, happen in a thread; a sync in the event loop while those of the disk are short (`journal.commits.Syncs`). One
-    object serves one event loop at a time.
+    Records that are appended at the same time are committed together. A thread syncs, and moves the write-ahead log
+    into the file. While the disk syncs quickly, the event loop syncs instead (`journal.commits.Syncs`). One object
+    serves one event loop at a time.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class SqliteJournal(SqliteTables):
         self.path = Path(path)
         self._file = self.path.absolute()
         self._name_of_file = str(self._file)
-        # Not even read: to close a file releases the process's locks on it (fcntl(2)), SQLite's among them.
+        # Tools must not even read it: closing a file releases the process's locks on it (fcntl(2)), also SQLite's.
         protect(self._file, "a journal of runs", endings=_ENDINGS, secret=True)
         self._sync: Sync = sync
         self._lock_seconds = lock_seconds
@@ -118,13 +119,13 @@ class SqliteJournal(SqliteTables):
         self._commits = Commits(self._write, self._may_wait, is_busy, self._error_of, lock_seconds)
         self._known: dict[str, _Known] = {}
         self._data_version = -1
-        self._unnoted = 0  # records whose stretches this object has not noted
-        self._name = ""  # in the list of processes that have the file open; "" before the first write
-        self._place: tuple[int, int] = (0, 0)  # device and inode of the file that is open
+        self._unnoted = 0  # the records whose stretches this object has not noted
+        self._name = ""  # the name in the list of processes that have the file open; "" before the first write
+        self._place: tuple[int, int] = (0, 0)  # device and inode of the open file
         self._finalizer: weakref.finalize[..., SqliteJournal] | None = None
-        self._size = 0  # of the file, which never shrinks
+        self._size = 0  # the file's size, which never shrinks
         self._log: int | None = None  # a descriptor of the write-ahead log
-        self._unchecked = 0  # pages, about, since the last checkpoint
+        self._unchecked = 0  # the pages since the last checkpoint, approximately
         self._syncs = Syncs()
         self._lock = threading.Lock()
 
@@ -146,7 +147,7 @@ class SqliteJournal(SqliteTables):
             db = self._begin(full, checkpoint=checkpoint)
             try:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
-                if version != self._data_version:  # another connection wrote: runs, leases
+                if version != self._data_version:  # another connection has changed runs or leases
                     self._known.clear()
                     self._data_version = version
                 outcomes = self._write_all(db, group)
@@ -163,7 +164,7 @@ class SqliteJournal(SqliteTables):
         return outcomes
 
     def _note(self, db: sqlite3.Connection, more: int, size: int) -> None:
-        """Counts added records and their characters, and notes the stretches once there are many."""
+        """Counts added records and their characters. Notes the stretches once there are many records."""
         self._unnoted += more
         self._unchecked += 1 + 2 * size // _PAGE  # the last page, and new ones with their parents
         if self._unnoted >= BATCH:
@@ -173,7 +174,7 @@ class SqliteJournal(SqliteTables):
 
     def _write_all(self, db: sqlite3.Connection, group: Sequence[Waiting]) -> list[Exception | None]:
         outcomes: list[Exception | None] = []
-        rows: list[tuple[int, str, int]] = []  # known to be the next of their runs: one statement adds them all
+        rows: list[tuple[int, str, int]] = []  # the next records of their runs: one statement adds them all
         known_runs = self._known
         for waiting in group:
             record, stored, lease = waiting.record, waiting.stored, waiting.lease
@@ -209,7 +210,7 @@ class SqliteJournal(SqliteTables):
     def _write_one(self, db: sqlite3.Connection, waiting: Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
         epoch = waiting.lease.epoch if waiting.lease else 0
-        # More than one statement, or a refusal to explain: it is undone alone, not with the group.
+        # This takes more than one statement, or must explain a refusal. A failure undoes this record, not the group.
         self._known.pop(record.run_id, None)
         db.execute("SAVEPOINT one")
         try:
@@ -218,7 +219,7 @@ class SqliteJournal(SqliteTables):
             db.execute("ROLLBACK TO one")
             return error
         finally:
-            if db.in_transaction:  # a full disk has rolled everything back
+            if db.in_transaction:  # not after a full disk, which rolls everything back
                 db.execute("RELEASE one")
         (number,) = db.execute("SELECT number FROM runs WHERE run_id = ?", (record.run_id,)).fetchone()
         if len(self._known) >= _MOST_KNOWN:
@@ -262,7 +263,7 @@ class SqliteJournal(SqliteTables):
             raise self._error_of(error) from error
 
     async def _transaction(self, begin: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
-        """Begins a transaction once no other process, and not the thread, is in its way."""
+        """Begins a transaction once no other process and not the thread holds the lock."""
         loop = asyncio.get_running_loop()
         since, wait = loop.time(), FIRST_WAIT
         while True:
@@ -277,12 +278,12 @@ class SqliteJournal(SqliteTables):
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _begin_writing(self) -> sqlite3.Connection:
-        """Begins to write. It holds the lock when it returns."""
+        """Begins a transaction that writes. It holds the lock when this returns."""
         full = self._sync == "always"
         self._lock.acquire()
         try:
             self._check_place()
-            self._known.clear()  # data_version reports changes of others, not our own
+            self._known.clear()  # data_version does not report this connection's own changes
             self._unchecked += 1
             return self._begin(full, checkpoint=full)
         except BaseException:
@@ -290,14 +291,14 @@ class SqliteJournal(SqliteTables):
             raise
 
     def _begin_reading(self) -> sqlite3.Connection:
-        # A connection of its own, so that reading never waits for the disk.
+        # A separate connection, so that reading never waits for the disk.
         if self._reader is None:
             with self._lock:
                 self._open()
                 reader = connected(self._file)
                 try:
                     clocked(reader, self._wall)
-                except BaseException:  # such as a locked file, which is tried again
+                except BaseException:  # for example, the file is locked: the caller tries again
                     reader.close()
                     raise
                 self._reader = reader
@@ -307,14 +308,14 @@ class SqliteJournal(SqliteTables):
         return self._reader
 
     def _begin(self, full: bool, *, checkpoint: bool) -> sqlite3.Connection:
-        """Begins a transaction. `checkpoint`: its commit may also move the log's pages into the file, and take as
-        long."""
+        """Begins a transaction. `checkpoint`: its commit may also move the log's pages into the file, which takes
+        time."""
         db = self._open() if self._db is None else self._db
         if not self._name:
             name = new_owner()
             mark_open(db, name, self._wall)
             self._name = name
-            if hasattr(os, "pread"):  # elsewhere a file that is open cannot be deleted
+            if hasattr(os, "pread"):  # on other systems an open file cannot be deleted
                 self._log = os.open(log_of(self._file), os.O_RDONLY)
             self._close_later()
         if self._mode != (full, checkpoint):
@@ -336,7 +337,7 @@ class SqliteJournal(SqliteTables):
 
     def _undo(self, db: sqlite3.Connection) -> None:
         self._known.clear()
-        self._unnoted = BATCH  # what was noted may be undone
+        self._unnoted = BATCH  # the noted stretches may be undone too
         roll_back(db)
 
     def _open(self) -> sqlite3.Connection:
@@ -354,8 +355,8 @@ class SqliteJournal(SqliteTables):
         return self._db
 
     def _close_later(self) -> None:
-        """Closes the journal when it becomes garbage or the interpreter ends. Without that SQLite would move the log
-        into the file and delete it, and the mark of an open log would stay."""
+        """Closes the journal when it becomes garbage or the interpreter ends. Otherwise SQLite would move the log into
+        the file and delete it, and the mark of an open log would stay."""
         assert self._db is not None
         if self._finalizer is not None:
             self._finalizer.detach()
@@ -363,7 +364,7 @@ class SqliteJournal(SqliteTables):
         self._finalizer = weakref.finalize(self, close_all, *args)
 
     def _check_place(self, *, with_log: bool = True) -> None:
-        """Raises JournalError if the open file, or its log, is no longer the one at its path."""
+        """Raises JournalError if the open file or its log is no longer the one at its path."""
         if self._db is not None:
             log = self._log if with_log else None
             self._size = checked_place(self.path, self._name_of_file, self._place, self._size, log)
@@ -372,12 +373,11 @@ class SqliteJournal(SqliteTables):
         return journal_error(error, self.path)
 
     def salvage(self) -> Sequence[Path]:
-        """Makes the file usable without what is lost, if its write-ahead log is damaged or missing. Returns the copies
-        that it made of the files.
+        """Makes a file with a damaged or missing write-ahead log usable, without the lost records. Returns the copies
+        of the files that it made.
 
-        A run that had not ended may have done more than is recorded: close it
-        (`toolspeak.agent.storage.runs.close_run`, `doubtful=True`) and check what it did. Raises JournalError while
-        another process has the file open.
+        An unfinished run may have done more than its records show. Close it (`toolspeak.agent.storage.runs.close_run`
+        with `doubtful=True`), and check its effects. Raises JournalError while another process has the file open.
         """
         self.close()
         try:
@@ -386,7 +386,8 @@ class SqliteJournal(SqliteTables):
             raise self._error_of(error) from error
 
     async def aclose(self) -> None:
-        """Like `close`, but other tasks continue while it waits for the disk."""
+        """Like `close`, but other tasks run while it waits for the disk."""
+
         await self._commits.drain()
         await self._commits.idle()
         close = self._detach()
@@ -395,9 +396,9 @@ class SqliteJournal(SqliteTables):
         self._commits.stop_if_idle()
 
     def close(self) -> None:
-        """Writes the records on their way and closes the file. The next use opens it again.
+        """Writes the waiting records and closes the file. The next use opens it again.
 
-        Blocks while SQLite moves its write-ahead log into the file; in an event loop use `aclose`.
+        Blocks while SQLite moves its write-ahead log into the file. In an event loop use `aclose`.
         """
         self._commits.stop()
         close = self._detach()
@@ -405,7 +406,8 @@ class SqliteJournal(SqliteTables):
             close()
 
     def _detach(self) -> Callable[[], None] | None:
-        """Takes the connections out of the object, and returns what closes them."""
+        """Detaches the connections from the object. Returns the function that closes them."""
+
         with self._lock:
             close, self._finalizer = self._finalizer, None
             self._db = self._reader = self._mode = self._log = None

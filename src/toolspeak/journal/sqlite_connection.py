@@ -1,9 +1,9 @@
-"""A SQLite connection with the contract of `journal.sql`, where the records of a run are in the file, and the errors of
-SQLite with their remedies.
+"""A SQLite connection for `journal.sql`, the places of a run's records in the file, and SQLite's errors with remedies.
 
-Records are stored in the order in which they come, so that a commit of many runs writes few pages: with a key that
-keeps each run together it writes a page a run. A stretch is a part of a run whose records came one right after the
-other. Stretches are noted for hundreds of records at once, up to the record `noted.upto`; later records are scanned.
+Records are stored in the order of their arrival, so that a commit of many runs writes few pages. With a key that keeps
+each run together, it would write a page for each run. A stretch is a part of a run whose records arrived one directly
+after the other. Stretches are noted for hundreds of records at once, up to the record `noted.upto`. Later records are
+scanned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolspeak.journal.leases import Connection
 from toolspeak.journal.sql_schema import SPAN
 
 BATCH = 256
-"""Records between two times that stretches are noted: as many are scanned for a run's newest."""
+"""The number of records after which stretches are noted: at most this many are scanned for a run's newest record."""
 
 END = f"""\
 coalesce(
@@ -33,11 +33,11 @@ coalesce(
 INSERT = "INSERT INTO records (pos, data, sum) VALUES (?, ?, ?)"
 UNNOTED = "SELECT coalesce((SELECT max(id) FROM records), 0) - (SELECT upto FROM noted)"
 NOTE = (
-    # Of two records of different runs, the positions are much further apart than the ids.
+    # The positions of records of two runs are much further apart than their ids.
     """
 INSERT INTO stretches SELECT min(pos), min(id), count(*) FROM records
 WHERE id > (SELECT upto FROM noted) GROUP BY pos - id""",
-    # SQLite reuses ids once the last rows are deleted, so this may also go down.
+    # SQLite reuses ids after the last rows are deleted, so this number may also decrease.
     "UPDATE noted SET upto = coalesce((SELECT max(id) FROM records), 0)",
 )
 
@@ -61,8 +61,8 @@ DELETE FROM records WHERE id IN (
 
 
 async def rows_of(db: Connection, start: int, end: int, limit: int) -> Sequence[Sequence[Any]]:
-    """Returns the first rows (position, JSON, places, checksum) at a run's positions from `start` to before `end`, in
-    order."""
+    """Returns at most `limit` rows (position, JSON, places, checksum) at a run's positions, from `start` up to but not
+    including `end`, in order."""
     rows = [*await db.rows(_NOTED, start, end, limit)]
     if len(rows) < limit:
         rows += await db.rows(_SINCE, start, end, limit - len(rows))
@@ -78,7 +78,7 @@ async def delete_run(db: Connection, number: int) -> None:
 
 
 async def note(db: Connection) -> None:
-    """Notes the stretches of the records since the last time."""
+    """Notes the stretches of the records that were added since the last call."""
     for statement in NOTE:
         await db.change(statement)
 
@@ -87,7 +87,7 @@ ResultT = TypeVar("ResultT")
 
 _WALL = "((julianday('now') - 2440587.5) * 86400.0)"
 _FILL = {
-    "{now}": "lease_now()",  # made by `sqlite_file.clocked`
+    "{now}": "lease_now()",  # `sqlite_file.clocked` creates this function
     "{held}": f"held_until + CASE WHEN abs(lease_now() - {_WALL}) < 1 THEN 0 ELSE {_WALL} - lease_now() END",
     "{share}": "",
     "{update}": "",
@@ -98,7 +98,7 @@ _FILL = {
 
 
 class SqliteConnection:
-    """Implements `Connection` without ever waiting."""
+    """Implements `Connection`. Its methods never wait."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -110,7 +110,7 @@ class SqliteConnection:
         return self._execute(sql, arguments).rowcount
 
     def _execute(self, sql: str, arguments: Sequence[Any]) -> sqlite3.Cursor:
-        # To SQLite `$1` is a name, and from Python 3.14 on a name is only filled from a mapping.
+        # To SQLite `$1` is a name, and since Python 3.14 names need a mapping.
         return self.db.execute(_own(sql), dict(zip(_NUMBERS, arguments, strict=False)))
 
 
@@ -130,7 +130,7 @@ def at_once(work: Coroutine[Any, Any, ResultT]) -> ResultT:
         work.send(None)
     except StopIteration as end:
         return end.value
-    raise RuntimeError("a statement waited inside of a transaction")
+    raise RuntimeError("a statement waited inside a transaction")
 
 
 _REMEDIES = {
@@ -139,11 +139,11 @@ _REMEDIES = {
     " file elsewhere",
     sqlite3.SQLITE_CORRUPT: "it is damaged: restore it from a backup, or save what can be read with"
     " `sqlite3 FILE .recover` into a new file",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database: name another file",
+    sqlite3.SQLITE_NOTADB: "it is not a SQLite database: name another file",
     sqlite3.SQLITE_READONLY: "it cannot be written: give yourself the right to write the file and its folder, or name"
     " another",
     sqlite3.SQLITE_PERM: "it cannot be opened: give yourself the right to read and write it",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: its folder must be there and writable",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: its folder must exist and be writable",
     sqlite3.SQLITE_BUSY: "another process has locked it: end that process, or try again when it is done",
 }
 
@@ -154,17 +154,17 @@ _PROMISE = " Nothing was done that is not recorded in it"
 def journal_error(
     error: BaseException, path: Path, what: str = "the journal", promise: str = _PROMISE
 ) -> BaseException:
-    """Returns the error for the caller: for an error of SQLite a JournalError with the file and the remedy.
+    """Returns the error for the caller: for an error from SQLite, a JournalError with the file and the remedy.
 
     Its text begins with `what` and ends with `promise`.
     """
-    if isinstance(error, UnicodeDecodeError):  # a text of the file, or one that SQLite quotes in an error
+    if isinstance(error, UnicodeDecodeError):  # from a text in the file, or in an error from SQLite
         error = sqlite3.DatabaseError(f"a text is not UTF-8 ({error.reason})")
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     if not isinstance(error, sqlite3.Error):
         return error
     code: int = getattr(error, "sqlite_errorcode", 0)
-    # A write beyond a quota is reported as an I/O error, like a broken disk.
+    # SQLite reports a write beyond a quota as an I/O error, like a broken disk.
     remedy = _REMEDIES.get(code & 0xFF, "its file may be damaged, or the disk")
     if code & 0xFF == sqlite3.SQLITE_CANTOPEN and path.is_file() and not os.access(path, os.R_OK | os.W_OK):
         remedy = _REMEDIES[sqlite3.SQLITE_PERM]

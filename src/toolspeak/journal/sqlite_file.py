@@ -1,4 +1,4 @@
-"""A journal's file: how it is opened, created, checked, and upgraded from an earlier version."""
+"""Opens, creates, checks and upgrades a journal's file."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _LOOKS = 3
 
 
 def opened(path: Path, file: Path) -> sqlite3.Connection:
-    """Returns a connection to a file with the tables of this version. `path` is the user's name for it.
+    """Returns a connection to a file with the tables of this version. `path` is the user's path for it.
 
-    Raises JournalError for a file of another program or of a later version, and if records are known to be lost; and
+    Raises JournalError for a file of another program or of a later version, and if records are known to be lost. Raises
     sqlite3.Error as SQLite does.
     """
     try:
@@ -56,7 +56,7 @@ def opened(path: Path, file: Path) -> sqlite3.Connection:
         raise JournalError(f"the journal's folder {path.parent} cannot be created: {error.strerror}") from error
     for _ in range(_LOOKS):
         had_log = _check_log(path, file)
-        with suppress(OSError):  # SQLite says what is wrong; it gives the log the mode of the file
+        with suppress(OSError):  # SQLite reports the error. It gives the log the file's mode
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         db = connected(file)
         try:
@@ -67,20 +67,20 @@ def opened(path: Path, file: Path) -> sqlite3.Connection:
             raise
         if had_log or not openers:
             return db
-        # A process in the list wrote to a log, and has not moved it into the file.
-        if any(map(is_alive, openers)) and log_of(file).stat().st_size:  # opened by another just now
+        # A process in the list wrote to a log and has not moved it into the file.
+        if any(map(is_alive, openers)) and log_of(file).stat().st_size:  # another process has just opened the file
             return db
         db.close()
     raise JournalError(
-        f"the journal {path} is not whole: its write-ahead log {log_of(path).name} was there and is missing, with what"
-        f" was recorded last{_who(file)}. {_REMEDY.format(path)}. If another program (sqlite3, a backup) has opened the"
-        " file since and taken the log over, nothing is lost"
+        f"the journal {path} is not whole: its write-ahead log {log_of(path).name} is missing, with the newest"
+        f" records{_who(file)}. {_REMEDY.format(path)}. If another program (sqlite3, a backup) has since opened the"
+        " file and moved the log into it, nothing is lost"
     )
 
 
 _REMEDY = (
     "A call that ran may not be recorded, so nothing runs: put the files back, or restore both from a backup; or"
-    " continue with what is left: `toolspeak salvage --journal {}`"
+    " continue with the remaining records: `toolspeak salvage --journal {}`"
 )
 
 
@@ -90,14 +90,14 @@ def log_of(file: Path) -> Path:
 
 
 def _check_log(path: Path, file: Path) -> bool:
-    """Whether there is a log. Raises JournalError for one of which SQLite would use a part and drop the rest.
+    """Whether there is a log. Raises JournalError for a log that SQLite would use only in part.
 
-    Call it before SQLite opens the file: from then on it may overwrite what it did not use.
+    Call it before SQLite opens the file: after that SQLite may overwrite the part that it does not use.
     """
     name = log_of(path).name
     what = ""
     boot, _ = since_boot()
-    for _ in range(_LOOKS):  # another process may be writing to it, or begin a new one
+    for _ in range(_LOOKS):  # another process may be writing to the log, or begin a new one
         index = _index_of(file) if boot else b""
         try:
             log = log_of(file).read_bytes()
@@ -112,7 +112,7 @@ def _check_log(path: Path, file: Path) -> bool:
             what = f"{name} is damaged in the middle, and {scan.lost} {transactions} after that place cannot be read"
         elif missing and index == _index_of(file) and _written_since(boot, file):
             what = (
-                f"{name} ends before what was recorded last ({missing} of its pages are missing): it was cut short or"
+                f"{name} ends before the newest records ({missing} of its pages are missing): it was cut short or"
                 " damaged there, or is an older copy"
             )
         else:
@@ -127,10 +127,10 @@ _OPENING = Lock()
 
 
 def _index_of(file: Path) -> bytes:
-    """The beginning of the index of the write-ahead log, which says how long the log is; b"" without one.
+    """The beginning of the write-ahead log's index, which holds the log's length; b"" without an index.
 
-    A file that was opened here is closed only once the index is deleted: to close a file releases all locks of the
-    process on it (fcntl(2)), those of another connection among them.
+    This function opens the index and closes it only after the index is deleted: closing a file releases all of the
+    process's locks on it (fcntl(2)), also those of another connection.
     """
     with suppress(OSError), _OPENING:
         for descriptor in [each for each in _INDEXES if not os.fstat(each).st_nlink]:
@@ -146,9 +146,9 @@ def _index_of(file: Path) -> bytes:
 
 
 def _written_since(boot: str, file: Path) -> bool:
-    """Whether a process wrote to the file since the machine started.
+    """Whether a process has written to the file since the machine started.
 
-    Otherwise the index is older than that, and after a power cut the log may rightly hold less.
+    If not, the index is older than the start, and after a power cut the log may hold less than the index counts.
     """
     with suppress(sqlite3.Error), _connected_to_read(file, "immutable=1") as db:
         return db.execute("SELECT 1 FROM clocks WHERE name = ?", (boot,)).fetchone() is not None
@@ -156,9 +156,9 @@ def _written_since(boot: str, file: Path) -> bool:
 
 
 def _who(file: Path) -> str:
-    """The runs that had not ended, if the file can be read, as the end of a sentence."""
-    # By other names: SQLite would make a new index for this log, which counts only what is there. If that is not
-    # possible the file is read without its log.
+    """The unfinished runs, as far as the file can be read, as the end of a sentence."""
+    # Under other file names: SQLite would replace this log's index with one that counts only the remaining frames. If
+    # that is impossible, the file is read without its log.
     with suppress(OSError, sqlite3.Error), tempfile.TemporaryDirectory(dir=file.parent, prefix=".look-") as folder:
         other = Path(folder, file.name)
         os.link(file, other)
@@ -176,7 +176,7 @@ def _open_runs(file: Path, how: str) -> str:
             " ORDER BY created DESC LIMIT 5"
         )
         names = ", ".join(run_id for (run_id,) in rows)
-    return f": of run {names}, or of one that began later" if names else ""
+    return f" (of run {names}, or of a run that began later)" if names else ""
 
 
 def _connected_to_read(file: Path, how: str) -> closing[sqlite3.Connection]:
@@ -208,8 +208,8 @@ def checked_place(path: Path, file: str, place: tuple[int, int], size: int, log:
             name, what = f"{path}-wal", "overwritten" if status.st_nlink else "deleted"
     if what:
         raise JournalError(
-            f"the journal {path}: {name} was {what} while it was in use, so that nothing more can be recorded in it,"
-            " and nothing more is done: put it back from a backup, or name another journal"
+            f"the journal {path}: {name} was {what} while it was in use, so nothing more can be recorded in it,"
+            " and nothing more runs: restore it from a backup, or name another journal"
         )
     return size
 
@@ -220,9 +220,10 @@ def openers_of(db: sqlite3.Connection) -> list[str]:
 
 
 def clocked(db: sqlite3.Connection, wall: Callable[[], float]) -> None:
-    """Gives the connection the SQL function `lease_now()`: Unix seconds, counted by a clock that cannot be set.
+    """Adds the SQL function `lease_now()` to the connection: Unix seconds, counted by a clock that cannot be set.
 
-    The first process that writes to the file after a start of the machine stores when that was, by the wall clock.
+    The first process that writes to the file after the machine has started stores the time of the start, by the wall
+    clock.
     """
     name, clock = since_boot()
     if not name:
@@ -234,7 +235,7 @@ def clocked(db: sqlite3.Connection, wall: Callable[[], float]) -> None:
 
 
 def mark_open(db: sqlite3.Connection, name: str, wall: Callable[[], float]) -> None:
-    """Marks in the file that its log holds more, so that a lost log is noticed. Stores when the machine started."""
+    """Marks in the file that its log holds more, so that a lost log is noticed. Stores the machine's start time."""
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("INSERT INTO openers VALUES (?)", (name,))
     boot, clock = since_boot()
@@ -252,8 +253,8 @@ def mark_open(db: sqlite3.Connection, name: str, wall: Callable[[], float]) -> N
 def close_all(
     reader: sqlite3.Connection | None, db: sqlite3.Connection, log: int | None, file: Path, name: str, pid: int
 ) -> None:
-    """Closes the connections, the one that writes last: it tidies the file up. Not in a fork, whose connections are its
-    parent's."""
+    """Closes the connections, last the one that writes: it cleans up the file. Does nothing in a fork, since its
+    connections belong to its parent."""
     if os.getpid() != pid:
         _FORKED.append((reader, db))
         return
@@ -264,19 +265,19 @@ def close_all(
     _mark_closed(db, file, name)
 
 
-_FORKED: list[Any] = []  # connections of the parent of a fork, never closed here
+_FORKED: list[Any] = []  # the connections of a fork's parent, which this process never closes
 
 
 def _mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
     """Removes the mark and closes the connection. With the last connection SQLite moves the log into the file and
     deletes it."""
     remaining: list[str] = []
-    with suppress(sqlite3.Error):  # the mark stays, as the log does
+    with suppress(sqlite3.Error):  # on an error the mark stays, and so does the log
         db.execute("PRAGMA busy_timeout = 1000")
         openers = openers_of(db)
         try:
             remaining = _forget_openers(db, openers, name)
-        except sqlite3.Error:  # the disk is full: moved into the file, the log is reused from its start
+        except sqlite3.Error:  # the disk is full: moving the log into the file frees the log's space
             roll_back(db)
             db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
             remaining = _forget_openers(db, openers, name)
@@ -284,7 +285,7 @@ def _mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
         roll_back(db)
     db.close()
     if remaining and not log_of(file).exists():
-        # It was the last connection: the others were in another container, for example, and are gone.
+        # This was the last connection. The others are gone; for example, they were in another container.
         with suppress(sqlite3.Error), closing(connected(file)) as again:
             again.execute("DELETE FROM openers")
 
@@ -300,7 +301,7 @@ def _forget_openers(db: sqlite3.Connection, openers: Sequence[str], name: str = 
 
 
 def salvaged(path: Path, file: Path) -> list[Path]:
-    """Makes a file usable whose log is damaged or missing, without what is lost. Returns the copies it made of both.
+    """Makes a file with a damaged or missing log usable, without the lost records. Returns the copies of both files.
 
     Raises JournalError if another process has the file open.
     """
@@ -327,12 +328,12 @@ def salvaged(path: Path, file: Path) -> list[Path]:
 
 
 def connected(file: Path) -> sqlite3.Connection:
-    # The event loop waits for locks, so that other tasks continue meanwhile.
+    # SQLite does not wait for locks: the event loop does, so that other tasks run in the meantime.
     return sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    if db.in_transaction:  # SQLite does it itself after some errors
+    if db.in_transaction:  # after some errors SQLite rolls back by itself
         db.execute("ROLLBACK")
 
 
@@ -345,7 +346,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     db.execute("PRAGMA synchronous = FULL")
     db.execute("BEGIN IMMEDIATE")
     try:
-        (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been faster
+        (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have upgraded the file first
         for statement in steps_from(version, _TYPES):
             db.execute(statement)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -357,7 +358,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_ours(db: sqlite3.Connection, path: Path, version: int) -> None:
-    # In this order: another process may create the tables meanwhile, together with the file's number.
+    # In this order: another process may create the tables in between, together with the file's number.
     (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     if tables and application != _APPLICATION:

@@ -1,9 +1,10 @@
-"""A write-ahead log of SQLite that is damaged or cut short: how many transactions it has lost.
+"""Counts the transactions that are lost in a damaged or shortened SQLite write-ahead log.
 
-SQLite reports no such damage. It uses a log up to the first wrong checksum and drops the rest, for that is what a
-process leaves that dies while it writes (https://www.sqlite.org/walformat.html). Such a process leaves a part of one
-transaction. Whole transactions after a bad frame were written, and are lost. So are those that the log's index counts
-(a file in the machine's memory) and the log does not have.
+SQLite does not report such damage. It uses a log as far as the checksums are right and drops the rest, because a
+process that dies while it writes leaves a part of one transaction there (https://www.sqlite.org/walformat.html).
+
+Two kinds of transactions are lost: whole transactions after a bad frame, and transactions that the log's index (a file
+in the machine's memory) counts and the log does not have.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ _HEAD = 32
 _FRAME = 24
 _VERSION = 3007000
 MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # the order of the bytes in checksums; numbers in headers are big-endian
-_INDEX = 48  # bytes of the index's header, which the index has twice, in the machine's order of bytes
+_INDEX = 48  # the bytes of the index's header, which the index holds twice, in the machine's byte order
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
 class LogScan(NamedTuple):
     """The contents of a write-ahead log.
 
-    - `salts`: tell one log in the file from the next.
-    - `frames`: the frames of the transactions that SQLite uses.
-    - `lost`: the whole transactions after the place where SQLite stops.
+    - `salts`: identify the log, since a file holds one log after the other.
+    - `frames`: the number of frames in the transactions that SQLite uses.
+    - `lost`: the number of whole transactions after the place where SQLite stops.
     """
 
     salts: bytes
@@ -34,13 +35,13 @@ class LogScan(NamedTuple):
 
 
 def log_in(log: bytes) -> LogScan:
-    """Scans a log. One that is as it was written, or torn in its last transaction, has lost nothing."""
+    """Scans a log. An undamaged log, or a log that ends in the middle of its last transaction, has lost nothing."""
     if len(log) < _HEAD:
         return LogScan(b"", 0, 0)
     magic, version, size, _, _, _, *sums = struct.unpack(">8I", log[:_HEAD])
     order, salts = MAGIC.get(magic, ""), log[16:24]
     if not order or version != _VERSION or _checksum(log[:24], (0, 0), order) != tuple(sums):
-        # The header is written before the first frame, in one piece: it was whole once.
+        # The header is written in one piece before the first frame, so it was whole at that time.
         return LogScan(salts, 0, max(1, _commits_of_unknown(log)) if len(log) >= _HEAD + _FRAME + 512 else 0)
     starts = range(_HEAD, len(log) - _FRAME - size + 1, _FRAME + size)
     seed = (sums[0], sums[1])
@@ -56,7 +57,7 @@ def log_in(log: bytes) -> LogScan:
 
 
 def frames_missing(log: LogScan, index: bytes) -> int:
-    """Returns how many frames the log's index counts that neither the log nor the file has; 0 if the index is
+    """Returns the number of frames that the log's index counts and neither the log nor the file has; 0 if the index is
     unreadable.
 
     `index` must be the same before and after the log was read.
@@ -73,24 +74,28 @@ def frames_missing(log: LogScan, index: bytes) -> int:
         return 0
     (counted,) = struct.unpack("=I", head[16:20])
     (in_file,) = struct.unpack("=I", index[2 * _INDEX : 2 * _INDEX + 4])
-    if log.salts != head[32:40]:  # another log, written before this one or since
+    if log.salts != head[32:40]:  # the index of an earlier or later log
         return counted
-    # A log that holds only the beginning hides what is in the file already.
+    # A log that holds only the first frames hides newer pages that are already in the file.
     return counted - log.frames if counted > log.frames and (log.frames or counted > in_file) else 0
 
 
 def _commits_lost_after(log: bytes, bad: int, size: int, salts: bytes, computed: tuple[int, int], order: str) -> int:
-    """`bad` is where the first bad frame starts, `computed` what its checksum should be."""
+    """The number of whole transactions after a bad frame.
+
+    `bad`: the offset of the first bad frame.
+    `computed`: the checksum that the frame should have.
+    """
 
     def follows(at: int) -> bool:
-        """Whether the frame is whole, and was written right after the one before it."""
+        """Whether the frame is whole and was written directly after the one before it."""
         if log[at + 8 : at + 16] != salts:
             return False
         before = at - _FRAME - size
         seeds = (_stored(log, before), computed) if before == bad else (_stored(log, before),)
         return any(_sum_of(log, at, size, seed, order) == _stored(log, at) for seed in seeds)
 
-    ended = False  # the bad frame's own transaction
+    ended = False  # whether the bad frame's own transaction has ended
     lost_commits = 0
     for at in range(bad, len(log) - _FRAME - size + 1, _FRAME + size):
         following = at + _FRAME + size
@@ -120,7 +125,7 @@ def _stored(log: bytes, at: int) -> tuple[int, int]:
 
 
 def _sum_of(log: bytes, at: int, size: int, seed: tuple[int, int], order: str) -> tuple[int, int]:
-    """The checksum of the frame there, which continues that of the frame before it."""
+    """The checksum of the frame at `at`, which continues the checksum of the frame before it."""
     seed = _checksum(log[at : at + 8], seed, order)
     return _checksum(log[at + _FRAME : at + _FRAME + size], seed, order)
 

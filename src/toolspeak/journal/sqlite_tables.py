@@ -1,4 +1,4 @@
-"""What a journal in SQLite does in its own way with its tables, and whether they are as they were written."""
+"""The parts of a journal that are specific to SQLite: its tables, its search, and the checks for damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolspeak.journal.sqlite_file import connected
 
 
 class SqliteTables(SqlJournal):
-    """The places of records in the file, the search, and whether the file is as it was written."""
+    """The places of records in the file, the search, and the checks for damage."""
 
     path: Path
     _file: Path
@@ -39,7 +39,7 @@ class SqliteTables(SqlJournal):
         for pos, data, places, stored in rows:
             if stored is not None and stored != sum_of(pos, data, places):
                 ((run_id,),) = await db.rows("SELECT run_id FROM runs WHERE number = $1", pos // SPAN)
-                raise self._damaged(f"record {pos % SPAN} of run {run_id} is not as it was written")
+                raise self._damaged(f"record {pos % SPAN} of run {run_id} differs from what was written")
         return [(pos, data, places) for pos, data, places, _ in rows]
 
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
@@ -49,7 +49,7 @@ class SqliteTables(SqlJournal):
             if info is not None and info.status in (
                 "running",
                 *PAUSED,
-            ):  # it can continue: a call whose result is missing would run again
+            ):  # the run would continue, and a call with a lost result would run again
                 await self._check_tables(run_id)
         except BaseException:
             await self.release(lease)
@@ -59,11 +59,11 @@ class SqliteTables(SqlJournal):
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
         records = await super().read(run_id, start, most)
         if not records and not start and most != 0:
-            await self._check_tables(None)  # before the caller reads that there is no such run
+            await self._check_tables(None)  # before the caller learns that there is no such run
         return records
 
     async def _check_tables(self, run_id: str | None) -> None:
-        """Raises JournalError if what a run depends on is damaged; with None, if anything is."""
+        """Raises JournalError if the tables that a run depends on are damaged; with None, if any table is."""
         await self._commits.idle()
         try:
             faults = await self._commits.in_thread(partial(_faults, self._file, run_id))
@@ -74,15 +74,15 @@ class SqliteTables(SqlJournal):
 
     def _damaged(self, what: str) -> JournalError:
         return JournalError(
-            f"the journal {self.path} is damaged: {what}. Nothing runs that may have run already: restore it from a"
-            " backup, or save what can be read with `sqlite3 FILE .recover` into a new file"
+            f"the journal {self.path} is damaged: {what}. A call may have run already, so nothing runs: restore the"
+            " journal from a backup, or save what can be read with `sqlite3 FILE .recover` into a new file"
         )
 
     async def _delete_records(self, db: Connection, number: int) -> None:
         await delete_run(db, number)
 
     async def _unindexed_runs(self, db: Connection) -> Sequence[tuple[str, int]]:
-        for statement in NOTE:  # so that every run's newest record is found by its stretch
+        for statement in NOTE:  # so that stretches include every run's newest record
             await db.change(statement)
         self._unnoted = 0
         return await super()._unindexed_runs(db)
@@ -107,9 +107,9 @@ class SqliteTables(SqlJournal):
 
 
 def _faults(file: Path, run_id: str | None) -> str:
-    """Returns what is wrong with the tables that a run depends on (None: all of them); "" if nothing is.
+    """Returns the damage to the tables that a run depends on (None: to all tables); "" if there is none.
 
-    Raises sqlite3.Error if SQLite cannot read on.
+    Raises sqlite3.Error if SQLite cannot continue to read.
     """
     with closing(connected(file)) as db:
         db.execute("PRAGMA busy_timeout = 1000")
@@ -136,11 +136,12 @@ def _faults_of_records(db: sqlite3.Connection, run_id: str | None) -> Iterator[s
     rows = db.execute("SELECT pos, data, places, sum FROM records WHERE id >= ?", (since,))
     for pos, data, places, stored in rows:
         if stored is not None and stored != sum_of(pos, data, places):
-            yield f"record {pos % SPAN} of the run with the number {pos // SPAN} is not as it was written"
+            yield f"record {pos % SPAN} of the run with the number {pos // SPAN} differs from what was written"
         numbers.add(pos // SPAN)
         count += pos // SPAN == number
     if run_id is not None and count != (end or number * SPAN) - number * SPAN:
-        yield f"{count} records of the run are there, and {(end or number * SPAN) - number * SPAN} can be found"
+        yield f"the file holds {count} records of the run, and {(end or number * SPAN) - number * SPAN} can be found"
+
     run_numbers = {each for (each,) in db.execute("SELECT number FROM runs")}
     for each in numbers - run_numbers:
         yield f"there are records of a run that is not listed (number {each})"

@@ -487,7 +487,7 @@ def test_what_a_run_cost_is_summed_up(folder, monkeypatch):
 
 def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):
     assert "there is no run 'abc'" in folder.here("show", "abc", code=2)
-    assert "no journal is known for postgres-ql://" in folder.here("sessions", "--journal", "postgres-ql://x", code=2)
+    assert "there is no journal for postgres-ql://" in folder.here("sessions", "--journal", "postgres-ql://x", code=2)
     assert "not both" in folder.here("resume", "abc", "--all", code=2)
 
 

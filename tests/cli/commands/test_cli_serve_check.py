@@ -254,7 +254,7 @@ def other_database(folder: Path) -> str:
 STORES: dict[str, tuple[Callable[[Path], str], str]] = {
     "a folder that cannot be made": (lambda folder: str(folder / "gateway.toml" / "x" / "u.db"), "Not a directory"),
     "another program's": (other_database, "is a database of another program: name another file"),
-    "no database": (lambda folder: str(folder / "gateway.toml"), "it is no SQLite database: name another file"),
+    "no database": (lambda folder: str(folder / "gateway.toml"), "it is not a SQLite database: name another file"),
     "PostgreSQL that is not there": (
         lambda _folder: "postgresql://me:secret@127.0.0.1:1/db",
         "postgresql://127.0.0.1:1/db: ",
