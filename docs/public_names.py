@@ -56,6 +56,12 @@ def own_class(each: Any, module: ModuleType) -> bool:
     return inspect.isclass(each) and each.__module__ == module.__name__
 
 
+def own_bases(value: type) -> list[type]:
+    """The classes of toolspeak that a class inherits from, but for those that give it no member to show."""
+    bases = [base for base in value.__mro__[1:] if base.__module__.startswith("toolspeak.agent.")]
+    return [base for base in bases if any(not name.startswith("_") for name in vars(base))]
+
+
 def homes() -> dict[str, str]:
     """Where each public name is described."""
     places: dict[str, str] = {}
@@ -70,7 +76,9 @@ def entry(package: str, name: str) -> list[str]:
     value, place = getattr(importlib.import_module(package), name), f"{package}.{name}"
     if inspect.isclass(value):
         kind = "exception" if issubclass(value, BaseException) else "class"
-        return [f".. auto{kind}:: {place}", "   :members:", ""]
+        inherits = any(base.__name__ not in homes() for base in own_bases(value))
+        inherited = ["   :inherited-members: Generic"] if inherits else []
+        return [f".. auto{kind}:: {place}", "   :members:", *inherited, ""]
     if inspect.isroutine(value):
         return [f".. autofunction:: {place}", ""]
     shown = [f"   :type: {type(value).__name__}"]

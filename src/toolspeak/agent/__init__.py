@@ -8,7 +8,7 @@ from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
-from toolspeak.agent.options import Approval, DialectSettings, Execution
+from toolspeak.agent.options import Approval, CommonOptions, DialectSettings, Execution
 from toolspeak.agent.recorder import RunEvent, Watched
 from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
@@ -25,6 +25,7 @@ __all__ = [
     "Agent",
     "Approval",
     "Cassette",
+    "CommonOptions",
     "Conversation",
     "DialectSettings",
     "Driver",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 from toolspeak.agent.cassettes.cassette import Cassette
 from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_id
@@ -15,16 +15,14 @@ from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tool
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.options import Approval, DepsT, DialectSettings, Execution, Instructions, RunOptions
-from toolspeak.agent.recorder import Watched
 from toolspeak.agent.result import Resumption, RunResult, SubRunStart, result_of, resumed_run, stored_run
 from toolspeak.agent.run import Run
+from toolspeak.agent.run_starter import RunStarter
 from toolspeak.agent.settings import USUAL_EXECUTION, RunSettings, executor_of
 from toolspeak.agent.state.history import Window, paired, without_secrets
 from toolspeak.agent.state.output import Output, OutputT, choose_output, with_output
-from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import Place
-from toolspeak.agent.streams import stream_output, stream_text
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     check_approval,
@@ -35,6 +33,7 @@ from toolspeak.agent.validation import (
     checked_choice,
     secrets_of,
     toolset_of,
+    turn_tools_of,
 )
 from toolspeak.data.events import PAUSED, Limits, RunStarted
 from toolspeak.data.messages import Message, ToolChoice
@@ -58,20 +57,21 @@ from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers.base import Provider
-from toolspeak.tools import Tool, ToolOptions, Toolset
+from toolspeak.tools import Tool, ToolFilter, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
 
 _USUAL_APPROVAL = Approval()
+_NO_TOOLS = Toolset()
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
-class Agent(Generic[DepsT, OutputT]):
+class Agent(RunStarter[DepsT, OutputT]):
     """Runs tasks with a model and tools.
 
         agent = Agent("openai:qwen3", tools=[read, write], approve="all")
         print(agent.run_sync("Summarise notes.md").answer)
 
     - `model`: a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver.
-    - `tools`: functions, Tools, or a Toolset.
+    - `tools`: functions, Tools, or a Toolset; or a function of the RunContext that returns them before each turn.
     - `dialect`: how the model writes calls: a name, a Dialect, or `DialectSettings`.
     - `instructions`: the agent's part of the system prompt, or a function of the RunContext that returns it before
       each turn.
@@ -102,7 +102,7 @@ class Agent(Generic[DepsT, OutputT]):
     def __init__(
         self,
         model: str | Provider | Driver,
-        tools: Toolset | Iterable[Tool | Callable[..., Any]] = (),
+        tools: Toolset | Iterable[ToolLike[DepsT]] | TurnTools[DepsT] = _NO_TOOLS,
         *,
         dialect: str | Dialect | DialectSettings = "auto",
         instructions: Instructions[DepsT] = "",
@@ -150,11 +150,13 @@ class Agent(Generic[DepsT, OutputT]):
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
         self.driver, text = choose_driver(model, speech.dialect, speech.starts_in, asks=True, listing=speech.listing)
-        own = toolset_of(tools if tools or executor is None else getattr(executor, "tools", ()))
+        tools_of = turn_tools_of(tools)
+        listed = () if tools_of is not None else cast("ToolList", tools)
+        own = toolset_of(listed if tools or executor is None else getattr(executor, "tools", ()))
         agents = {each.name: each for each in handoffs or () if not isinstance(each, str)}
         names = [each if isinstance(each, str) else each.name for each in handoffs or ()]
         transfers = [handoff_tool(each, agents[each].description if each in agents else "") for each in names]
-        answer_type = choose_output(output, self.driver, tools=len(own) + len(transfers) > 0)
+        answer_type = choose_output(output, self.driver, tools=len(own) + len(transfers) > 0 or tools_of is not None)
         self.toolset = with_output(Toolset([*own, *transfers]) if transfers else own, answer_type)
         parts = [instructions if isinstance(instructions, str) else "", answer_type.instructions if answer_type else ""]
         by_levels = by_level(interceptors)
@@ -165,7 +167,11 @@ class Agent(Generic[DepsT, OutputT]):
         self.description = description
         self._deps_type = deps_type
         self._limits = limits
-        self._choice = checked_choice(tool_choice, self.toolset)
+        self._all_tools = self.toolset  # of any turn; None if only the function knows
+        if tools_of is not None:
+            selected = cast("object", tools_of)
+            self._all_tools = self.toolset + selected.tools if isinstance(selected, ToolFilter) else None
+        self._choice = checked_choice(tool_choice, self._all_tools)
         self._journal = journal
         runs, policy = executor_of(
             execution,
@@ -176,7 +182,7 @@ class Agent(Generic[DepsT, OutputT]):
             self.rules,
             recording,
             text,
-            adds_tools=self.toolset is not own,
+            adds_tools=tools_of is None and self.toolset is not own,
         )
         self._settings = RunSettings(
             driver=self.driver,
@@ -190,6 +196,7 @@ class Agent(Generic[DepsT, OutputT]):
             kin_approver=kin_approver,
             instructions=self.secrets.hide_text("\n\n".join(filter(None, parts))),
             instructions_of=None if isinstance(instructions, str) else instructions,
+            tools_of=tools_of,
             agent=name,
             handoffs={transfer.name: agent for transfer, agent in zip(transfers, names, strict=True)},
             choice=self._choice,
@@ -206,15 +213,7 @@ class Agent(Generic[DepsT, OutputT]):
         family = family_of(self._settings, [each._settings for each in agents.values()])
         self._settings = changed(self._settings, family=family) if family else self._settings
 
-    def start(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> Run:
-        """Returns a run that has not begun. `finish`, `states` or `stream` drives it, `say` queues a user message.
-
-        Secrets in the task become placeholders. Raises ConfigurationError for an unknown option, a value of the wrong
-        type, missing `deps` that a tool needs, and a limit in USD on a model without a known price.
-        """
-        return self.start_after(None, task, options)
-
-    def start_after(self, place: Place | None, task: str | Message, options: RunOptions[DepsT]) -> Run:
+    def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run:
         """As `start`, in a session: the run follows the messages of the session until this place."""
         check_options(options, RunOptions.__annotations__)
         history = options.get("history", ())
@@ -240,7 +239,7 @@ class Agent(Generic[DepsT, OutputT]):
             self.driver.name,
             limits,
             setup=options.get("setup", {}),
-            choice=checked_choice(options.get("tool_choice", self._choice), self.toolset),
+            choice=checked_choice(options.get("tool_choice", self._choice), self._all_tools),
         )
         if place is not None:
             started = changed(
@@ -255,43 +254,6 @@ class Agent(Generic[DepsT, OutputT]):
         run_id = sub_run_id(call, self._settings.agent, messages)
         resumption = Resumption(settings, run_id, {})
         return Run(settings, run_id, (), load=SubRunStart(resumption, started).load)
-
-    async def run(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> RunResult[OutputT]:
-        """Runs a task until it ends, waits for approval or is suspended. Options as in `start`.
-
-        Raises ProviderError when the model API fails; its `result` holds the run until then. Cancelling it cancels the
-        model request and the tools.
-
-        In a tool, with the `parent_run_id` of the tool's run, this is a sub-run. A sub-run that pauses raises
-        SubRunPaused. The call of the tool has no result then, and its run pauses with the sub-run's questions. Once
-        they are decided the tool is called again, and this continues the same sub-run. What else the tool does
-        happens a second time.
-        """
-        return await self.finish(self.start(task, **options))
-
-    def run_sync(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> RunResult[OutputT]:
-        """As `run`, for code without an event loop or inside of one (Jupyter). Ctrl-C cancels the run."""
-        return run_sync(self.run(task, **options))
-
-    def iterate(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> AsyncGenerator[RunState]:
-        """Yields the state after each step, the final one last."""
-        return self.start(task, **options).states()
-
-    def stream(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> AsyncGenerator[Watched]:
-        """Yields deltas as they come, and records once they are durable, `RunFinished` or `RunPaused` last."""
-        return self.start(task, **options).stream()
-
-    def stream_text(
-        self, task: str | Message, *, accumulated: bool = False, **options: Unpack[RunOptions[DepsT]]
-    ) -> AsyncGenerator[str]:
-        """Yields the model's text as it comes: pieces, or the turn's text so far (`accumulated`). See
-        `toolspeak.agent.stream_text`, which takes a run."""
-        return stream_text(self.start(task, **options), accumulated=accumulated)
-
-    def stream_output(self, task: str | Message, **options: Unpack[RunOptions[DepsT]]) -> AsyncGenerator[OutputT]:
-        """Yields the answer so far, and last the validated whole. See `toolspeak.agent.stream_output`,
-        which takes a run."""
-        return stream_output(self.start(task, **options))
 
     async def resume(
         self,
@@ -340,7 +302,7 @@ class Agent(Generic[DepsT, OutputT]):
         Raises ToolDefinitionError if neither the agent nor the call says what it is for.
         """
         about = self.description if description is None else description
-        return agent_tool(self.name, about, self.toolset, self.run, name, options)
+        return agent_tool(self.name, about, self._all_tools, self.run, name, options)
 
     async def suspend(self, run_id: str) -> bool:
         """Suspends a run of the agent's journal, in whichever process it runs. That process reads the request within 3

@@ -21,11 +21,16 @@ _SECONDS = 86_400.0
 
 
 def agent_tool(
-    agent: str, description: str, tools: Toolset, run: Callable[..., Any], name: str | None, options: ToolOptions
+    agent: str,
+    description: str,
+    tools: Toolset | None,
+    run: Callable[..., Any],
+    name: str | None,
+    options: ToolOptions,
 ) -> Tool[..., Any]:
     """The tool that runs an agent. See `Agent.as_tool`.
 
-    `tools`: those of the agent; `run`: its `Agent.run`.
+    `tools`: those of the agent, None if it computes them for each turn; `run`: its `Agent.run`.
     """
     if not description:
         raise ToolDefinitionError(
@@ -43,12 +48,12 @@ def agent_tool(
 
     tool_options = ToolOptions(timeout=_SECONDS)
     if "effects" not in options and not options.get("read_only"):
-        tool_options["effects"] = _effects_of(tools)
+        tool_options["effects"] = changed(UNDECLARED, idempotent=True) if tools is None else _effects_of(tools)
     tool_options.update(options)
     ask_tool = tool(ask, name=name or _ODD.sub("_", agent), description=description, **tool_options)
     properties: Any = {"task": {"type": "string", "description": "What to do, with all that must be known for it."}}
     parameters = {**ask_tool.spec.parameters, "properties": properties}
-    deps = next((each.deps for each in tools if each.deps), "")
+    deps = next((each.deps for each in tools or () if each.deps), "")
     return changed(ask_tool, spec=changed(ask_tool.spec, parameters=parameters), deps=deps)
 
 

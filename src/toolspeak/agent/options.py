@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Generic, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
@@ -28,7 +28,7 @@ from toolspeak.execute import (
 )
 from toolspeak.tools import RunContext, Toolset
 
-DepsT = TypeVar("DepsT", default=None)
+DepsT = TypeVar("DepsT", default=None, contravariant=True)  # noqa: PLC0105 - users read the name
 """What the agent's tools receive as `RunContext.deps`."""
 
 Instructions: TypeAlias = str | Callable[[RunContext[DepsT]], str] | Callable[[RunContext[DepsT]], Awaitable[str]]
@@ -123,11 +123,10 @@ class Execution:
         )
 
 
-class RunOptions(TypedDict, Generic[DepsT], total=False):
-    """The options of one run.
+class CommonOptions(TypedDict, total=False):
+    """The options of one run besides `deps`.
 
     - `history`: the conversation that the run continues.
-    - `deps`: what tools receive as `RunContext.deps`.
     - `limits`, `tool_choice`: replace those of the agent.
     - `setup`: JSON that is recorded with the run, for a process that resumes it.
     - `principal`: on whose behalf the run acts. In every record.
@@ -136,10 +135,16 @@ class RunOptions(TypedDict, Generic[DepsT], total=False):
     """
 
     history: Sequence[Message]
-    deps: DepsT
     limits: Limits | None
     tool_choice: str | ToolChoice
     principal: str | None
     traceparent: str | None
     parent_run_id: str | None
     setup: Mapping[str, JSON]
+
+
+class RunOptions(CommonOptions, total=False):
+    """The options of one run."""
+
+    deps: Any
+    """What tools receive as `RunContext.deps`."""

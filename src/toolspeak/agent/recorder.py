@@ -41,6 +41,7 @@ from toolspeak.execute.calls.observe import (
     tell,
 )
 from toolspeak.journal.base import Lease
+from toolspeak.tools import Tool, Toolset
 
 Watched: TypeAlias = Delta | TurnRestarted | Record
 """What `Run.stream` yields: the pieces of a turn as they come, and every record once it is durable."""
@@ -166,14 +167,13 @@ class Recorder:
 
 
 class BatchRecorder:
-    """Records the events of one run's batches. `values` is the memory that the run's tools share, `first` the settings
-    of the agent that started the run."""
+    """Records the events of one run's batches. `first`: the settings of the agent that started the run."""
 
-    def __init__(self, settings: RunSettings, recorder: Recorder, values: dict[str, Any], first: RunSettings) -> None:
+    def __init__(self, settings: RunSettings, recorder: Recorder, contexts: RunContexts, first: RunSettings) -> None:
         self._settings = settings
         self._first = first
         self._recorder = recorder
-        self._values = values
+        self._contexts = contexts
         self._has_interceptors = any(settings.interceptors.values())
         self._memory: Memory | None = None
 
@@ -182,7 +182,7 @@ class BatchRecorder:
         if type(event) is ToolFinished:
             if event.result.name in self._settings.handoffs and event.result.status == "success":
                 return self._hand_off(event)
-            tool = self._settings.toolset.get(event.result.name)
+            tool = self._contexts.toolset.get(event.result.name)
             # A tool that takes the context may have changed the memory, or an interceptor.
             if self._has_interceptors or (tool is not None and "context" in tool.injected.values()):
                 return self._with_memory(event)
@@ -218,7 +218,7 @@ class BatchRecorder:
 
     async def _with_memory(self, event: ToolFinished) -> None:
         if self._memory is None:
-            self._memory = Memory(self._values, self._recorder.state.memory, self._settings.secrets)
+            self._memory = Memory(self._contexts.memory, self._recorder.state.memory, self._settings.secrets)
         changes, refusals = self._memory.changes()
         await self._recorder.record(replace(event, memory=changes) if changes else event)
         for key, reason in refusals.items():
@@ -242,6 +242,9 @@ class RunContexts:
         self.memory = memory
         self.scope = RunScope(timers=Timers(), details=recorder.run_records.details)
         self.pause = Pause()
+        self.turn_tools: Toolset | None = None
+        """The tools of the last turn, of an agent that computes them for each."""
+        self._tools: dict[str, Tool] = {}  # the last ones of each name that such turns had
         self.show: Callable[[ToolProgress], object] | None = None
         """Takes what tools report of their progress."""
 
@@ -261,11 +264,30 @@ class RunContexts:
             parent_run_id=settings.parent_run_id,
             observers=self._recorder.observers,
             trace=self._recorder.trace,
+            tools=self.turn_tools,
         )
+
+    @property
+    def toolset(self) -> Toolset:
+        """The tools of the last turn."""
+        return self.settings.toolset if self.turn_tools is None else self.turn_tools
+
+    def offer(self, tools: Toolset) -> None:
+        """Takes the tools of the next turn. Results of the run's reads stay known unless a tool is another one of the
+        same name."""
+        self.turn_tools, earlier = tools, self._tools
+        for each in tools:
+            before = earlier.get(each.name)
+            if before is each:
+                continue
+            earlier[each.name] = each
+            if before is not None and (before.function is not each.function or before.spec != each.spec):
+                self.scope = changed(self.scope, result_cache=ResultCache())
 
     def hand_over(self, settings: RunSettings) -> None:
         """Goes on with another agent. Its tools may be other ones of the same names."""
         self.settings = self._recorder.settings = settings
+        self.turn_tools, self._tools = None, {}
         self.scope = changed(self.scope, result_cache=ResultCache(), _tools={})
 
     def hook(self, notes: HookNotes, name: str) -> HookContext:

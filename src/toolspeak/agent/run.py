@@ -58,8 +58,7 @@ class Run:
         self._first = settings  # of the agent that starts the run: others may continue it
         self._recorder = recorder = Recorder(settings, run_id, state, before, run_records)
         self.record = recorder.record
-        self._opening, self._load = opening, load
-        self._driven = False
+        self._opening, self._load, self._driven = opening, load, False
         self._inbox: list[Message] = []
         self.run_id = run_id
         self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
@@ -75,8 +74,8 @@ class Run:
     def _work_with(self, settings: RunSettings) -> None:
         self._settings, contexts, recorder = settings, self._contexts, self._recorder
         self._interceptors = InterceptorRunner(settings.interceptors, settings.secrets, contexts.hook)
-        self._turns = Turns(settings, self._interceptors, recorder, contexts.batch)
-        self._facts = BatchRecorder(settings, recorder, contexts.memory, self._first)
+        self._turns = Turns(settings, self._interceptors, recorder, contexts)
+        self._facts = BatchRecorder(settings, recorder, contexts, self._first)
 
     async def _hand_over(self, agent: str) -> None:
         """Goes on as another agent. Raises RunError if no hand-off leads to it."""
@@ -376,7 +375,7 @@ class Run:
         while True:
             state = self._recorder.state
             pending, decisions = state.pending, state.approvals.decisions
-            seconds, early = seconds_left(state, settings.clock), self._turns.take_early()
+            seconds, early = seconds_left(state, settings.clock), await self._turns.begin_batch()
             until = None if seconds is None else loop.time() + seconds
             doubtful = NONE_IN_DOUBT
             if pending.started:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Generic, Unpack, cast
+from typing import Any, Generic, Unpack, cast, overload
 
 from toolspeak.agent.agent import Agent, RunResult
-from toolspeak.agent.options import DepsT, RunOptions
+from toolspeak.agent.options import CommonOptions, DepsT, RunOptions
 from toolspeak.agent.run import Run
 from toolspeak.agent.state.output import OutputT
 from toolspeak.agent.storage.runs import suspend_run
@@ -56,9 +56,27 @@ class Session(Generic[DepsT, OutputT]):
         self._principal = principal
         self.session_id = new_session_id() if session_id is None else session_id
 
+    @overload
     async def start(
-        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions[DepsT]]
-    ) -> Run:
+        self: Session[None, OutputT],
+        task: str | Message,
+        *,
+        when_open: WhenOpen = "refuse",
+        deps: None = None,
+        **options: Unpack[CommonOptions],
+    ) -> Run: ...
+
+    @overload
+    async def start(
+        self,
+        task: str | Message,
+        *,
+        when_open: WhenOpen = "refuse",
+        deps: DepsT,
+        **options: Unpack[CommonOptions],
+    ) -> Run: ...
+
+    async def start(self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Any) -> Run:
         """Returns the session's next run, not yet driven. Options as in `Agent.start`.
 
         `when_open` is for a last run that waits for approval or is suspended: "refuse" raises RunError, "close" ends
@@ -68,13 +86,53 @@ class Session(Generic[DepsT, OutputT]):
         one begins, driving this one raises RunConflict.
         """
         place = await place_of(self._journal, self.session_id, self._principal, when_open)
-        return self._agent.start_after(place, task, {**options, "principal": self._principal})
+        return self._agent.start_after(place, task, cast("RunOptions", {**options, "principal": self._principal}))
 
+    @overload
     async def run(
-        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions[DepsT]]
-    ) -> RunResult[OutputT]:
+        self: Session[None, OutputT],
+        task: str | Message,
+        *,
+        when_open: WhenOpen = "refuse",
+        deps: None = None,
+        **options: Unpack[CommonOptions],
+    ) -> RunResult[OutputT]: ...
+
+    @overload
+    async def run(
+        self,
+        task: str | Message,
+        *,
+        when_open: WhenOpen = "refuse",
+        deps: DepsT,
+        **options: Unpack[CommonOptions],
+    ) -> RunResult[OutputT]: ...
+
+    async def run(self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Any) -> RunResult[OutputT]:
         """Runs a task after the session's messages. Parameters as in `start`, raises as `Agent.run`."""
         return await self._agent.finish(await self.start(task, when_open=when_open, **options))
+
+    @overload
+    def stream_text(
+        self: Session[None, OutputT],
+        task: str | Message,
+        *,
+        accumulated: bool = False,
+        when_open: WhenOpen = "refuse",
+        deps: None = None,
+        **options: Unpack[CommonOptions],
+    ) -> AsyncGenerator[str]: ...
+
+    @overload
+    def stream_text(
+        self,
+        task: str | Message,
+        *,
+        accumulated: bool = False,
+        when_open: WhenOpen = "refuse",
+        deps: DepsT,
+        **options: Unpack[CommonOptions],
+    ) -> AsyncGenerator[str]: ...
 
     async def stream_text(
         self,
@@ -82,7 +140,7 @@ class Session(Generic[DepsT, OutputT]):
         *,
         accumulated: bool = False,
         when_open: WhenOpen = "refuse",
-        **options: Unpack[RunOptions[DepsT]],
+        **options: Any,
     ) -> AsyncGenerator[str]:
         """Yields the model's text as it comes. See `toolspeak.agent.stream_text`; other parameters as in `start`."""
         run = await self.start(task, when_open=when_open, **options)
@@ -90,8 +148,28 @@ class Session(Generic[DepsT, OutputT]):
             async for text in texts:
                 yield text
 
+    @overload
+    def stream_output(
+        self: Session[None, OutputT],
+        task: str | Message,
+        *,
+        when_open: WhenOpen = "refuse",
+        deps: None = None,
+        **options: Unpack[CommonOptions],
+    ) -> AsyncGenerator[OutputT]: ...
+
+    @overload
+    def stream_output(
+        self,
+        task: str | Message,
+        *,
+        when_open: WhenOpen = "refuse",
+        deps: DepsT,
+        **options: Unpack[CommonOptions],
+    ) -> AsyncGenerator[OutputT]: ...
+
     async def stream_output(
-        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions[DepsT]]
+        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Any
     ) -> AsyncGenerator[OutputT]:
         """Yields the answer so far. See `toolspeak.agent.stream_output`; parameters as in `start`."""
         run = await self.start(task, when_open=when_open, **options)

@@ -32,7 +32,7 @@ from toolspeak.execute import (
     StandingRules,
 )
 from toolspeak.journal.base import Journal
-from toolspeak.tools import RunContext, Toolset
+from toolspeak.tools import RunContext, Toolset, TurnTools
 
 USUAL_EXECUTION = Execution()
 """The settings of an agent that has none of its own; they need no checks."""
@@ -44,6 +44,7 @@ class RunSettings:
 
     driver: Driver
     toolset: Toolset
+    """Without those that `tools_of` returns."""
     executor: BatchExecutor
     journal: Journal
     keeps: bool
@@ -57,6 +58,8 @@ class RunSettings:
     instructions: str = ""
     instructions_of: Callable[[RunContext[Any]], str | Awaitable[str]] | None = None
     """Returns the agent's own instructions before each turn; `instructions` follow them."""
+    tools_of: TurnTools[Any] | None = None
+    """Returns the agent's own tools before each turn; those of `toolset` follow them."""
     agent: str = "agent"
     deps: Any = None
     principal: str | None = None

@@ -8,19 +8,21 @@ from contextlib import aclosing, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from inspect import isawaitable
-from typing import cast
+from typing import Any, cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
 from toolspeak.agent.drivers.base import NO_RUN, Conversation, Driver, DriverContext, ToolRunner, TurnRequest
 from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.interceptors import InterceptorRunner, turn_of
-from toolspeak.agent.recorder import Recorder
+from toolspeak.agent.recorder import Recorder, RunContexts
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish
 from toolspeak.agent.state.history import Plan, hide_call, to_summarise, without_secrets
 from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.steps import remembered
 from toolspeak.agent.turn_checkpoint import TurnCheckpoint
+from toolspeak.agent.validation import check_deps, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
@@ -28,8 +30,9 @@ from toolspeak.data.prices import price_of
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.execute import Answer, BatchContext, EarlyStart
+from toolspeak.execute import Answer, EarlyStart
 from toolspeak.providers.trace_context import RETRIED
+from toolspeak.tools import RunContext, Toolset
 from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
@@ -63,12 +66,12 @@ class Turns:
         settings: RunSettings,
         interceptors: InterceptorRunner,
         recorder: Recorder,
-        batch_context: Callable[[RunState], BatchContext],
+        contexts: RunContexts,
     ) -> None:
         self._settings = settings
         self._interceptors = interceptors
         self._recorder = recorder
-        self._batch_context = batch_context
+        self._contexts = contexts
         self._instructions = settings.instructions
         self._prompt = self._prompt_digest = ""
         self._counted_messages = self._counted_characters = 0  # of the history, for estimates of tokens
@@ -99,6 +102,9 @@ class Turns:
         before = recorder.state
         if settings.instructions_of is not None:
             await self._compute_instructions(before)
+        if settings.tools_of is not None:
+            await self._compute_tools(before, self._contexts.memory)
+            checked_choice(choice, self._contexts.toolset)
         request = TurnRequest(
             before.history, self._specs, self._instructions, choice, output, settings.asks, state=before
         )
@@ -267,7 +273,7 @@ class Turns:
         self._starting = None
         if self._early is None:
             early = getattr(settings.executor, "early", None)
-            self._early = None if early is None else early(self._batch_context(before))
+            self._early = None if early is None else early(self._contexts.batch(before))
         if self._early is not None:
             for call in collector.completed(self._offered):
                 self._offered += 1
@@ -312,16 +318,43 @@ class Turns:
 
     async def _compute_instructions(self, state: RunState) -> None:
         settings = self._settings
-        context = self._batch_context(state).run_context(_NO_CALL)
-        # A copy: what a tool keeps is recorded with its result, and this function has none.
-        text = settings.instructions_of and settings.instructions_of(replace(context, memory=deepcopy(context.memory)))
-        text = await text if isawaitable(text) else text
+        assert settings.instructions_of is not None, "else nothing is computed"
+        text = await self._computed(settings.instructions_of, state, self._contexts.memory)
         if not isinstance(text, str):
             raise ConfigurationError(f"instructions: the function must return a string, not a {type(text).__name__}")
         text = "\n\n".join(filter(None, (settings.secrets.hide_text(text), settings.instructions)))
         if text != self._instructions:
             await self._end_conversation()  # it begins with the instructions of before
             self._instructions = text
+
+    async def _compute_tools(self, state: RunState, memory: dict[str, Any]) -> None:
+        """Asks the agent's function for the tools of a turn. `state`, `memory`: the run before it."""
+        settings = self._settings
+        assert settings.tools_of is not None, "else nothing is computed"
+        own = toolset_of(await self._computed(settings.tools_of, state, memory), "tools: the function must return ")
+        toolset = Toolset([*own, *settings.toolset]) if len(settings.toolset) else own
+        check_deps(toolset, settings.deps)
+        self._contexts.offer(toolset)
+        if toolset.specs != self._specs:  # else the same list, for which a driver has its prompt already
+            self._specs = toolset.specs
+        self._tools_digest = toolset.digest
+
+    async def _computed(
+        self, function: Callable[[RunContext[Any]], Any], state: RunState, memory: dict[str, Any]
+    ) -> Any:
+        """What a function of the run returns."""
+        context = self._contexts.batch(state).run_context(_NO_CALL)
+        # A copy: what a tool keeps is recorded with its result, and this function has none.
+        value = function(replace(context, memory=deepcopy(memory)))
+        return await value if isawaitable(value) else value
+
+    async def begin_batch(self) -> EarlyStart | None:
+        """The calls of the turn that started early (`take_early`). If another process asked for the turn, its tools are
+        computed anew, from the run as it was before the turn."""
+        if self._settings.tools_of is not None and self._contexts.turn_tools is None:
+            before = self._recorder.run_records.before_turn()
+            await self._compute_tools(before, remembered(before.memory))
+        return self.take_early()
 
     async def _end_conversation(self) -> None:
         conversation, self._conversation = self._conversation, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import Any, cast, get_args
@@ -14,8 +14,9 @@ from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import Price, price_of
 from toolspeak.errors import ConfigurationError, UnknownTool, suggest
 from toolspeak.execute import BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
-from toolspeak.tools import Tool, Toolset
+from toolspeak.tools import Tool, ToolFilter, ToolList, Toolset, TurnTools
 from toolspeak.tools.returned_values import Unserialisable, jsonable
+from toolspeak.tools.signature import takes_context
 
 _NO_SECRETS = Secrets()
 _USUAL_LIMITS = Limits()
@@ -25,18 +26,26 @@ _IN_DOUBT: tuple[InDoubtPolicy, ...] = get_args(InDoubtPolicy)
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
 
 
-def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
-    """The tools as a Toolset. Raises ConfigurationError for one tool alone, a mapping or a string."""
+def toolset_of(tools: ToolList, where: str = "tools must be ") -> Toolset:
+    """The tools as a Toolset. Raises ConfigurationError for one tool alone, a mapping or a string; `where` begins the
+    message."""
     if isinstance(tools, Toolset):
         return tools
     if type(tools) not in _LISTS and (
         isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__")
     ):
         remedy = "write tools=[it]" if callable(tools) else "write tools=[function, …]"
-        raise ConfigurationError(
-            f"tools must be a list of functions and tools, or a Toolset, not {_quoted(tools)}; {remedy}"
-        )
+        raise ConfigurationError(f"{where}a list of functions and tools, or a Toolset, not {_quoted(tools)}; {remedy}")
     return Toolset(tools)
+
+
+def turn_tools_of(tools: object) -> TurnTools[Any] | None:
+    """The function that computes the tools of each turn, None for tools that are there already, or for one that a list
+    was forgotten around."""
+    if type(tools) in _LISTS or isinstance(tools, Toolset | Tool | type) or not callable(tools):
+        return None
+    computed = cast("TurnTools[Any]", tools)
+    return computed if isinstance(tools, ToolFilter) or takes_context(computed, "tools") else None
 
 
 def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
@@ -190,15 +199,15 @@ def _listed(value: object, name: str) -> Sequence[object]:
     return cast("Sequence[object]", value)
 
 
-def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
-    """The choice as a ToolChoice. Raises UnknownTool for a name that no tool has, ConfigurationError for "required"
-    without tools and for a value of the wrong type."""
+def checked_choice(choice: str | ToolChoice, tools: Toolset | None) -> ToolChoice:
+    """The choice as a ToolChoice; it may name any tool if `tools` is None. Raises UnknownTool for a name that no tool
+    has, ConfigurationError for "required" without tools and for a value of the wrong type."""
     if type(choice) is not str and not isinstance(cast("object", choice), ToolChoice):
         raise ConfigurationError(
             f"tool_choice must be 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}"
         )
     tool_choice = ToolChoice.of(choice) if isinstance(choice, str) else choice
-    if tool_choice.mode in ("auto", "none"):
+    if tool_choice.mode in ("auto", "none") or tools is None:
         return tool_choice
     names = [spec.name for spec in tools.specs]
     if tool_choice.mode == "specific" and tool_choice.name not in names:

@@ -22,6 +22,7 @@ from toolspeak.execute.concurrency.limits import Concurrency, Limiter, OrphanedC
 from toolspeak.execute.concurrency.schedule import Conflicts
 from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.tool import Tool
+from toolspeak.tools.toolset import Toolset
 
 _MOST_RESULTS = 256  # results of a run; the oldest go first
 _NOTE = (
@@ -229,6 +230,7 @@ class BatchContext:
     - `pause`: requests that the batch stops before its next call.
     - `observers`: observers of this run, beside those of the executor.
     - `trace`: surrounds the calls' functions.
+    - `tools`: the tools of this turn, in place of the executor's. None: the executor's.
     """
 
     run_id: str = field(default_factory=new_id)
@@ -243,6 +245,7 @@ class BatchContext:
     pause: Pause = field(default_factory=Pause)
     observers: tuple[Observer, ...] = ()
     trace: CallTrace | None = None
+    tools: Toolset | None = None
 
     def run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
         """Makes the context of a tool's preview and its `verify`."""
@@ -302,6 +305,7 @@ class BatchResult:
 
 class BatchExecutor(Protocol):
     """Runs a run's batches of calls: `Executor`, or one of your own around it or instead (`Agent(execution=…)`).
+    If the agent computes its tools for each turn, the calls name those of `context.tools`.
 
     `run` is called with the keyword arguments of `Executor.run` (`emit`, `context`, `approver`, …). A result that it
     returns without having recorded it (`await emit(ToolFinished(result))`) is recorded for it. A batch that waits for

@@ -202,7 +202,8 @@ class BatchState:
 
     def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
         """Returns the call with its tool, arguments and effects, or its failure."""
-        return prepare(call, self.settings.tools, self.settings.secrets, self.context.run_id)
+        settings = self.settings
+        return prepare(call, settings.tools, settings.secrets, self.context.run_id, of_turn=settings.of_turn)
 
     @property
     def is_late(self) -> bool:

@@ -126,7 +126,7 @@ class Executor:
         settings = self._settings
         if not self._early_start or settings.interceptors or self.policy is not None or settings.replayer is not None:
             return None
-        return EarlyStart(settings, context)
+        return EarlyStart(settings.with_tools(context.tools), context)
 
     async def run(
         self,
@@ -187,7 +187,7 @@ class Executor:
             run = Observed(context.run_id, context.step, context.agent, context.parent_run_id)
             observation = Observation(observers, run)
         batch = BatchState(
-            self._settings,
+            self._settings.with_tools(context.tools),
             context,
             emit,
             [Call(call) for call in unique(calls)],

@@ -17,7 +17,7 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from toolspeak.data.messages import ToolCall
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.prepare import PreparedCall, prepare
@@ -37,6 +37,7 @@ from toolspeak.execute.concurrency.schedule import Conflicts, ScheduleName
 from toolspeak.execute.hooks import Interceptor
 from toolspeak.execute.sub_runs import ENTERED, SubRuns
 from toolspeak.tools.context import RunContext, injected
+from toolspeak.tools.stored_results import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
 _MISSING = object()
@@ -57,6 +58,14 @@ class ExecutorSettings:
     stop_on_block: bool
     recorder: ResultRecorder | None
     replayer: Replayer | None
+    of_turn: bool = False
+    """Whether `tools` are those of one turn, and others those of the next."""
+
+    def with_tools(self, tools: Toolset | None) -> ExecutorSettings:
+        """The settings with the tools of a turn, None for no others than the executor's."""
+        if tools is None:
+            return self
+        return changed(self, tools=tools, cap=changed(self.cap, pages=READ_RESULT in tools), of_turn=True)
 
 
 @quick(frozen=False)

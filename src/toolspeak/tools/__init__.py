@@ -5,7 +5,20 @@ from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.tool_options import ToolOptions
-from toolspeak.tools.toolset import Toolset
+from toolspeak.tools.toolset import ToolFilter, ToolLike, ToolList, Toolset, TurnTools
 from toolspeak.tools.verify import Happened
 
-__all__ = ["Effects", "Happened", "RunContext", "StateView", "Tool", "ToolOptions", "Toolset", "tool"]
+__all__ = [
+    "Effects",
+    "Happened",
+    "RunContext",
+    "StateView",
+    "Tool",
+    "ToolFilter",
+    "ToolLike",
+    "ToolList",
+    "ToolOptions",
+    "Toolset",
+    "TurnTools",
+    "tool",
+]

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from toolspeak.data.messages import JSON, Message, ToolCall
 
-DepsT = TypeVar("DepsT", default=Any)
+DepsT = TypeVar("DepsT", default=Any, covariant=True)  # noqa: PLC0105 - users read the name
 
 
 class StateView(Protocol):

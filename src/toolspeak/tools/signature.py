@@ -160,6 +160,24 @@ def injected_parameters(function: Callable[..., Any], where: str) -> dict[str, I
     return kinds
 
 
+def takes_context(function: Callable[..., Any], where: str) -> bool:
+    """Whether the function can be called with a RunContext alone: its first parameter has that annotation, or none, and
+    the others have defaults."""
+    parameters = [each for each in _parameters(function, where) if each.kind is not each.VAR_KEYWORD]
+    if not parameters or any(
+        each.default is each.empty and each.kind is not each.VAR_POSITIONAL for each in parameters[1:]
+    ):
+        return False
+    first = parameters[0]
+    if first.kind is first.KEYWORD_ONLY or first.annotation is first.empty:
+        return first.kind is not first.KEYWORD_ONLY
+    try:
+        annotation = _annotation(first, _namespaces(underlying(function)), where)
+    except ToolDefinitionError:  # a name that is there for type checkers alone
+        return True
+    return injected_by(annotation) == "context"
+
+
 def _bound(function: object) -> Mapping[str, Any]:
     """The keyword arguments a partial has fixed: they are no longer the model's to give."""
     return cast("partial[Any]", function).keywords if isinstance(function, partial) else {}

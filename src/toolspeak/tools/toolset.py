@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from inspect import isawaitable
+from typing import Any, Concatenate, Generic, TypeAlias, cast
+
+from typing_extensions import TypeVar
 
 from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.context import RunContext
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool, check_name
 
@@ -64,6 +69,13 @@ class Toolset:
         """The tools for which the predicate holds."""
         return Toolset(each for each in self if predicate(each))
 
+    def filtered_per_turn(
+        self, predicate: Callable[[RunContext[DepsT], Tool], bool | Awaitable[bool]]
+    ) -> ToolFilter[DepsT]:
+        """The tools for which the predicate holds before each model turn, for `Agent(tools=…)`. The predicate may be
+        async."""
+        return ToolFilter(self, predicate)
+
     def prefixed(self, prefix: str) -> Toolset:
         """The same tools with the prefix before each name. Raises ToolDefinitionError if a name becomes invalid."""
         return Toolset(_changed(each, lambda spec: replace(spec, name=prefix + spec.name)) for each in self)
@@ -106,6 +118,43 @@ class Toolset:
 
     def __repr__(self) -> str:
         return f"Toolset({', '.join(self._tools)})"
+
+
+DepsT = TypeVar("DepsT", default=Any, contravariant=True)  # noqa: PLC0105 - users read the name
+
+ToolLike: TypeAlias = (
+    Callable[Concatenate[RunContext[DepsT], ...], Any]
+    | Callable[Concatenate[Any, RunContext[DepsT], ...], Any]
+    | Callable[Concatenate[Any, Any, RunContext[DepsT], ...], Any]
+    | Callable[Concatenate[Any, Any, Any, RunContext[DepsT], ...], Any]
+    | Tool
+    | Callable[..., Any]
+)
+"""A Tool or a function. pyright compares a RunContext among its first four parameters with the agent's `deps_type`."""
+
+
+@quick()
+class ToolFilter(Generic[DepsT]):
+    """A function of the run that returns those of `tools` for which `predicate` holds. See
+    `Toolset.filtered_per_turn`."""
+
+    tools: Toolset
+    predicate: Callable[[RunContext[DepsT], Tool], bool | Awaitable[bool]]
+
+    async def __call__(self, context: RunContext[DepsT], /) -> Toolset:
+        selected: list[Tool] = []
+        for each in self.tools:
+            holds = self.predicate(context, each)
+            if await holds if isawaitable(holds) else holds:
+                selected.append(each)
+        return Toolset(selected)
+
+
+ToolList: TypeAlias = Toolset | Iterable[Tool | Callable[..., Any]]
+"""Functions, Tools, or a Toolset."""
+
+TurnTools: TypeAlias = Callable[[RunContext[DepsT]], ToolList] | Callable[[RunContext[DepsT]], Awaitable[ToolList]]
+"""A function of the run that returns the tools of the next model turn; it may be async."""
 
 
 def _changed(original: Tool, change: Callable[[ToolSpec], ToolSpec]) -> Tool:

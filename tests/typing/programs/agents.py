@@ -5,7 +5,7 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from toolspeak import Agent, Output, RunContext, RunResult, Session, SqliteJournal, tool
+from toolspeak import Agent, Output, RunContext, RunResult, Session, SqliteJournal, Toolset, tool
 
 
 class Town(BaseModel):
@@ -22,7 +22,7 @@ def people(town: str, ctx: RunContext[Database]) -> int:
     return len(town)
 
 
-plain = Agent("openai:qwen3", [people])
+plain = Agent("openai:qwen3")
 typed = Agent("openai:qwen3", [people], output=Town, deps_type=Database)
 of_list = Agent("openai:qwen3", output=list[int])
 in_words = Agent("openai:qwen3", output=Output(Town, mode="prompted"))
@@ -77,6 +77,36 @@ def number(ctx: RunContext[Database]) -> int:
     return 3
 
 
+class Account:
+    pass
+
+
+@tool(read_only=True)
+def balance(ctx: RunContext[Account]) -> int:
+    """The money on an account."""
+    return 0
+
+
+@tool(read_only=True)
+def converted(currency: str, digits: int, ctx: RunContext[Account]) -> float:
+    """The money in another currency."""
+    return 0.0
+
+
+@tool(read_only=True)
+def perhaps(ctx: RunContext[Database | None]) -> int:
+    """The number of towns, without a database 0."""
+    return 0
+
+
+def untyped(town: str, database: Database) -> int:
+    return len(town)
+
+
+assert_type(Agent("openai:qwen3", [people, balance.name.upper, perhaps], deps_type=Database), Agent[Database, None])
+assert_type(Agent("openai:qwen3", Toolset([people])), Agent[None, None])
+may_do_without = Agent[Database | None]("openai:qwen3", [perhaps])
+anything = Agent[object]("openai:qwen3")
 greets = Agent("openai:qwen3", deps_type=Database, instructions=greeting)
 greets_slowly = Agent("openai:qwen3", deps_type=Database, instructions=slow_greeting)
 greets_in_line = Agent("openai:qwen3", instructions=lambda ctx: f"Your run is {ctx.state}.")
@@ -95,6 +125,23 @@ async def wrong() -> None:
     Agent("openai:qwen3", deps_type=Town, instructions=greeting)  # wrong
     await typed.run("Which town?", deps=3)  # wrong
     await plain.run("Which town?", deps=Database())  # wrong
+    await typed.run("Which town?")  # wrong
+    typed.run_sync("Which town?", principal="ada")  # wrong
+    typed.start("Which town?")  # wrong
+    typed.stream("Which town?")  # wrong
+    typed.iterate("Which town?")  # wrong
+    typed.stream_text("Which town?", accumulated=True)  # wrong
+    typed.stream_output("Which town?")  # wrong
+    await Session(typed).run("Which town?", when_open="close")  # wrong
+    await Session(typed).start("Which town?")  # wrong
+    Session(typed).stream_text("Which town?")  # wrong
+    Session(typed).stream_output("Which town?")  # wrong
+    await may_do_without.run("Which town?")
+    await may_do_without.run("Which town?", deps=Database())
+    await anything.run("Which town?")
+    Agent("openai:qwen3", deps_type=Database, handoffs=[anything])
+    Agent("openai:qwen3", [balance], deps_type=Database)  # wrong for pyright
+    Agent("openai:qwen3", [converted], deps_type=Database)  # wrong for pyright
     await typed.run("Which town?", dependencies=Database())  # wrong
     (await plain.run("Which town?")).output.name  # wrong
     (await typed.run("Which town?", deps=Database())).output.people  # wrong

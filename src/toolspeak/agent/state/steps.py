@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from toolspeak.agent.state.fold import apply
+from toolspeak.agent.state.fold import apply, fold
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import (
     MemoryChanged,
@@ -86,6 +86,11 @@ class RunRecords:
         if records:
             self.records[:0] = [record for record in records if type(record.event) is not ModelTextReceived]
         self._before = before
+
+    def before_turn(self) -> RunState:
+        """The run's state before its last model turn was asked for."""
+        at = max(place for place, record in enumerate(self.records) if type(record.event) is ModelAsked)
+        return fold(self.records[:at], self._before)
 
     @property
     def steps(self) -> tuple[RunStep, ...]:

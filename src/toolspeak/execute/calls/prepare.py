@@ -87,13 +87,16 @@ class PreparedCall:
     note: str = ""
 
 
-def prepare(call: ToolCall, tools: Toolset, secrets: Secrets, run_id: str) -> PreparedCall | ToolResult:
-    """Returns the call with its tool, arguments and effects, or its failure. Raises ToolDefinitionError if the tool's
-    own declaration of effects fails."""
+def prepare(
+    call: ToolCall, tools: Toolset, secrets: Secrets, run_id: str, *, of_turn: bool = False
+) -> PreparedCall | ToolResult:
+    """Returns the call with its tool, arguments and effects, or its failure. `of_turn`: the tools are those of one
+    turn. Raises ToolDefinitionError if the tool's own declaration of effects fails."""
     tool = tools.get(call.name)
     if tool is None:
         suggestion = suggest(call.name, (one.name for one in tools))
-        return failure(call, "unknown_tool", f"no tool is called {suggestion}")
+        which = "no tool of this turn" if of_turn else "no tool"
+        return failure(call, "unknown_tool", f"{which} is called {suggestion}")
     arguments = read_arguments(tool, call, secrets)
     if type(arguments) is ToolResult:
         return arguments
