@@ -301,11 +301,21 @@ def places_of(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
     return {name: found for name, found in places.items() if len(found) > 1}
 
 
-def classes() -> Iterator[tuple[str, str]]:
-    for path in sources():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                yield node.name, str(path.relative_to(SOURCE))
+def types_named(text: str) -> Iterator[str]:
+    """The classes and type aliases that a file names at its top level."""
+    for node in ast.parse(text).body:
+        match node:
+            case ast.ClassDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                if ast.unparse(annotation).endswith("TypeAlias"):
+                    yield name
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp(op=ast.BitOr())):
+                # `Kind = Literal["a", "b"]`; a constant is in capitals.
+                if name.lstrip("_")[:1].isupper() and not name.isupper():
+                    yield name
+            case _:
+                pass
 
 
 def test_a_file_name_means_one_thing():
@@ -313,8 +323,28 @@ def test_a_file_name_means_one_thing():
     assert {name: places for name, places in shared.items() if name not in SAME_FILES} == {}
 
 
-def test_a_class_name_means_one_thing():
-    assert places_of(classes()) == {}
+def test_the_name_of_a_type_means_one_thing():
+    named = ((name, path) for path in sources() for name in types_named(path.read_text(encoding="utf-8")))
+    assert places_of((name, str(path.relative_to(SOURCE))) for name, path in named) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Answer: ...",
+        'Answer = Literal["yes", "no"]',
+        "Answer = int | str",
+        "Answer = Callable[[int], str]",
+        "Answer: TypeAlias = int",
+        "Answer: typing.TypeAlias = int",
+    ],
+)
+def test_every_kind_of_type_is_seen(text: str):
+    assert list(types_named(text)) == ["Answer"]
+
+
+def test_a_constant_is_no_type():
+    assert list(types_named("ANSWER = 1 | 2\nANSWERS = TABLE[1]\nanswer = a[1]\nAnswer = make()")) == []
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:

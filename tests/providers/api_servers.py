@@ -32,7 +32,7 @@ from toolspeak.providers.ollama import OllamaProvider
 from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.providers.openai_responses import OpenAIResponsesProvider
 from toolspeak.wire.anthropic import ANTHROPIC
-from toolspeak.wire.base import Frame, WireFormat, WireRequest
+from toolspeak.wire.base import StreamFrame, WireFormat, WireRequest
 from toolspeak.wire.gemini import GEMINI
 from toolspeak.wire.ollama import OLLAMA
 from toolspeak.wire.openai_chat import OPENAI_CHAT
@@ -61,7 +61,7 @@ class Api:
             body = {**body, "messages": told}
         return self.wire.decode_request(body)
 
-    def write(self, frames: Sequence[Frame]) -> bytes:
+    def write(self, frames: Sequence[StreamFrame]) -> bytes:
         if self.lines:
             return "".join(json.dumps(data, ensure_ascii=False) + "\n" for _, data in frames).encode()
         return "".join(_event(name, data) for name, data in frames).encode()
@@ -160,7 +160,7 @@ class Odd:
     turn: list[Delta]
 
 
-_ODD: dict[tuple[str, str], Frame] = {
+_ODD: dict[tuple[str, str], StreamFrame] = {
     ("openai-chat", "unknown"): ("weird", {"object": "weird.event", "weird": [1]}),
     ("openai-chat", "empty"): (None, {"choices": [{}]}),
     ("openai-responses", "unknown"): ("response.weird.delta", {"type": "response.weird.delta", "weird": [1]}),

@@ -10,7 +10,7 @@ from wire_strategies import sse
 
 from toolspeak.data.deltas import Delta
 from toolspeak.errors import FormatError
-from toolspeak.wire.base import Frame, WireFormat, WireRequest
+from toolspeak.wire.base import StreamFrame, WireFormat, WireRequest
 
 
 class FormatServer:
@@ -31,7 +31,7 @@ class FormatServer:
     def read(self, exchange: Exchange) -> WireRequest:
         return self.wire.decode_request(exchange.json)
 
-    def write(self, frames: list[Frame]) -> bytes:
+    def write(self, frames: list[StreamFrame]) -> bytes:
         return sse(frames)
 
     async def __call__(self, exchange: Exchange) -> None:

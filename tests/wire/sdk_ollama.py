@@ -31,7 +31,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import ImagePart, Message, TextPart, Usage
 from toolspeak.providers.ollama import host_url
-from toolspeak.wire.base import Frame, ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.base import ModelRequest, OutputSchema, StreamFrame, WireRequest
 from toolspeak.wire.ollama import OLLAMA
 
 
@@ -108,7 +108,7 @@ class Server(FormatServer):
     wire = OLLAMA
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
 
-    def write(self, frames: list[Frame]) -> bytes:
+    def write(self, frames: list[StreamFrame]) -> bytes:
         return "".join(json.dumps(line) + "\n" for _, line in frames).encode()
 
 

@@ -30,7 +30,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import FinishReason, Opaque, Usage
 from toolspeak.dialects import get_dialect
 from toolspeak.wire.anthropic import ANTHROPIC
-from toolspeak.wire.base import Frame, ModelRequest, WireRequest
+from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
 
 MODEL = "m-1"
 ASKED = WireRequest(ModelRequest([]), MODEL, stream=True)
@@ -39,7 +39,7 @@ HIDDEN = Opaque("anthropic", MODEL, {"redacted": "x"})
 END = TurnEnded("tool_calls", Usage(7, 5))
 
 
-def encode(deltas: Iterable[Delta]) -> list[Frame]:
+def encode(deltas: Iterable[Delta]) -> list[StreamFrame]:
     encoder = ANTHROPIC.encoder(ASKED, response_id="msg_1", created=0)
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
@@ -75,7 +75,7 @@ def called(index: int, *pieces: str, name: str = "read") -> list[Delta]:
     ]
 
 
-def contents(frames: Iterable[Frame]) -> list[str]:
+def contents(frames: Iterable[StreamFrame]) -> list[str]:
     """What stands in each block, in short: its type, and its pieces; raises if blocks are not one after the other."""
     out: list[str] = []
     open_index: int | None = None
@@ -100,7 +100,7 @@ def contents(frames: Iterable[Frame]) -> list[str]:
     return out
 
 
-def stopped(frames: Iterable[Frame]) -> str | None:
+def stopped(frames: Iterable[StreamFrame]) -> str | None:
     return next(data["delta"]["stop_reason"] for name, data in frames if name == "message_delta")
 
 

@@ -32,7 +32,7 @@ from toolspeak.data.messages import FinishReason, Message, Opaque, ToolChoice, U
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ProviderError
-from toolspeak.wire.base import Frame, ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.base import ModelRequest, OutputSchema, StreamFrame, WireRequest
 from toolspeak.wire.call_assembler import read_arguments
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
@@ -42,7 +42,7 @@ SECRET = Opaque("openai-responses", "m", {"type": "reasoning", "id": "rs_x", "su
 END = TurnEnded("stop", Usage(3, 2))
 
 
-def encode(deltas: Iterable[Delta], asked: WireRequest = ASKED) -> list[Frame]:
+def encode(deltas: Iterable[Delta], asked: WireRequest = ASKED) -> list[StreamFrame]:
     encoder = OPENAI_RESPONSES.encoder(asked, response_id="resp_7", created=5)
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
@@ -51,16 +51,16 @@ def whole(deltas: Iterable[Delta]) -> Any:
     return OPENAI_RESPONSES.encode_response(deltas, model="m", response_id="resp_7", created=5)
 
 
-def decode(frames: Iterable[Frame]) -> list[Delta]:
+def decode(frames: Iterable[StreamFrame]) -> list[Delta]:
     decoder = OPENAI_RESPONSES.decoder(model="m")
     return [delta for _, data in frames for delta in decoder.feed(data)] + decoder.close()
 
 
-def last(frames: list[Frame]) -> Any:
+def last(frames: list[StreamFrame]) -> Any:
     return frames[-1][1]["response"]
 
 
-def kinds(frames: list[Frame]) -> list[str]:
+def kinds(frames: list[StreamFrame]) -> list[str]:
     assert all(name == data["type"] for name, data in frames)
     return [data["type"].removeprefix("response.") for _, data in frames]
 

@@ -19,7 +19,7 @@ from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.output import AnswerType
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import RunRecords
-from toolspeak.agent.storage.runs import LeaseKeeper, Load
+from toolspeak.agent.storage.runs import LeaseKeeper, LoadRun
 from toolspeak.agent.tracing import UNTRACED, RunTrace, begin_trace
 from toolspeak.agent.turns import TurnLeft, Turns, seconds_left, time_is_over
 from toolspeak.agent.validation import check_priced
@@ -52,7 +52,7 @@ class Run:
         state: RunState | None = None,
         memory: dict[str, Any] | None = None,
         before: Sequence[Message] = (),
-        load: Load | None = None,
+        load: LoadRun | None = None,
         run_records: RunRecords | None = None,
     ) -> None:
         self._first = settings  # of the agent that starts the run: others may continue it

@@ -53,7 +53,7 @@ from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, pri
 from toolspeak.ui.format import count
 from toolspeak.ui.lanes import batches
 
-Approve = Literal["ask", "all", "all+repaired", "none"]
+ApproveOption = Literal["ask", "all", "all+repaired", "none"]
 
 _INSTRUCTIONS = """\
 You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
@@ -68,7 +68,7 @@ class Setup:
     model: str
     dialect: str
     workspace: str
-    approve: Approve
+    approve: ApproveOption
     schedule: ScheduleName | Literal["native"]
     starts_in: Section
     listing: PromptListing | None = None

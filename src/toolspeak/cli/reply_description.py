@@ -12,7 +12,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, ParsedTurn, Section, TurnCollector, open_parser, section_of_reply
 
-Finish = Literal["stop", "length"]
+ReplyEnd = Literal["stop", "length"]
 
 
 @quick()
@@ -29,7 +29,7 @@ class ReplyToRead:
     reasoning_off: bool = False
     chunk: int | None = None
     """Characters of each chunk; None is the whole text at once."""
-    finish: Finish = "stop"
+    finish: ReplyEnd = "stop"
     repair: bool = False
 
 

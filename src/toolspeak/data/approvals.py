@@ -8,7 +8,7 @@ from typing import Literal
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import value
 
-Action = Literal["approve", "modify", "reject", "escalate", "terminate"]
+RuleAction = Literal["approve", "modify", "reject", "escalate", "terminate"]
 """Run the call; run it with other arguments; refuse it; let a person decide; refuse it and end the run."""
 
 EffectKind = Literal["any", "reads", "writes", "external", "undeclared", "destructive"]
@@ -41,7 +41,7 @@ class Rule:
     it names (`*`, or a folder above the pattern) is escalated.
     """
 
-    action: Action
+    action: RuleAction
     tool: str = "*"
     paths: tuple[str, ...] = ()
     effects: EffectKind = "any"
@@ -86,7 +86,7 @@ class Decision:
     digest: str = ""
 
     @property
-    def action(self) -> Action:
+    def action(self) -> RuleAction:
         if self.approved:
             return "approve" if self.arguments is None else "modify"
         return "terminate" if self.ends_run else "reject"

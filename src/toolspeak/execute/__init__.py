@@ -1,6 +1,6 @@
 """Runs the calls of a model: in order, concurrently where possible, with approval where needed; each has a result."""
 
-from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
+from toolspeak.data.approvals import Decision, Escalate, Rule, RuleAction, StandingRule
 from toolspeak.execute.approval.approvers import (
     ApprovalRequest,
     Approve,
@@ -57,7 +57,6 @@ __all__ = [
     "ANSWERED_FROM",
     "NONE_IN_DOUBT",
     "NO_DETAILS",
-    "Action",
     "Answer",
     "ApprovalRequest",
     "Approve",
@@ -91,6 +90,7 @@ __all__ = [
     "Replayer",
     "ResultRecorder",
     "Rule",
+    "RuleAction",
     "RunScope",
     "ScheduleName",
     "Secrets",

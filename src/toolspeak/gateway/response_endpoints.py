@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.client_request import Request
-from toolspeak.gateway.http.asgi import Message
+from toolspeak.gateway.http.asgi import AsgiMessage
 from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
 from toolspeak.gateway.stored.response_memory import PATH, Keeping, ResponseMemory
 from toolspeak.providers.http_client import json_bytes
@@ -97,10 +97,10 @@ async def _run(
         await memory.fail(keeping.response_id, body, failure)
 
 
-async def _never() -> Message:
+async def _never() -> AsgiMessage:
     await asyncio.get_running_loop().create_future()
     raise AssertionError("this client stays")
 
 
-async def _nowhere(_message: Message) -> None:
+async def _nowhere(_message: AsgiMessage) -> None:
     return None

@@ -33,7 +33,7 @@ MAX_BODY = 256 * 1024 * 1024
 _BEGINNING = 64 * 1024  # the most bytes to read for the kind of a body without a known content type
 _AT_ONCE = 256  # the events of one chunk after which other tasks may run
 
-Kind: TypeAlias = Literal["stream", "json", "other"]
+BodyKind: TypeAlias = Literal["stream", "json", "other"]
 
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """How a stream of server-sent events begins: with a field or a comment."""
@@ -79,7 +79,7 @@ class Reply:
                     )
         return b"".join(chunks)
 
-    async def kind(self, *, lines: bool = False) -> Kind:
+    async def kind(self, *, lines: bool = False) -> BodyKind:
         """The body's kind. `lines`: the API's streams are lines of JSON.
 
         Self-made servers send a stream without a content type, or with a wrong one, which other clients ignore. The

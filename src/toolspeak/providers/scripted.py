@@ -49,7 +49,7 @@ class ScriptedTurn:
     calls: Sequence[ScriptedCall] = ()
 
 
-Turn: TypeAlias = str | ScriptedTurn | Callable[[Sequence[Message | TextMessage]], str | ScriptedTurn]
+ScriptEntry: TypeAlias = str | ScriptedTurn | Callable[[Sequence[Message | TextMessage]], str | ScriptedTurn]
 
 # `{{last}}` or `{{find:REGEX}}`; REGEX may hold escapes and balanced braces (`\d{3}`).
 _QUOTATION = re.compile(r"\{\{(?:last|find:((?:\\.|[^{}\\]|\{[^{}]*\})+))\}\}", re.DOTALL)
@@ -68,7 +68,7 @@ class ScriptedProvider:
 
     def __init__(
         self,
-        turns: Sequence[Turn],
+        turns: Sequence[ScriptEntry],
         *,
         chunk: Chunk = None,
         name: str = "scripted",

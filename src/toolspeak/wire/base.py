@@ -100,18 +100,18 @@ class Decoder(Protocol):
         ...
 
 
-Frame: TypeAlias = tuple[str | None, JSON]
+StreamFrame: TypeAlias = tuple[str | None, JSON]
 """One event of a stream: its name, where the API names events, and its data. A `str` is sent without encoding."""
 
 
 class Encoder(Protocol):
     """Writes one streamed answer. Feed it a turn's deltas from the first to the last (`TurnEnded`)."""
 
-    def feed(self, delta: Delta) -> list[Frame]:
+    def feed(self, delta: Delta) -> list[StreamFrame]:
         """The events for a delta. Id, type and name of a call are sent once. Leave out calls that do not count."""
         ...
 
-    def fail(self, message: str, status: int = 500) -> list[Frame]:
+    def fail(self, message: str, status: int = 500) -> list[StreamFrame]:
         """The events for a turn that broke off: an error."""
         ...
 

@@ -9,7 +9,7 @@ from typing import get_args
 from toolspeak import gateway
 from toolspeak.gateway.http.error_responses import UPSTREAM_CODES
 from toolspeak.gateway.observability import REJECTION_CODES
-from toolspeak.gateway.usage.usage_values import Limit
+from toolspeak.gateway.usage.usage_values import UsageLimit
 
 REFUSALS = (401, 403, 408, 413, 415, 429, 431, 503)
 
@@ -28,6 +28,6 @@ def raised() -> set[str]:
 
 
 def test_each_code_of_a_refusal_has_a_counter_from_the_start():
-    of_limits = {f"{limit}_exceeded" for limit in get_args(Limit)}
+    of_limits = {f"{limit}_exceeded" for limit in get_args(UsageLimit)}
     of_upstreams = {UPSTREAM_CODES["rate_limit"], UPSTREAM_CODES["overloaded"]}
     assert {*raised(), *of_limits, *of_upstreams} == REJECTION_CODES

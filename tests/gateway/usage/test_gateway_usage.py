@@ -18,7 +18,7 @@ from toolspeak.cli.commands.usage_command import usage_command
 from toolspeak.gateway.settings.api_keys import Key, digest
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import COLUMNS, Counts, Row, UsageBatch, day_of
+from toolspeak.gateway.usage.usage_values import COLUMNS, Counts, UsageBatch, UsageRow, day_of
 
 ALICE, ROOT = "alice" * 5, "root" * 5
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
@@ -34,7 +34,7 @@ def body(**more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": "Hi."}], **more}
 
 
-async def rows_of(store: str, *by: Any) -> list[Row]:
+async def rows_of(store: str, *by: Any) -> list[UsageRow]:
     opened = open_usage(store)
     try:
         return [*await opened.rows(by or COLUMNS, "")]
@@ -62,9 +62,9 @@ def test_usage_is_counted_by_key_model_and_day(usage_store: str):
     metrics = asyncio.run(run())
     today = day_of(time.time())
     assert asyncio.run(rows_of(usage_store)) == [
-        Row(today, "alice", "(none)", Counts(requests=1, errors=1)),
-        Row(today, "alice", "m", Counts(requests=2, input=60, output=24, calls=1, malformed=1)),
-        Row(today, "root", "m", Counts(requests=1, input=30, output=12)),
+        UsageRow(today, "alice", "(none)", Counts(requests=1, errors=1)),
+        UsageRow(today, "alice", "m", Counts(requests=2, input=60, output=24, calls=1, malformed=1)),
+        UsageRow(today, "root", "m", Counts(requests=1, input=30, output=12)),
     ]
     assert [row.model for row in asyncio.run(rows_of(usage_store, "model"))] == ["(none)", "m"]
     for line in (

@@ -41,7 +41,7 @@ from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError, ProviderError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, ResultRecorder, Secrets
-from toolspeak.execute.approval.approvers import Answer, StandingApprover, ask, ask_together, decision_fact
+from toolspeak.execute.approval.approvers import ApprovalAnswer, StandingApprover, ask, ask_together, decision_fact
 from toolspeak.execute.approval.evaluator import is_of_a_revision
 from toolspeak.execute.calls.prepare import new_id
 from toolspeak.execute.recovery import IN_DOUBT_REASON
@@ -193,7 +193,7 @@ class CassetteRecorder(Recording, ResultRecorder):
             in_doubt = question.reason == IN_DOUBT_REASON
             self._answer(question.call, fact, later=True, in_doubt=in_doubt, preview=question.preview)
 
-    def answered(self, request: ApprovalRequest, answer: Answer | AgentStop) -> None:
+    def answered(self, request: ApprovalRequest, answer: ApprovalAnswer | AgentStop) -> None:
         call, in_doubt, preview = request.call, request.reason == IN_DOUBT_REASON, request.preview
         match answer:
             case Escalate(reason):
@@ -269,7 +269,7 @@ class _RecordedApprover:
     approver: Approver | None
     recorder: CassetteRecorder
 
-    async def __call__(self, request: ApprovalRequest, /) -> Answer:
+    async def __call__(self, request: ApprovalRequest, /) -> ApprovalAnswer:
         try:
             answer = Escalate() if self.approver is None else await ask(self.approver, request)
         except AgentStop as stop:
@@ -286,7 +286,7 @@ class _RecordedBatchApprover:
     approver: BatchApprover
     recorder: CassetteRecorder
 
-    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer]:
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[ApprovalAnswer]:
         try:
             answers = await ask_together(self.approver, requests)
         except AgentStop as stop:

@@ -24,7 +24,7 @@ from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ReplayDiverged
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, Replayer, Secrets
-from toolspeak.execute.approval.approvers import Answer, StandingApprover, decision_of
+from toolspeak.execute.approval.approvers import ApprovalAnswer, StandingApprover, decision_of
 from toolspeak.execute.approval.evaluator import unapproved_repair
 from toolspeak.execute.recovery import IN_DOUBT_REASON
 from toolspeak.providers.base import Provider
@@ -239,7 +239,7 @@ class _PlayedApprover:
 
     player: Player
 
-    async def __call__(self, request: ApprovalRequest, /) -> Answer:
+    async def __call__(self, request: ApprovalRequest, /) -> ApprovalAnswer:
         answer = self.player.answer(request)
         if isinstance(answer, Decision):
             return answer
@@ -262,7 +262,7 @@ class _PlayedApprover:
 class _PlayedBatchApprover:
     player: Player
 
-    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer]:
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[ApprovalAnswer]:
         one = _PlayedApprover(self.player)
         return [await one(request) for request in requests]
 

@@ -52,10 +52,10 @@ class Finish:
     reason: str
 
 
-Action: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | Finish
+NextAction: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | Finish
 
 
-def decide(state: RunState, window: Window | None = None) -> Action:
+def decide(state: RunState, window: Window | None = None) -> NextAction:
     """The next action. Reads no clock: the time is that of the last record."""
     if state.error:
         return Finish("failed", "", "model_error")

@@ -120,7 +120,7 @@ class LoadedRun:
         return self.state
 
 
-Load: TypeAlias = Callable[[], Awaitable[LoadedRun]]
+LoadRun: TypeAlias = Callable[[], Awaitable[LoadedRun]]
 """Reads the state of a run, while this process holds its lease."""
 
 

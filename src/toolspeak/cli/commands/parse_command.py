@@ -24,7 +24,7 @@ from toolspeak.cli.command_options import (
     write_json_line,
 )
 from toolspeak.cli.exit_codes import NO_ANSWER
-from toolspeak.cli.reply_description import Finish, ReplyToRead, read
+from toolspeak.cli.reply_description import ReplyEnd, ReplyToRead, read
 from toolspeak.dialects import Section
 from toolspeak.errors import ConfigurationError, UnknownDialect
 
@@ -50,7 +50,7 @@ def parse_command(
     strict: bool,
     tools_file: str | None,
     starts_in: Section | None,
-    finish: Finish,
+    finish: ReplyEnd,
     repair: bool,
     jsonl: bool,
 ) -> None:

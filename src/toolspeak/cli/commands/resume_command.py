@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from toolspeak.agent import Agent, Run
-from toolspeak.cli.attended_run import Approve, Display, Setup, open_streams, recording_of, work
+from toolspeak.cli.attended_run import ApproveOption, Display, Setup, open_streams, recording_of, work
 from toolspeak.cli.command_options import thoughts_option
 from toolspeak.cli.exit_codes import ANSWERED
 from toolspeak.cli.journal_option import journal_of, journal_option
@@ -50,7 +50,7 @@ def resume_command(
     run: str | None,
     every: bool,
     watch: bool,
-    approve: Approve | None,
+    approve: ApproveOption | None,
     in_doubt: InDoubtPolicy,
     journal: str | None,
     thoughts: bool,
@@ -75,7 +75,7 @@ def resume_command(
 class _How:
     """The options that apply to every resumed run."""
 
-    approve: Approve | None
+    approve: ApproveOption | None
     in_doubt: InDoubtPolicy
     as_json: bool
     thoughts: bool

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
-from toolspeak.cli.attended_run import Approve, Display, Setup, open_streams, with_absolute_path, work
+from toolspeak.cli.attended_run import ApproveOption, Display, Setup, open_streams, with_absolute_path, work
 from toolspeak.cli.command_options import (
     active_file_option,
     env_option,
@@ -155,7 +155,7 @@ def run_command(
     workspace: str,
     env: tuple[str, ...],
     active_file: str | None,
-    approve: Approve,
+    approve: ApproveOption,
     rules: str | None,
     schedule: ScheduleName | Literal["native"],
     max_steps: int,

@@ -18,7 +18,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.settings.gateway_settings import read_toml
 from toolspeak.gateway.settings.usage_settings import default_store, usage_of_table
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import COLUMNS, COUNTED, Column, Row
+from toolspeak.gateway.usage.usage_values import COLUMNS, COUNTED, Column, UsageRow
 
 _UNFOLDED = 10_000
 """The width of a line in a file or a pipe, so that nothing is folded."""
@@ -69,7 +69,7 @@ def usage_command(
     out.print(table)
 
 
-async def _rows(where: str, by: Sequence[Column], since: str) -> Sequence[Row]:
+async def _rows(where: str, by: Sequence[Column], since: str) -> Sequence[UsageRow]:
     store = open_usage(where)
     try:
         return await store.rows(by, since)

@@ -27,7 +27,7 @@ from toolspeak.dialects.models.hermes import HERMES
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.prefill import OpenedParser
-from toolspeak.dialects.parser.quotes import Kind
+from toolspeak.dialects.parser.quotes import QuoteKind
 from toolspeak.dialects.parser.reasoning import ThinkingParser
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.text.markdown import Markdown
@@ -105,7 +105,7 @@ class AutoParser(BlockParser):
     def _format_of(self, match: MarkerMatch) -> BlockFormat:
         return match.reader.format if isinstance(match.reader, Reader) else self._format
 
-    def _suspicion(self, match: MarkerMatch, here: Markdown) -> Kind | None:
+    def _suspicion(self, match: MarkerMatch, here: Markdown) -> QuoteKind | None:
         turn = isinstance(match.reader, Reader) and match.reader.turn
         return None if turn else super()._suspicion(match, here)
 

@@ -27,9 +27,9 @@ from toolspeak.dialects.text.end_marker import beginnings
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START
 from toolspeak.dialects.text.markers import (
     Marker,
+    MarkerDecision,
     MarkerMatch,
     MarkerTable,
-    Verdict,
     markup_of,
 )
 from toolspeak.dialects.text.openings import Follows, Starts
@@ -177,7 +177,7 @@ class Union:
         self._index = self._indexes[has_text]
         return self
 
-    def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:
+    def decide(self, text: str, final: bool = False, forms: bool = True) -> MarkerDecision:
         verdict = self._decide(text, final or self.closing)
         return "text" if verdict in ("undecided", "opened") and len(text) >= MAX_CANDIDATE else verdict
 
@@ -195,7 +195,7 @@ class Union:
                 best, rank = changed(match, reader=reader), fits
         return best
 
-    def _decide(self, held: str, final: bool) -> Verdict:
+    def _decide(self, held: str, final: bool) -> MarkerDecision:
         start = 0
         if held[0] in "`~":
             fence = FENCE.match(held)
@@ -226,7 +226,7 @@ class Union:
         decided = waiting == "text" or (final and (exact or waiting == "undecided"))
         return match if match is not None and decided else waiting
 
-    def _other_form(self, held: str, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]) -> Verdict:
+    def _other_form(self, held: str, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]) -> MarkerDecision:
         """The decision about a block in a form that its own dialect does not write."""
         for reader, table in ordered:
             verdict = table.decide(held, final) if id(reader) in self._formed else "text"

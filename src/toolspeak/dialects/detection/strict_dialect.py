@@ -19,7 +19,7 @@ from toolspeak.dialects.parser.calls_in_reasoning import Draft
 from toolspeak.dialects.parser.quotes import Quote
 from toolspeak.dialects.parser.reasoning import ThinkingParser
 from toolspeak.dialects.text.markdown import Markdown
-from toolspeak.dialects.text.markers import MarkerMatch, Verdict
+from toolspeak.dialects.text.markers import MarkerDecision, MarkerMatch
 from toolspeak.dialects.turn_rules import Section
 from toolspeak.errors import ConfigurationError
 
@@ -152,7 +152,7 @@ class StrictParser(BlockParser):
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         super()._close_candidate(out, True)  # no call follows a marker that was cut off
 
-    def _find_attempt(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
+    def _find_attempt(self, text: str, at: int, here: Markdown, verdict: MarkerDecision) -> MarkerDecision:
         return super()._find_attempt(text, at, here, verdict) if here.in_inline_code else verdict
 
     def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:

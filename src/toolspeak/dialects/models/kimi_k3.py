@@ -15,10 +15,10 @@ from toolspeak.dialects.grammar.schema_rules import only
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
-from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueTags
+from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueTags
 from toolspeak.dialects.readers.pair_tags import KINDS
 from toolspeak.dialects.readers.reader_states import skip_space
-from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls, no_call_end
+from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import TEXT, value_types, write_text
 from toolspeak.dialects.text.end_marker import stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
@@ -41,7 +41,7 @@ _BARE = re.compile(r'tool="[^"<>]*"[^<>]*<\|sep\|>')  # for a call without the b
 _BARE_START = re.compile(r"(?:t(?:oo?)?|tool(?:=[^<>]*+(?:<[|sep]*+)?)?)?")
 _ATTRIBUTE = re.compile(r'([\w-]+)\s*=\s*"([^"]*)"')
 _ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
-_SIGNS: Mapping[str, Event] = {
+_SIGNS: Mapping[str, ValueEvent] = {
     _ARGUMENT: "argument",
     _CALL: "call",
     _CALL_END: "call_end",
@@ -54,7 +54,7 @@ class KimiCalls(TaggedCalls):
 
     signs = _SIGNS
 
-    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+    def _event(self, value: OpenValue, rest: str, literal: str) -> ValueEvent:
         if literal == _ARGUMENT_END:
             return "argument_end"
         if literal == _CALL_END:
@@ -71,12 +71,12 @@ class KimiCalls(TaggedCalls):
         inside = value.rejected != "" or value.inside.calls > 0
         return "argument" if inside or self._is_missing(value, _unescape(key)) else "content"
 
-    def _may_follow(self, rest: str, position: int) -> Answer:
+    def _may_follow(self, rest: str, position: int) -> MayFollow:
         # The last two are mistakes there, but more likely a call that was not closed than content.
         tag = stands(rest, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
         return "undecided" if tag is None else "yes" if tag else "no"
 
-    def _call_ends(self, rest: str) -> Answer:
+    def _call_ends(self, rest: str) -> MayFollow:
         tag = stands(rest, skip_space(rest, len(_CALL_END)), (_CALL, _TOOLS_END))
         return "undecided" if tag is None else "yes" if tag else "no"
 

@@ -12,7 +12,7 @@ from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDial
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
-from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, State, known_name, skip_space
+from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, ReaderState, known_name, skip_space
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, JsonScanner
@@ -42,7 +42,7 @@ class PlamoCalls(CallSteps):
         self._start = 0  # the body's offset of the open call
         self._complete = False  # nothing but end tags may come before the next call
         # The tags that may come next, and the state that each leads to.
-        self._after_call: Mapping[str, State] = {_CALL: self._open, _BLOCK_END: self._close}
+        self._after_call: Mapping[str, ReaderState] = {_CALL: self._open, _BLOCK_END: self._close}
         self._expected = self._after_call
 
     def end(self, out: list[Delta]) -> None:
@@ -98,7 +98,7 @@ class PlamoCalls(CallSteps):
         self._expected[tag](text, position, out)
         return position + len(tag)
 
-    def _expect(self, expected: Mapping[str, State]) -> None:
+    def _expect(self, expected: Mapping[str, ReaderState]) -> None:
         self._expected, self._state = expected, self._between
 
     def _close(self, text: str, position: int, out: list[Delta]) -> int:

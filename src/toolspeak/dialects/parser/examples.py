@@ -10,7 +10,7 @@ from typing import Any
 
 from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.dialects.parser.block_state import BlockFormat, OpenBlock
-from toolspeak.dialects.parser.quotes import MAX_REPORTS, QUOTATION, Kind, Quote, lead_of, sentence_continues
+from toolspeak.dialects.parser.quotes import MAX_REPORTS, QUOTATION, Quote, QuoteKind, lead_of, sentence_continues
 from toolspeak.dialects.parser.stray_markers import StrayParser
 from toolspeak.dialects.text.markdown import Markdown, run_end
 from toolspeak.dialects.text.markers import MarkerMatch
@@ -40,7 +40,7 @@ class ExampleParser(StrayParser):
     @abstractmethod
     def _close_candidate(self, out: list[Delta], normal: bool) -> None: ...
 
-    def _begin_quote(self, kind: Kind, match: MarkerMatch, here: Markdown, text: str, at: int) -> int:
+    def _begin_quote(self, kind: QuoteKind, match: MarkerMatch, here: Markdown, text: str, at: int) -> int:
         lead = lead_of(here, self._position + at - self._thought_chars)
         fence = match.fence or (here.fence if kind == "code" else "")
         quote = Quote(kind, self._position + at, self._save_state(), self._text_state, lead, fence, not fence)

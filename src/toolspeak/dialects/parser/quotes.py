@@ -18,7 +18,7 @@ from toolspeak.dialects.text.markdown import HTML_END, HTML_END_START, Markdown,
 from toolspeak.dialects.text.pending_text import join_pieces, unlimited
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer
 
-Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
+QuoteKind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
 """The place of quoted calls.
 
 - `fence`: a code block that begins with calls.
@@ -63,7 +63,7 @@ class Quote:
     `drops`: places of special tokens in `raw`, which are not text.
     """
 
-    kind: Kind
+    kind: QuoteKind
     offset: int
     before: Any
     state: Callable[[str, int, list[Delta]], int]

@@ -21,10 +21,10 @@ from toolspeak.dialects.parser.attempts import (
 from toolspeak.dialects.parser.block_state import LONGEST_UNREAD, MOST_UNREAD
 from toolspeak.dialects.parser.damaged_calls import nearly_called
 from toolspeak.dialects.parser.examples import ExampleParser
-from toolspeak.dialects.parser.quotes import Kind, example_not_run, is_mention, mentioned_call
+from toolspeak.dialects.parser.quotes import QuoteKind, example_not_run, is_mention, mentioned_call
 from toolspeak.dialects.text.candidates import WITHIN
 from toolspeak.dialects.text.markdown import Markdown, run_end
-from toolspeak.dialects.text.markers import MarkerMatch, Verdict, without_frames
+from toolspeak.dialects.text.markers import MarkerDecision, MarkerMatch, without_frames
 from toolspeak.dialects.text.openings import Alone
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
@@ -143,7 +143,7 @@ class TextParser(ExampleParser):
         """Whether the text so far ends in a run of this backtick or tilde."""
         return self._unread[-1][-1] == char if self._unread else self._read_up().continues(char)
 
-    def _weigh(self, verdict: Verdict, here: Markdown, text: str, start: int, at: int) -> Verdict:
+    def _weigh(self, verdict: MarkerDecision, here: Markdown, text: str, start: int, at: int) -> MarkerDecision:
         """The verdict on the candidate at text[at] by its place `here`. The text before text[start] is already sent."""
         opens = isinstance(verdict, MarkerMatch) and verdict.marker.kind in ("reasoning", "results")
         if text[at] in "`~" and (here.in_block or (opens and not self._batch.has_block)):
@@ -210,7 +210,7 @@ class TextParser(ExampleParser):
 
     # Attempts at a call.
 
-    def _find_attempt(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
+    def _find_attempt(self, text: str, at: int, here: Markdown, verdict: MarkerDecision) -> MarkerDecision:
         """The verdict on a candidate at text[at] that opens no block: an attempt at a call, calls in inline code of
         several lines, or text."""
         if verdict != "text" and self._ending == "cut":
@@ -295,7 +295,7 @@ class TextParser(ExampleParser):
 
     # Examples.
 
-    def _span(self, text: str, at: int) -> Verdict:
+    def _span(self, text: str, at: int) -> MarkerDecision:
         """The verdict on calls in inline code that does not end on its line."""
         window = text[at : at + MAX_CANDIDATE]
         line = window.partition("\n")[0]
@@ -305,7 +305,7 @@ class TextParser(ExampleParser):
             return "undecided" if len(window) < MAX_CANDIDATE and not self._ending else "text"
         return verdict if verdict.marker.kind == "calls" else "text"
 
-    def _suspicion(self, match: MarkerMatch, here: Markdown) -> Kind | None:
+    def _suspicion(self, match: MarkerMatch, here: Markdown) -> QuoteKind | None:
         """Why calls that begin at this place may be an example; None if they are not."""
         if match.problem is not None or (here.is_new and not match.fence):
             return None

@@ -11,7 +11,7 @@ from toolspeak.dialects.parser.block_state import Echo
 from toolspeak.dialects.parser.quotes import sentence_continues
 from toolspeak.dialects.parser.reasoning import ThinkingParser
 from toolspeak.dialects.text.markdown import Markdown
-from toolspeak.dialects.text.markers import MarkerMatch, Verdict
+from toolspeak.dialects.text.markers import MarkerDecision, MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 
@@ -67,7 +67,7 @@ class StrayParser(ThinkingParser):
             return 0 if mentioned is None else -1 if mentioned else closed
         return closed
 
-    def _repeated_marker(self, match: MarkerMatch, text: str, at: int) -> Verdict:
+    def _repeated_marker(self, match: MarkerMatch, text: str, at: int) -> MarkerDecision:
         """The match at text[at] if its start marker is repeated there; "text" if it is not."""
         marker, stop, last = match.marker.text, at + match.length, at
         while marker and match.marker.kind == "calls":

@@ -43,7 +43,7 @@ from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.readers.body import Body, PassThrough
 from toolspeak.dialects.turn_rules import BatchRule, Section
 
-State = Callable[[str, int, list[Delta]], int]
+ParserState = Callable[[str, int, list[Delta]], int]
 
 LATE = "the turn's batch had ended already"
 NOT_LAST = "only the last call of a turn counts"
@@ -131,8 +131,8 @@ class TurnParser(ABC):
     A state that needs more characters puts the rest into `_pending`.
     """
 
-    _state: State
-    _text_state: State  # the state that `_plain` replaces
+    _state: ParserState
+    _text_state: ParserState  # the state that `_plain` replaces
     # Few turns set these, so they are attributes of the class: each turn makes a parser.
     _reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
     _quoting: bool = False  # whether the text so far ends inside inline code

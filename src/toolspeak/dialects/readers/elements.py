@@ -19,9 +19,9 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.element_tags import ElementSyntax, ElementTag, explicit_type, value_tags, whole_element
 from toolspeak.dialects.readers.loose_values import read_other
-from toolspeak.dialects.readers.open_value import Event, OpenValue
+from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent
 from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
-from toolspeak.dialects.readers.tagged_calls import Answer, Outcome, TaggedCalls, no_call_end
+from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, ValueEnd, no_call_end
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, is_text, read_value, value_types
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, as_mapping, shorten
@@ -80,7 +80,7 @@ class ElementCalls(TaggedCalls):
 
     # Tags in a value.
 
-    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+    def _event(self, value: OpenValue, rest: str, literal: str) -> ValueEvent:
         syntax, self._waits = self._syntax, False
         if literal == syntax.argument_end:
             return "argument_end"
@@ -99,7 +99,7 @@ class ElementCalls(TaggedCalls):
             return "block_end"
         return event if verdict == "yes" else "content" if verdict == "no" else "undecided"
 
-    def _may_follow(self, rest: str, position: int) -> Answer:
+    def _may_follow(self, rest: str, position: int) -> MayFollow:
         """Whether the text after a value's end tag may follow a value: an argument, or the call's or block's end.
 
         The tool need not know the argument: otherwise the value would swallow it. The start of another call may follow
@@ -124,7 +124,7 @@ class ElementCalls(TaggedCalls):
         may_begin = begins(rest, position, *ends, *syntax.skipped)
         return "undecided" if "undecided" in (tag, block, call) or may_begin else "no"
 
-    def _call_ends(self, rest: str) -> Answer:
+    def _call_ends(self, rest: str) -> MayFollow:
         """Whether the call ends here with its last value open: the block's end or another call follows."""
         syntax, position = self._syntax, self._skip(rest, len(self._syntax.call_end))
         if self._bare:
@@ -140,7 +140,7 @@ class ElementCalls(TaggedCalls):
         open_ = open_ or begins(rest, position, self._block_end, *self._breaks, *syntax.skipped)
         return "undecided" if open_ else "no"
 
-    def _block_ends(self, rest: str) -> Outcome:
+    def _block_ends(self, rest: str) -> ValueEnd:
         """The block ends here with a value open if another block begins after its end marker."""
         position = skip_space(rest, len(self._block_end))
         self._waits = position == len(rest) < MAX_CANDIDATE
@@ -160,7 +160,7 @@ class ElementCalls(TaggedCalls):
             position = skip_space(rest, position + len(skipped))
         return position
 
-    def _starts_block(self, rest: str, position: int) -> Answer:
+    def _starts_block(self, rest: str, position: int) -> MayFollow:
         """Whether the next block starts here with a call, although this block has no end marker."""
         if self._bare:
             return "no"
@@ -171,14 +171,14 @@ class ElementCalls(TaggedCalls):
         open_ = position == len(rest) or tag == "undecided" or begins(rest, position, *self._syntax.skipped)
         return "yes" if isinstance(tag, ElementTag) else "undecided" if open_ else "no"
 
-    def _begins_block(self, rest: str, position: int) -> Answer:
+    def _begins_block(self, rest: str, position: int) -> MayFollow:
         """Whether a block begins here with a call that has an argument or an end."""
         verdict = self._starts_block(rest, position)
         if verdict != "yes":
             return verdict
         return self._begins_call(rest, self._skip(rest, position + len(self._block[0])))
 
-    def _begins_call(self, rest: str, position: int) -> Answer:
+    def _begins_call(self, rest: str, position: int) -> MayFollow:
         """Whether a call begins here with an argument or its end. A lone start tag may be a mention."""
         syntax = self._syntax
         tag = syntax.match(syntax.call, rest, position)
@@ -193,7 +193,7 @@ class ElementCalls(TaggedCalls):
         open_ = argument == "undecided" or position == len(rest) or begins(rest, position, syntax.call_end)
         return "undecided" if open_ else "no"
 
-    def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
+    def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> ValueEnd:
         """An argument that the call does not have yet ends the value before it, which has no end tag."""
         syntax = self._syntax
         if syntax.cut_end(self._last(text, start, at)):
@@ -220,7 +220,7 @@ class ElementCalls(TaggedCalls):
         reason = self.hint() or f"the value of {value.name!r} has no end; write {self._syntax.argument_end} after it"
         return Problem("unclosed", f"{reason}; a text that holds such tags goes into {CDATA}…{CDATA_END}")
 
-    def _close_value(self, value: OpenValue, outcome: Outcome) -> None:
+    def _close_value(self, value: OpenValue, outcome: ValueEnd) -> None:
         if outcome == "open":
             self._open_call().notes.append("missing_closer")
             outcome = "broken" if self._syntax.ends_unread(self._text.value()) else outcome
@@ -328,7 +328,7 @@ class ElementCalls(TaggedCalls):
             self._passed, self._state = True, self._skip_lost  # an argument may begin here
         return recovers
 
-    def _sign(self, text: str, at: int) -> Event:
+    def _sign(self, text: str, at: int) -> ValueEvent:
         syntax = self._syntax
         inner, argument = (syntax.match(opener, text, at) for opener in (syntax.call, syntax.argument))
         if isinstance(inner, ElementTag):

@@ -24,7 +24,7 @@ from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Follows, Matches, Opening, Texts
 from toolspeak.dialects.text.scan import Caps
 
-Tools = Mapping[str, ToolSpec]
+FormBody = Callable[[Marker, Mapping[str, ToolSpec], int, Caps], Body]
 
 _SHAPE = CallShape("arguments", array=False, arguments_required=False, arguments_text=True)
 _PAIRS = PairTags()
@@ -41,10 +41,10 @@ class _Form:
     """How a body in this format begins, and the maker of its reader."""
 
     opening: Opening
-    new_body: Callable[[Marker, Tools, int, Caps], Body]
+    new_body: FormBody
 
 
-def _elements(syntax: ElementSyntax) -> Callable[[Marker, Tools, int, Caps], Body]:
+def _elements(syntax: ElementSyntax) -> FormBody:
     return lambda marker, tools, first_index, caps: ElementCalls(
         syntax, (marker.text, marker.end or ""), tools, first_index, caps
     )
@@ -83,6 +83,6 @@ def with_forms(marker: Marker, names: Sequence[str]) -> Marker:
     return replace(marker, forms=tuple(replace(marker, opening=_FORMS[name].opening, form=name) for name in names))
 
 
-def form_body(marker: Marker, tools: Tools, first_index: int, caps: Caps) -> Body:
+def form_body(marker: Marker, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> Body:
     """The reader of a body in the format that `marker.form` names."""
     return _FORMS[marker.form].new_body(marker, tools, first_index, caps)

@@ -10,7 +10,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.body import PassThrough
 from toolspeak.dialects.readers.json_call import PLAIN_KEY, PLAIN_STRING, CallShape, JsonCall, head_of
-from toolspeak.dialects.readers.reader_states import State, Steps, known_name, skip_space
+from toolspeak.dialects.readers.reader_states import ReaderState, Steps, known_name, skip_space
 from toolspeak.dialects.text.scan import (
     Buffer,
     Caps,
@@ -395,7 +395,7 @@ class JsonCalls(Steps):
         self.done = True
         return position + self._in_array
 
-    def _new_value(self, state: State) -> None:
+    def _new_value(self, state: ReaderState) -> None:
         self._scanner, self._value = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
         self._state, self._scanning = state, True
 

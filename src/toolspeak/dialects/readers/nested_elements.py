@@ -16,9 +16,9 @@ from functools import cache, lru_cache
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueRules, ValueTags
+from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueRules, ValueTags
 from toolspeak.dialects.readers.reader_states import skip_space
-from toolspeak.dialects.readers.tagged_calls import Answer, Outcome, TaggedCalls
+from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, ValueEnd
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
 from toolspeak.dialects.text.end_marker import begins, stands
@@ -69,7 +69,7 @@ class NestedCalls(TaggedCalls):
 
     # Tags in a value.
 
-    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+    def _event(self, value: OpenValue, rest: str, literal: str) -> ValueEvent:
         if literal == value.tags.end:
             return "argument_end"
         if literal == value.tags.start:
@@ -81,20 +81,20 @@ class NestedCalls(TaggedCalls):
             return "call" if after.isspace() else "content"
         return "call" if literal.endswith("<tool_call>") else "call_end"
 
-    def _may_follow(self, rest: str, position: int) -> Answer:
+    def _may_follow(self, rest: str, position: int) -> MayFollow:
         return "yes"
 
-    def _value_ends(self, value: OpenValue, rest: str) -> Outcome:
+    def _value_ends(self, value: OpenValue, rest: str) -> ValueEnd:
         """The value ends, regardless of what follows: no text in a value looks like its end tag."""
         return "closed"
 
-    def _call_ends(self, rest: str) -> Answer:
+    def _call_ends(self, rest: str) -> MayFollow:
         end = self._call_end if rest.startswith(self._call_end) else self._block_end
         follow = (f"{self._prefix}<tool_call>", f"{self._prefix}<invoke", self._block_end)
         tag = stands(rest, skip_space(rest, len(end)), follow)
         return "undecided" if tag is None else "yes" if tag else "no"
 
-    def _close_value(self, value: OpenValue, outcome: Outcome) -> None:
+    def _close_value(self, value: OpenValue, outcome: ValueEnd) -> None:
         super()._close_value(value, outcome)
         if outcome == "broken":
             self._open.clear()

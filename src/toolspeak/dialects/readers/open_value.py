@@ -14,7 +14,7 @@ from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner
 from toolspeak.dialects.text.typed_text import Types
 
-Event = Literal["call", "call_end", "argument", "argument_end", "block", "block_end", "content", "undecided"]
+ValueEvent = Literal["call", "call_end", "argument", "argument_end", "block", "block_end", "content", "undecided"]
 """What a tag begins or ends. `undecided`: more characters are needed."""
 
 _BRACKET = re.compile(r"\]")
@@ -123,7 +123,7 @@ class Inside:
     calls: int = 0
     argument: bool = False
 
-    def take(self, event: Event) -> bool:
+    def take(self, event: ValueEvent) -> bool:
         """Records a tag. Returns whether it begins something inside, or belongs to what began inside."""
         match event:
             case "call":

@@ -15,10 +15,10 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
-from toolspeak.dialects.readers.open_value import Event, OpenValue
+from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent
 from toolspeak.dialects.readers.pair_tags import BREAK, KINDS, LOST_KEY, NAME, PairTags, written_tags
 from toolspeak.dialects.readers.reader_states import skip_space
-from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls, no_call_end
+from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import is_text, read_value
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
@@ -34,7 +34,7 @@ def has_known(spec: ToolSpec | None, name: str) -> bool:
     return spec is not None and has_argument(spec, name)
 
 
-def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
+def _answer(text: str, position: int, tags: tuple[str, ...]) -> MayFollow:
     tag = stands(text, position, tags)
     return "undecided" if tag is None else "yes" if tag else "no"
 
@@ -82,7 +82,7 @@ class PairCalls(TaggedCalls):
             self._start_call("", 0, [])
             self._tag_text, self._state = Buffer(caps.characters), self._in_key
 
-    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+    def _event(self, value: OpenValue, rest: str, literal: str) -> ValueEvent:
         tags = self._tags
         if literal == tags.value_end:
             return "argument_end"
@@ -99,11 +99,11 @@ class PairCalls(TaggedCalls):
             return "undecided" if _PAIR_START.fullmatch(rest, len(tags.key)) else "content"
         return "argument" if inside or self._is_missing(value, self._schema_key(pair[1])) else "content"
 
-    def _may_follow(self, rest: str, position: int) -> Answer:
+    def _may_follow(self, rest: str, position: int) -> MayFollow:
         # Another call's start may follow by mistake: this call probably has no end. Two calls must not run as one.
         return _answer(rest, self._gap(rest, position), (*self._tags.follow, self._tags.call, *self._breaks))
 
-    def _call_ends(self, rest: str) -> Answer:
+    def _call_ends(self, rest: str) -> MayFollow:
         stop, tags = self._gap(rest, len(self._tags.call_end)), self._tags
         answer = _answer(rest, stop, tags.between)
         if answer == "yes" and rest.startswith(tags.call, stop):

@@ -37,7 +37,7 @@ from toolspeak.dialects.text.scan import (
 
 _ENCODE = msgspec.json.Encoder().encode
 
-State = Callable[[str, int, list[Delta]], int]
+ReaderState = Callable[[str, int, list[Delta]], int]
 _SPACE = re.compile(r"[ \t\r\n]*")  # the white space of XML and JSON; other white space is text, and may begin a value
 
 
@@ -47,8 +47,8 @@ class Steps(Body):
     A state that needs more characters sets `_wait`. The caller then feeds the rest again with more text.
     """
 
-    _state: State
-    _between: State  # the state between calls, in a body that may hold text there
+    _state: ReaderState
+    _between: ReaderState  # the state between calls, in a body that may hold text there
     _wait: bool = False
     _base: int = 0  # the body's offset of the current chunk's character 0
 

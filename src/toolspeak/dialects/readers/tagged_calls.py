@@ -24,15 +24,15 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
-from toolspeak.dialects.readers.open_value import Event, Inside, OpenValue, ValueRules, ValueTags
+from toolspeak.dialects.readers.open_value import Inside, OpenValue, ValueEvent, ValueRules, ValueTags
 from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, skip_space, string_text, without
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, Explicit, begins_json, is_text, read_value
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner, Problem, shorten
 from toolspeak.dialects.text.typed_text import Types, admits_argument
 
-Answer = Literal["yes", "no", "undecided"]
-Outcome = Literal["content", "joint", "closed", "open", "broken", "undecided"]
+MayFollow = Literal["yes", "no", "undecided"]
+ValueEnd = Literal["content", "joint", "closed", "open", "broken", "undecided"]
 """The effect of a tag on its value.
 
 - `content`: the tag is a part of the value.
@@ -61,7 +61,7 @@ class TaggedCalls(CallSteps):
     """
 
     rules = ValueRules()
-    signs: Mapping[str, Event] = {}
+    signs: Mapping[str, ValueEvent] = {}
     _gap: Callable[[str, int], int] = staticmethod(skip_space)  # skips what may be between tags
     _value: OpenValue | None = None
     _unread_inside = Inside()  # what is open after an unreadable part
@@ -74,23 +74,23 @@ class TaggedCalls(CallSteps):
         """The state between values."""
 
     @abstractmethod
-    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+    def _event(self, value: OpenValue, rest: str, literal: str) -> ValueEvent:
         """What begins or ends at the start of `rest`, which is `literal`: one of the value's tags, or its beginning."""
 
     @abstractmethod
-    def _may_follow(self, rest: str, position: int) -> Answer:
+    def _may_follow(self, rest: str, position: int) -> MayFollow:
         """Whether rest[position:], after an end tag and white space, may follow a value."""
 
     @abstractmethod
-    def _call_ends(self, rest: str) -> Answer:
+    def _call_ends(self, rest: str) -> MayFollow:
         """Whether the text after the call's end tag, which begins `rest`, may only follow a call."""
 
-    def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> Outcome:
+    def _argument_begins(self, value: OpenValue, text: str, start: int, at: int) -> ValueEnd:
         """The effect of an argument's start tag at text[at] on the open value, whose text continues at `start`."""
         value.inside.argument = True
         return "content"
 
-    def _block_ends(self, rest: str) -> Outcome:
+    def _block_ends(self, rest: str) -> ValueEnd:
         """The effect of the block's end tag, which begins `rest`, on the open value."""
         return "content"
 
@@ -178,7 +178,7 @@ class TaggedCalls(CallSteps):
             at = text.find(first, at + 1)
         return len(text)
 
-    def _sign(self, text: str, at: int) -> Event:
+    def _sign(self, text: str, at: int) -> ValueEvent:
         """What begins or ends at text[at], after an unreadable part."""
         sign = stands(text, at, tuple(self.signs))
         return "undecided" if sign is None else self.signs.get(sign, "content")
@@ -250,7 +250,7 @@ class TaggedCalls(CallSteps):
             self._wait = hold < len(text)
         return hold
 
-    def _section_ends(self, value: OpenValue, text: str, at: int) -> tuple[Outcome, int]:
+    def _section_ends(self, value: OpenValue, text: str, at: int) -> tuple[ValueEnd, int]:
         """The effect of a bracket in a CDATA section, and the end of what it begins."""
         rest = text[at : at + MAX_CANDIDATE]
         if rest.startswith(_JOINT):
@@ -268,7 +268,7 @@ class TaggedCalls(CallSteps):
         after += at
         return self._value_ends(value, text[after : after + MAX_CANDIDATE]), at + stop
 
-    def _outcome(self, value: OpenValue, text: str, start: int, at: int, literal: str) -> Outcome:
+    def _outcome(self, value: OpenValue, text: str, start: int, at: int, literal: str) -> ValueEnd:
         """The effect of the tag at text[at], as in the table at the top of this file."""
         rest = text[at : at + MAX_CANDIDATE]
         event = self._event(value, rest, literal)
@@ -286,16 +286,16 @@ class TaggedCalls(CallSteps):
                 if answer == "yes":
                     return "open" if self.rules.mends and not self._stray else "broken"
                 self._stray = self._stray or answer == "no"
-                outcome: Outcome = "content" if answer == "no" else "undecided"
+                outcome: ValueEnd = "content" if answer == "no" else "undecided"
             case _:
                 outcome = self._block_ends(rest)
         return "content" if outcome == "undecided" and len(rest) == MAX_CANDIDATE else outcome
 
-    def _value_ends(self, value: OpenValue, rest: str) -> Outcome:
+    def _value_ends(self, value: OpenValue, rest: str) -> ValueEnd:
         """Whether the value's end tag, which begins `rest`, ends it: only text that may follow a value may follow."""
         stop = value.tags.match_end(rest, 0)
         position, full = skip_space(rest, stop), len(rest) == MAX_CANDIDATE
-        answer: Answer = "undecided" if position == len(rest) else self._may_follow(rest, position)
+        answer: MayFollow = "undecided" if position == len(rest) else self._may_follow(rest, position)
         if answer == "undecided" and full:
             answer = "yes" if position == len(rest) else "no"
         if answer == "no":
@@ -323,7 +323,7 @@ class TaggedCalls(CallSteps):
             value.streams, value.scanner = True, None
             self._add_fragment('"' + string_text(self._text.value()))
 
-    def _close_value(self, value: OpenValue, outcome: Outcome) -> None:
+    def _close_value(self, value: OpenValue, outcome: ValueEnd) -> None:
         if outcome == "broken":
             call = self._open_call()
             call.problem = call.problem or self._no_end(value)

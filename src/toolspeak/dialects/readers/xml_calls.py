@@ -14,9 +14,9 @@ from functools import lru_cache
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.open_value import Event, OpenValue, ValueRules, ValueTags
+from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueRules, ValueTags
 from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
-from toolspeak.dialects.readers.tagged_calls import Answer, TaggedCalls
+from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
 from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, XmlTag, match_tag
@@ -145,7 +145,7 @@ class XmlCalls(TaggedCalls):
             reason = f"arguments are elements, not attributes; write <{argument}>…</{argument}>"
             call.problem = Problem("no_arguments", reason)
 
-    def _event(self, value: OpenValue, rest: str, literal: str) -> Event:
+    def _event(self, value: OpenValue, rest: str, literal: str) -> ValueEvent:
         """Calls in a value count only with the open element's name: others cannot end the open call."""
         ended = value.tags.match_end(rest, 0)
         if ended >= 0:
@@ -168,7 +168,7 @@ class XmlCalls(TaggedCalls):
             return "call" if inner.element == self._element else "content"
         return "call" if spec is None or admits_argument(spec, inner.name) else "content"
 
-    def _call_ends(self, rest: str) -> Answer:
+    def _call_ends(self, rest: str) -> MayFollow:
         """Whether the call ends here. Its value has no end tag, or an unknown argument follows that tag."""
         stop = _value_tags(self._element, self._element).match_end(rest, 0)
         if stop <= 0:
@@ -183,7 +183,7 @@ class XmlCalls(TaggedCalls):
         """Whether this tag may only follow a call's end tag."""
         return tag.element.lower() == self._block if tag.closing else tag.name in self._tools
 
-    def _may_follow(self, rest: str, position: int) -> Answer:
+    def _may_follow(self, rest: str, position: int) -> MayFollow:
         tag = match_tag(rest, position, NAMED_ARGUMENT)
         if tag is None:
             return "undecided" if TAG_START.fullmatch(rest, position) else "no"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-Place = Literal["line", "item", "sentence", "quoted", "indented", "cited"]
+MarkdownPlace = Literal["line", "item", "sentence", "quoted", "indented", "cited"]
 """A place in a text.
 
 - `line`: a line begins, or a sentence after another one.
@@ -160,7 +160,7 @@ class Markdown:
         return self.tail[self.tail.rfind("\n") + 1 :]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> MarkdownPlace:
         head = self._head.lstrip(_BLANKS)
         if not head:
             return "indented" if len(self._head.expandtabs(_INDENT)) >= _INDENT else "line"

@@ -14,7 +14,7 @@ from toolspeak.data.values import changed, quick
 from toolspeak.dialects.text.candidates import Beginnings, candidate_pattern
 from toolspeak.dialects.text.end_marker import EndMarker, beginning_of_ends, beginnings
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
-from toolspeak.dialects.text.openings import Alone, Answer, AtEnd, FirstTag, Matches, Opening, Signature
+from toolspeak.dialects.text.openings import Alone, AtEnd, FirstTag, Matches, Opening, OpeningMatch, Signature
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
@@ -98,7 +98,7 @@ class MarkerMatch:
     problem: Problem | None = None
 
 
-Verdict = MarkerMatch | Answer
+MarkerDecision = MarkerMatch | OpeningMatch
 
 _ELEMENT = re.compile(r"<([A-Za-z_][\w:.-]*)>")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
@@ -174,7 +174,7 @@ class Table(Protocol):
         """The table for a turn that already has text, or for the beginning of a turn, where more markers count."""
         ...
 
-    def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:
+    def decide(self, text: str, final: bool = False, forms: bool = True) -> MarkerDecision:
         """The verdict on the marker at the start of `text`. `final`: no text follows. `forms`: `Marker.forms` count."""
         ...
 
@@ -326,7 +326,7 @@ class MarkerTable:
             return f"(){marker.opening.usual}"
         return f"({re.escape(marker.text)}){marker.opening.usual}"
 
-    def decide(self, text: str, final: bool = False, forms: bool = True) -> Verdict:
+    def decide(self, text: str, final: bool = False, forms: bool = True) -> MarkerDecision:
         if text[:2].lower() not in self._twos and text[0] not in self._ones and len(text) > 1:
             return "text"  # most candidates
         usual = self._usual.match(text)
@@ -336,7 +336,7 @@ class MarkerTable:
         verdict = self._decide(text, final or whole, forms)
         return "text" if whole and verdict in ("undecided", "opened") else verdict
 
-    def _decide(self, text: str, final: bool, forms: bool) -> Verdict:
+    def _decide(self, text: str, final: bool, forms: bool) -> MarkerDecision:
         start, run = 0, ""
         if text[0] in "`~":
             fence = FENCE.match(text)

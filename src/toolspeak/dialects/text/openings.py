@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from toolspeak.data.values import quick
 from toolspeak.dialects.text.end_marker import stands
 
-Answer = Literal["text", "undecided", "opened"]
+OpeningMatch = Literal["text", "undecided", "opened"]
 """A verdict without a match.
 
 - `text`: the candidate opens nothing.
@@ -42,7 +42,7 @@ class Opening(Protocol):
         """
         ...
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         """The start of the body in `text`, or a verdict. The marker is text[start:stop]."""
         ...
 
@@ -55,7 +55,7 @@ class Alone:
     def usual(self) -> str:
         return ""
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         return "text" if start else stop
 
 
@@ -70,7 +70,7 @@ class AtEnd:
     def usual(self) -> str:
         return ""
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         space = _SPACE.match(text, stop)
         after = space.end() if space else stop
         if self.or_line and "\n" in text[stop:after]:
@@ -86,7 +86,7 @@ class Something:
     def usual(self) -> str:
         return ""
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         return "text" if start else "undecided" if not text[stop:].strip() else stop
 
 
@@ -104,7 +104,7 @@ class Starts:
         firsts = (f"{re.escape(char)}{'[A-Za-z_]' if char == '<' else ''}" for char in self.chars)
         return "" if "\n" in self.chars else rf"\s*+(?={'|'.join(firsts)})"
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         if "\n" in self.chars and text[stop : stop + 1] in ("\n", "\r"):
             return stop
         body = _after_fence(text, stop)
@@ -133,7 +133,7 @@ class Texts:
     def usual(self) -> str:
         return rf"\s*+(?={_any_of(self.texts)})"
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         body = _after_fence(text, stop)
         return "opened" if body is None else _any_stands(text, body, self.texts)
 
@@ -159,7 +159,7 @@ class Matches:
     def usual(self) -> str:
         return "" if self.within else rf"\s*+(?={self.whole.pattern})"
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         body = _after_fence(text, stop)
         if body is None:
             return "undecided" if self.within else "opened"
@@ -184,7 +184,7 @@ class Follows:
     usual: str = ""
     """See `Opening.usual`."""
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         follows = self.test(text[stop:])
         return "opened" if follows is None else stop if follows else "text"
 
@@ -220,7 +220,7 @@ class FirstTag:
     def usual(self) -> str:
         return ""
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         tag = _REST_OF_TAG.match(text, stop)
         if tag is None:
             return "text" if "<" in text[stop:] else "undecided"
@@ -272,7 +272,7 @@ class Signature:
             return ""
         return f"{''.join(parts[: self.before])}(?={''.join(parts[self.before :])})"
 
-    def decide(self, text: str, start: int, stop: int) -> int | Answer:
+    def decide(self, text: str, start: int, stop: int) -> int | OpeningMatch:
         position = body = start
         for i, part in enumerate(self.parts):
             if isinstance(part, str):
@@ -304,6 +304,6 @@ def _any_of(texts: tuple[str, ...]) -> str:
     return f"(?:{'|'.join(map(re.escape, texts))})"
 
 
-def _any_stands(text: str, position: int, texts: tuple[str, ...]) -> int | Answer:
+def _any_stands(text: str, position: int, texts: tuple[str, ...]) -> int | OpeningMatch:
     literal = stands(text, position, texts)
     return "opened" if literal is None else position if literal else "text"

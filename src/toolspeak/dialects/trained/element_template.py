@@ -7,7 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.text.scan import as_mapping
-from toolspeak.dialects.trained.template import Place, Template, apart, before_system, dump, in_system, tool_lines
+from toolspeak.dialects.trained.template import (
+    Template,
+    ToolPlacement,
+    apart,
+    before_system,
+    dump,
+    in_system,
+    tool_lines,
+)
 
 _CALL = """\
 <tool_call>
@@ -102,7 +110,7 @@ def _json_tools(tools: Sequence[ToolSpec]) -> str:
     return _of_functions(f"<tools>\n{tool_lines(tools)}\n</tools>")
 
 
-def _stripped(place: Place) -> Place:
+def _stripped(place: ToolPlacement) -> ToolPlacement:
     return lambda system, tools: place(system.strip(), tools)
 
 

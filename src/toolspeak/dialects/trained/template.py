@@ -11,7 +11,7 @@ from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
 
-Place: TypeAlias = Callable[[str, Sequence[ToolSpec]], Prompt]
+ToolPlacement: TypeAlias = Callable[[str, Sequence[ToolSpec]], Prompt]
 """Makes the prompt from the agent's own system text, which may be empty, and its tools (at least one)."""
 
 WriteTools: TypeAlias = Callable[[Sequence[ToolSpec]], str]
@@ -28,7 +28,7 @@ class Template:
 
     source: str
     """The model with this template."""
-    place: Place
+    place: ToolPlacement
     models: tuple[str, ...] = ()
     """The families with this template, as in `DialectInfo.models`; a dialect's first template is for all others."""
     gap: str | None = None
@@ -51,7 +51,7 @@ def in_a_new_line(text: str, _calls: Sequence[ToolCall | MalformedCall], block: 
     return f"{text}\n{block}"
 
 
-def in_system(write: WriteTools, *, joint: str = "\n\n", default: str = "", lead: str = "") -> Place:
+def in_system(write: WriteTools, *, joint: str = "\n\n", default: str = "", lead: str = "") -> ToolPlacement:
     """Writes the system text, or `default` without one, then `joint` and the tools.
 
     If both are empty, `lead` precedes the tools.
@@ -64,7 +64,7 @@ def in_system(write: WriteTools, *, joint: str = "\n\n", default: str = "", lead
     return place
 
 
-def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") -> Place:
+def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") -> ToolPlacement:
     """Writes the tools, then `joint` and the system text, or `default` without one."""
 
     def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
@@ -74,7 +74,7 @@ def before_system(write: WriteTools, *, joint: str = "\n\n", default: str = "") 
     return place
 
 
-def first_message(write: WriteTools) -> Place:
+def first_message(write: WriteTools) -> ToolPlacement:
     """Writes the tools in a separate system message before the system text."""
 
     def place(system: str, tools: Sequence[ToolSpec]) -> Prompt:

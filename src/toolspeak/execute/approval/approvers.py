@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction, isroutine
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
-from toolspeak.data.approvals import Action, Decision, EffectKind, Escalate, Rule
+from toolspeak.data.approvals import Decision, EffectKind, Escalate, Rule, RuleAction
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
@@ -19,7 +19,7 @@ from toolspeak.execute.approval.command_lines import prefix_words, prefixes_of
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.context import StateView
 
-_ACTIONS: tuple[str, ...] = get_args(Action)
+_ACTIONS: tuple[str, ...] = get_args(RuleAction)
 _EFFECTS: tuple[str, ...] = get_args(EffectKind)
 
 
@@ -100,23 +100,23 @@ class ApprovalRequest:
 
 
 Revise: TypeAlias = Callable[[Mapping[str, JSON]], Awaitable[ApprovalRequest]]
-Answer: TypeAlias = Decision | Escalate
+ApprovalAnswer: TypeAlias = Decision | Escalate
 
 
 class Approver(Protocol):
     """Answers one request. Requests come one at a time, in call order. With `Escalate` the run pauses."""
 
-    async def __call__(self, request: ApprovalRequest, /) -> Answer | bool: ...
+    async def __call__(self, request: ApprovalRequest, /) -> ApprovalAnswer | bool: ...
 
 
 @runtime_checkable
 class BatchApprover(Protocol):
     """An approver that gets all requests of a batch at once, and answers them in the same order."""
 
-    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer | bool]: ...
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[ApprovalAnswer | bool]: ...
 
 
-Policy: TypeAlias = Callable[[ApprovalRequest], Answer | None]
+Policy: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | None]
 """Looks at every call, those that only read too, and decides, escalates, or has no opinion (None: the effects decide).
 A plain function; one that raises escalates."""
 
@@ -180,7 +180,7 @@ def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
             )
 
 
-async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
+async def ask(approver: Approver, request: ApprovalRequest) -> ApprovalAnswer:
     """The approver's answer. Raises ConfigurationError for anything but a bool, Escalate, or a Decision about this
     request."""
     # Typed callers cannot get this wrong; for others, a forgotten `async` must not count as approval.
@@ -192,7 +192,7 @@ async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
     return _checked(answer, request)
 
 
-async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalRequest]) -> list[Answer]:
+async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalRequest]) -> list[ApprovalAnswer]:
     """Returns the answers to all requests. Raises ConfigurationError unless there is one for each."""
     answers = await approver.together(requests)
     if len(answers) != len(requests):
@@ -202,7 +202,7 @@ async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalReque
     return [_checked(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
 
-def _checked(answer: object, request: ApprovalRequest) -> Answer:
+def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer:
     if isinstance(answer, bool):
         return Decision(answer, by="approver")
     if not isinstance(answer, Decision | Escalate):

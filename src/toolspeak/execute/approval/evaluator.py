@@ -16,7 +16,7 @@ from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute.approval.approvers import (
-    Answer,
+    ApprovalAnswer,
     ApprovalRequest,
     Policy,
     approval_reason,
@@ -58,7 +58,7 @@ class PolicyEvaluator:
         """Whether no policy, rule, decision or repair has a part in the decision about the call."""
         return not self.looks_back and call.id not in self.decisions and call.repaired_from is None
 
-    def answer(self, request: ApprovalRequest) -> Answer | None:
+    def answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Returns a decision, `Escalate` if a person must decide, or None if the call runs without a question.
 
         For a repaired call that does more than read, only an approval of this very call counts.
@@ -75,7 +75,7 @@ class PolicyEvaluator:
             return Escalate()
         return answer
 
-    def of_policy(self, request: ApprovalRequest) -> Answer | None:
+    def of_policy(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Returns the answer of the policy alone."""
         return None if self.policy is None else self._by_policy(self.policy, request)
 
@@ -83,7 +83,7 @@ class PolicyEvaluator:
         """Whether the decision is about this request. A refusal without a digest holds for any call with its id."""
         return decision.digest == request.digest or (not decision.approved and not decision.digest)
 
-    def _by_policy(self, policy: Policy, request: ApprovalRequest) -> Answer | None:
+    def _by_policy(self, policy: Policy, request: ApprovalRequest) -> ApprovalAnswer | None:
         try:
             answer = cast("object", policy(request))
             if isinstance(answer, Decision):

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from inspect import iscoroutinefunction
 from typing import cast
 
-from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
+from toolspeak.data.approvals import Decision, Escalate, Rule, RuleAction, StandingRule
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import ApprovalDecided, Event
 from toolspeak.data.messages import JSON
@@ -17,7 +17,7 @@ from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
 from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.execute.approval.approvers import (
-    Answer,
+    ApprovalAnswer,
     ApprovalRequest,
     Approver,
     BatchApprover,
@@ -29,7 +29,7 @@ from toolspeak.execute.approval.approvers import (
 )
 from toolspeak.execute.approval.command_lines import all_begin
 
-_ALLOWING: frozenset[Action] = frozenset({"approve", "modify"})
+_ALLOWING: frozenset[RuleAction] = frozenset({"approve", "modify"})
 _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_tool", "invalid_arguments"})
 
 
@@ -40,7 +40,7 @@ def rules_policy(rules: Iterable[Rule], by: str = "rule") -> Policy:
     for rule in checked:
         check_rule(rule)
 
-    def decide(request: ApprovalRequest) -> Answer | None:
+    def decide(request: ApprovalRequest) -> ApprovalAnswer | None:
         for rule in checked:
             action = fitting(rule, request)
             if action is not None:
@@ -105,7 +105,7 @@ def _fits_always(rule: Rule, tool: ToolSpec) -> bool:
             return False
 
 
-def fitting(rule: Rule, request: ApprovalRequest) -> Action | None:
+def fitting(rule: Rule, request: ApprovalRequest) -> RuleAction | None:
     """Returns the rule's action for the call, None if the rule does not fit."""
     call, effects = request.call, request.effects
     if not (
@@ -168,7 +168,7 @@ def _ran_before(request: ApprovalRequest) -> Iterator[str]:
         yield from (result.name for result in message.results if result.code not in _NEVER_RAN)
 
 
-def _on_paths(rule: Rule, effects: Effects) -> Action | None:
+def _on_paths(rule: Rule, effects: Effects) -> RuleAction | None:
     keys = effects.reads | effects.writes
     if rule.action in _ALLOWING:
         fits = keys and effects.declared and all(_is_among(rule.paths, key, strict=True) for key in keys)
@@ -202,7 +202,7 @@ def _lies_above(key: str, pattern: str) -> bool:
     return bool(fixed) and covers(key, fixed)
 
 
-def _answer(action: Action, rule: Rule, request: ApprovalRequest, by: str) -> Answer:
+def _answer(action: RuleAction, rule: Rule, request: ApprovalRequest, by: str) -> ApprovalAnswer:
     match action:
         case "approve":
             return Decision(True, rule.reason, by)
@@ -256,7 +256,7 @@ class StandingRules:
         self._changed(self)
         return gone
 
-    def decide(self, request: ApprovalRequest) -> Answer | None:
+    def decide(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Returns the answer of the oldest rule that fits; an approval if several together let each command of a line
         pass."""
         for each in self._rules.values():

@@ -17,7 +17,7 @@ from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.tool import ArgumentProblem, Tool
 from toolspeak.tools.toolset import Toolset
 
-_Reading: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
+_ArgumentReading: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
 
 
 def new_id() -> str:
@@ -122,7 +122,7 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} do not fit:\n{problem_lines}")
 
 
-def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Reading | Exception:
+def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _ArgumentReading | Exception:
     try:
         return tool.read_arguments(arguments)
     except Exception as error:  # noqa: BLE001 - a validator of the tool's own may raise anything

@@ -261,12 +261,12 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object
             raise
 
 
-_Job: TypeAlias = Callable[[], None]
+_ThreadJob: TypeAlias = Callable[[], None]
 
 
 class _Worker:
     def __init__(self) -> None:
-        self.jobs: SimpleQueue[_Job] = SimpleQueue()
+        self.jobs: SimpleQueue[_ThreadJob] = SimpleQueue()
         self.thread = threading.Thread(target=self._work, name="toolspeak-tool", daemon=True)
 
     def _work(self) -> None:
@@ -295,7 +295,7 @@ class _Worker:
 _idle: deque[_Worker] = deque()
 
 
-def _hand_over(job: _Job) -> None:
+def _hand_over(job: _ThreadJob) -> None:
     while True:
         try:
             worker = _idle.pop()

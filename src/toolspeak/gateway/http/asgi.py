@@ -16,13 +16,13 @@ from toolspeak.data.messages import JSON
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.providers.http_client import json_bytes
-from toolspeak.wire.base import Frame
+from toolspeak.wire.base import StreamFrame
 from toolspeak.wire.call_assembler import depth_beyond
 
-Message: TypeAlias = MutableMapping[str, Any]
+AsgiMessage: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Coroutine[Any, Any, None]]
+Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
+Send: TypeAlias = Callable[[AsgiMessage], Coroutine[Any, Any, None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 Fields: TypeAlias = Mapping[str, JSON]
 """A JSON object of a client's or a server's."""
@@ -348,7 +348,7 @@ async def watched(
 # --- frames as events --------------------------------------------------------------------------------------------
 
 
-def event(frame: Frame, encode: Callable[[JSON], bytes] = json_bytes) -> bytes:
+def event(frame: StreamFrame, encode: Callable[[JSON], bytes] = json_bytes) -> bytes:
     """A frame as a server-sent event."""
     name, data = frame
     body = data.encode() if isinstance(data, str) else encode(data)
@@ -357,7 +357,7 @@ def event(frame: Frame, encode: Callable[[JSON], bytes] = json_bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
 
 
-def text_event(frame: Frame) -> bytes:
+def text_event(frame: StreamFrame) -> bytes:
     """As `event`, in half the time, for a frame with a piece of text. (msgspec writes infinity as null.)"""
     try:
         return event(frame, _encode)
@@ -365,7 +365,7 @@ def text_event(frame: Frame) -> bytes:
         return event(frame)
 
 
-def noted(frames: list[Frame], notes: Sequence[Note]) -> list[Frame]:
+def noted(frames: list[StreamFrame], notes: Sequence[Note]) -> list[StreamFrame]:
     """The last frames of an answer, with its notes in the field `toolspeak` of the frame with the finish reason."""
     if not notes:
         return frames

@@ -58,7 +58,7 @@ class _Healing:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self._turns = {call.id: at for at, message in enumerate(messages) for call in message.calls}
-        self._results: dict[str, tuple[_Place, ToolResult]] = {}
+        self._results: dict[str, tuple[_PartPlace, ToolResult]] = {}
         self._asides: dict[int, list[Message]] = {}
         self._repairs: dict[NoteCode, list[str]] = {}
         self._match()
@@ -113,7 +113,7 @@ class _Healing:
             elif place[0] != self._turns[result.call_id] + 1:
                 self._repair("result_moved", result.name)
 
-    def _take_in(self, place: _Place, result: ToolResult, waiting: _UnansweredCalls) -> None:
+    def _take_in(self, place: _PartPlace, result: ToolResult, waiting: _UnansweredCalls) -> None:
         """Handles a result that names no call of the conversation."""
         call = None if result.call_id else waiting.take(result.name)
         if call is None:
@@ -123,7 +123,7 @@ class _Healing:
             self._repair("result_without_id", call.name or "")
             self._results[call.id] = (place, replace(result, call_id=call.id, name=call.name or ""))
 
-    def _set_aside(self, place: _Place, result: ToolResult, what: str) -> None:
+    def _set_aside(self, place: _PartPlace, result: ToolResult, what: str) -> None:
         """Makes a message of the user from the result, after the message that holds it."""
         tool_phrase = " of " + result.name if result.name else ""
         introduction = f"{what}{tool_phrase}{' (it failed)' if result.status == 'failure' else ''}:"
@@ -175,11 +175,11 @@ class _Healing:
         return replace(message, parts=tuple(parts))
 
 
-_Place = tuple[int, int]
+_PartPlace = tuple[int, int]
 """The place of a result: the number of its message, and its number among the parts."""
 
 
-def _results(messages: Sequence[Message]) -> Iterator[tuple[_Place, ToolResult]]:
+def _results(messages: Sequence[Message]) -> Iterator[tuple[_PartPlace, ToolResult]]:
     for at, message in enumerate(messages):
         for n, part in enumerate(message.parts):
             if isinstance(part, ToolResult):

@@ -19,7 +19,7 @@ from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.providers.relayed import Relayed
-from toolspeak.wire.base import Frame, ModelRequest, WireRequest
+from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 
@@ -66,7 +66,7 @@ class RelayedAnswer:
         """An event or an answer with the client's name for the model."""
         return fields if self.model is None else with_model(fields, self.model)
 
-    def numbered(self, frame: Frame) -> Frame:
+    def numbered(self, frame: StreamFrame) -> StreamFrame:
         """A frame with the number after that of the last event, if the API numbers events."""
         name, data = frame
         if self.sequence is None or not isinstance(data, dict):
@@ -186,7 +186,7 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
 # --- upstreams that stream unasked, or do not stream -----------------------------------------------------------------
 
 
-def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> list[Frame]:
+def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> list[StreamFrame]:
     """A whole answer, as the stream that the client wants."""
     encoder = answering.request.wire.encoder(
         _read(answering, fields), response_id=answering.request.id, created=int(time.time())

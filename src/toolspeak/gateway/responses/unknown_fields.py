@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.http.asgi import Fields
-from toolspeak.wire.base import Frame, WireFormat
+from toolspeak.wire.base import StreamFrame, WireFormat
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 _TOP_FIELDS = ("id", "object", "created", "model", "choices", "usage")
@@ -81,7 +81,7 @@ class UnknownFields:
         if self._is_chat:
             (self._last if self._finish else self._more).add(data)
 
-    def added(self, frames: Sequence[Frame], *, usage: bool) -> list[Frame]:
+    def added(self, frames: Sequence[StreamFrame], *, usage: bool) -> list[StreamFrame]:
         """The frames with the collected fields, which go into the first frame that has a choice, and the server's
         usage."""
         return [(name, self._with(data, usage=usage)) for name, data in frames]
@@ -97,7 +97,7 @@ class UnknownFields:
         frame = self._more.into(frame)
         return self._last.into(frame) if frame["choices"][0]["finish_reason"] else frame
 
-    def tells_finish(self, frames: Sequence[Frame]) -> bool:
+    def tells_finish(self, frames: Sequence[StreamFrame]) -> bool:
         """Whether the server gave the finish reason that these frames give."""
         finishes = [_first(cast("Fields", data)).get("finish_reason") for _, data in frames if isinstance(data, dict)]
         return not self._is_chat or self._finish in filter(None, finishes)

@@ -22,7 +22,7 @@ from toolspeak.providers.provider_failures import RETRIES
 OWN_WAYS = ("auto", "native")
 """What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""
 
-Policy: TypeAlias = Literal["round_robin", "sticky"]
+BalancingPolicy: TypeAlias = Literal["round_robin", "sticky"]
 """How the upstreams of one model share requests: in turn, or the same upstream for the same beginning."""
 
 
@@ -60,7 +60,7 @@ class Upstream:
     repair: int = 0
     hold_calls: bool = False
     listing: PromptListing | None = None
-    policy: Policy = "round_robin"
+    policy: BalancingPolicy = "round_robin"
 
     @property
     def exact(self) -> tuple[str, ...]:
@@ -189,8 +189,9 @@ def checked_upstream(upstream: Upstream, place_of: Callable[[str], str] = str) -
             get_dialect(upstream.dialect)
         except ConfigurationError as error:
             raise ConfigurationError(f"{place_of('dialect')}: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
-    if upstream.policy not in get_args(Policy):
-        raise ConfigurationError(f"{place_of('policy')}: there is no {suggest(upstream.policy, get_args(Policy))}")
+    if upstream.policy not in get_args(BalancingPolicy):
+        policies = suggest(upstream.policy, get_args(BalancingPolicy))
+        raise ConfigurationError(f"{place_of('policy')}: there is no {policies}")
     if upstream.starts_in not in ("text", "reasoning"):
         raise ConfigurationError(f"{place_of('starts_in')}: expected text or reasoning, found {upstream.starts_in!r}")
     if upstream.listing is not None and upstream.listing not in get_args(PromptListing):

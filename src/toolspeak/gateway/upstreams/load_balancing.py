@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, ToolspeakError
 from toolspeak.gateway.observability import Metrics, log
-from toolspeak.gateway.settings.upstream_settings import Policy
+from toolspeak.gateway.settings.upstream_settings import BalancingPolicy
 from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health, allows_failover, answered_by, is_fault
 from toolspeak.providers.provider_failures import Clock, SystemClock, delay_before
 
@@ -24,7 +24,7 @@ LONGEST_WAIT = 2.0
 """The longest Retry-After, in seconds, that the gateway waits for. A longer one goes to the client as an error at
 once."""
 
-Ask: TypeAlias = Callable[[int, Callable[[], None]], Awaitable[None]]
+AskUpstream: TypeAlias = Callable[[int, Callable[[], None]], Awaitable[None]]
 """Sends a request to an upstream, by its number. Calls the second argument once the upstream begins to answer."""
 
 Probe: TypeAlias = Callable[[int], Awaitable[str]]
@@ -53,14 +53,16 @@ class Asking:
     """
 
     members: Sequence[int]
-    ask: Ask
+    ask: AskUpstream
     has_left: Callable[[], bool]
     prefix: str
     failed: list[tuple[str, str]]
     first: int | None = None
 
 
-def in_order(policy: Policy, labels: Sequence[str], members: Sequence[int], turn: int, prefix: str) -> list[int]:
+def in_order(
+    policy: BalancingPolicy, labels: Sequence[str], members: Sequence[int], turn: int, prefix: str
+) -> list[int]:
     """The members in the order in which a request tries them. `turn` counts the requests. `prefix` is a digest of the
     beginning of the request; if it is empty, `sticky` works like `round_robin`.
 
@@ -110,7 +112,7 @@ class Pool:
         self,
         model: str,
         labels: Sequence[str],
-        policy: Policy,
+        policy: BalancingPolicy,
         retries: int,
         aside: float,
         probe: Probe,
@@ -118,7 +120,7 @@ class Pool:
         clock: Clock | None = None,
     ) -> None:
         self.labels = tuple(labels)
-        self.policy: Policy = policy
+        self.policy: BalancingPolicy = policy
         self._model = model
         self._retries = retries
         self._aside = aside

@@ -18,7 +18,7 @@ shortens that by up to a half, so that several gateways do not all come back at 
 LONGEST_WAIT = 60.0
 """The longest time, in seconds, for which a Retry-After puts an upstream aside."""
 
-State: TypeAlias = Literal["up", "aside", "probing", "answers", "trial"]
+HealthState: TypeAlias = Literal["up", "aside", "probing", "answers", "trial"]
 """`aside`: it gets no requests until a time. `probing`: that time is over, and the gateway asks it for its models.
 `answers`: it answered the probe, and the next request is a trial. `trial`: that request is under way."""
 
@@ -40,7 +40,7 @@ class Health:
     """The health of one upstream. `failures`: in a row, while it is up. `times`: in a row that it was put aside.
     `until`: the end of its time aside, in seconds of the caller's clock."""
 
-    state: State = "up"
+    state: HealthState = "up"
     failures: int = 0
     times: int = 0
     until: float = 0.0

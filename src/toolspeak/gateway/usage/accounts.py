@@ -19,7 +19,7 @@ from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.turns.turn_attempts import TurnReport, tokens_of
 from toolspeak.gateway.usage.usage_ledger import Ledger
-from toolspeak.gateway.usage.usage_values import Ask, Counts, Limit, Verdict, day_left
+from toolspeak.gateway.usage.usage_values import Ask, Counts, UsageDecision, UsageLimit, day_left
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat
 
@@ -134,7 +134,7 @@ class Account:
         self._ask, self._open = ask, True
         self.headers = limit_headers(key, verdict, self._wire)
 
-    def _refuse(self, key: Key, verdict: Verdict) -> None:
+    def _refuse(self, key: Key, verdict: UsageDecision) -> None:
         assert verdict.limit is not None
         self._metrics.key_refused.labels(key.name, verdict.limit).inc()
         if self._ledger is not None:
@@ -202,14 +202,14 @@ def _bounded(tokens: int | None) -> int:
     return min(max(0, tokens or 0), _MOST_COUNTED)
 
 
-_RULES: Mapping[Limit, str] = {
+_RULES: Mapping[UsageLimit, str] = {
     "requests_per_minute": "may send {} requests a minute (requests_per_minute)",
     "streams": "may have {} answers under way at once (streams)",
     "tokens_per_day": "may use {} tokens a day in UTC (tokens_per_day)",
 }
 
 
-def _refusal(key: Key, verdict: Verdict) -> str:
+def _refusal(key: Key, verdict: UsageDecision) -> str:
     assert verdict.limit is not None
     rule = _RULES[verdict.limit].format(getattr(key, verdict.limit))
     if verdict.limit == "streams":
@@ -220,7 +220,7 @@ def _refusal(key: Key, verdict: Verdict) -> str:
     return f"the key {key.name!r} {rule}: ask again in {seconds} seconds{long}"
 
 
-def limit_headers(key: Key, verdict: Verdict, wire: WireFormat) -> Headers:
+def limit_headers(key: Key, verdict: UsageDecision, wire: WireFormat) -> Headers:
     """The limits as OpenAI's or Anthropic's headers: the limit, the rest, and the time until all of it is free."""
     standing = verdict.standing
     limits: list[tuple[str, int, int, float]] = []

@@ -13,7 +13,7 @@ from toolspeak.errors import JournalError
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import Ask, Counts, Load, UsageBatch, Verdict, day_of
+from toolspeak.gateway.usage.usage_values import Ask, Counts, Load, UsageBatch, UsageDecision, day_of
 
 ASK_SECONDS = 5.0
 """How long a request waits for the store to say whether it may begin."""
@@ -54,10 +54,10 @@ class Ledger:
         self._counts: dict[tuple[str, str], Counts] = {}
         self._models: dict[str, set[str]] = {}
         self._ended: dict[str, Load] = {}
-        self._asks: list[tuple[Ask, asyncio.Future[Verdict]]] = []
+        self._asks: list[tuple[Ask, asyncio.Future[UsageDecision]]] = []
         self._load: dict[str, Load] = {}
         """The requests under way in this process according to the store, `_ended` included."""
-        self._refusals: dict[Key, tuple[float, Verdict]] = {}
+        self._refusals: dict[Key, tuple[float, UsageDecision]] = {}
         self._wake = asyncio.Event()
         self._later: asyncio.TimerHandle | None = None
         self._settled: asyncio.Future[None] | None = None
@@ -82,7 +82,7 @@ class Ledger:
 
     # --- what requests do ----------------------------------------------------------------------------------------
 
-    def refusal(self, key: Key) -> Verdict | None:
+    def refusal(self, key: Key) -> UsageDecision | None:
         """The last refusal of a key, as long as it is valid."""
         refusal = self._refusals.get(key)
         if refusal is None:
@@ -95,11 +95,11 @@ class Ledger:
         standing = replace(verdict.standing, now=verdict.standing.now + elapsed)
         return replace(verdict, seconds=verdict.seconds - elapsed, standing=standing)
 
-    async def ask(self, ask: Ask) -> Verdict:
+    async def ask(self, ask: Ask) -> UsageDecision:
         """Whether a request may begin. If it may, it is in progress until `end`. Raises JournalError if the store
         fails."""
         loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[Verdict] = loop.create_future()
+        waiting: asyncio.Future[UsageDecision] = loop.create_future()
         self._asks.append((ask, waiting))
         self._work_on()
         try:
@@ -187,7 +187,7 @@ class Ledger:
             if settled is not None and not settled.done():
                 settled.set_result(None)
 
-    async def _take(self, batch: UsageBatch, waiting: list[asyncio.Future[Verdict]]) -> None:
+    async def _take(self, batch: UsageBatch, waiting: list[asyncio.Future[UsageDecision]]) -> None:
         settled = await self._store.settle(batch)
         for name, load in settled.load.items():
             if load.streams:
@@ -200,7 +200,7 @@ class Ledger:
             else:
                 future.set_result(verdict)
 
-    def _give_back(self, ask: Ask, verdict: Verdict) -> None:
+    def _give_back(self, ask: Ask, verdict: UsageDecision) -> None:
         if verdict.limit is None:
             self.end(ask)
 

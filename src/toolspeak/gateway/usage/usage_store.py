@@ -16,11 +16,11 @@ from toolspeak.gateway.usage.usage_values import (
     Column,
     Counts,
     Load,
-    Row,
     Settled,
     Standing,
     UsageBatch,
-    Verdict,
+    UsageDecision,
+    UsageRow,
     day_of,
     decided,
 )
@@ -86,7 +86,7 @@ class UsageStore:
         """Stores the counts of a batch and decides on its requests, in one transaction."""
         return await self._database.do(partial(_settle, batch=batch))
 
-    async def rows(self, by: Sequence[Column], since: str) -> Sequence[Row]:
+    async def rows(self, by: Sequence[Column], since: str) -> Sequence[UsageRow]:
         """Sums by these columns, in their order, from a day on (`2026-11-23`)."""
         return await self._database.do(partial(_rows, by=by, since=since))
 
@@ -114,7 +114,7 @@ async def _settle(db: Connection, batch: UsageBatch) -> Settled:
     keys = {ask.key.name: ask.key for ask in batch.asks}
     standings = {name: await _standing(db, key, batch, now) for name, key in keys.items()}
     started = dict.fromkeys(keys, 0)
-    verdicts: list[Verdict] = []
+    verdicts: list[UsageDecision] = []
     load = dict(batch.load)
     for ask in batch.asks:
         name = ask.key.name
@@ -172,14 +172,16 @@ async def _carry(db: Connection, batch: UsageBatch, load: Mapping[str, Load], no
             await db.change("DELETE FROM loads WHERE key = $1 AND worker = $2", name, batch.worker)
 
 
-async def _rows(db: Connection, by: Sequence[Column], since: str) -> Sequence[Row]:
+async def _rows(db: Connection, by: Sequence[Column], since: str) -> Sequence[UsageRow]:
     sums, names = ", ".join(f"sum({name})" for name in COUNTED), ", ".join(by)
     query = f"SELECT {names}, {sums} FROM usage WHERE day >= $1 GROUP BY {names} ORDER BY {names}"
-    rows: list[Row] = []
+    rows: list[UsageRow] = []
     for row in await db.rows(query, since):
         row_by_column = {**dict.fromkeys(COLUMNS, ""), **dict(zip(by, row, strict=False))}
         rows.append(
-            Row(row_by_column["day"], row_by_column["key"], row_by_column["model"], Counts(*map(int, row[len(by) :])))
+            UsageRow(
+                row_by_column["day"], row_by_column["key"], row_by_column["model"], Counts(*map(int, row[len(by) :]))
+            )
         )
     return rows
 

@@ -14,7 +14,7 @@ WINDOW = 60.0
 
 DAY = 86400.0
 
-Limit: TypeAlias = Literal["requests_per_minute", "streams", "tokens_per_day"]
+UsageLimit: TypeAlias = Literal["requests_per_minute", "streams", "tokens_per_day"]
 Column: TypeAlias = Literal["day", "key", "model"]
 COLUMNS: Sequence[Column] = ("day", "key", "model")
 
@@ -75,7 +75,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class UsageDecision:
     """Whether a request may begin.
 
     - `standing`: the key's usage after the decision.
@@ -84,7 +84,7 @@ class Verdict:
     """
 
     standing: Standing
-    limit: Limit | None = None
+    limit: UsageLimit | None = None
     seconds: float = 0.0
 
 
@@ -121,12 +121,12 @@ class UsageBatch:
 class Settled:
     """The outcome of a batch: a verdict for each of its asks, and the worker's load of the keys in the batch."""
 
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[UsageDecision]
     load: Mapping[str, Load]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class UsageRow:
     """Counts of a day (UTC, `2026-11-23`), a key and a model. An empty field means all of them."""
 
     day: str
@@ -145,7 +145,7 @@ def day_left(now: float) -> float:
     return DAY - now % DAY
 
 
-def decided(ask: Ask, standing: Standing) -> Verdict:
+def decided(ask: Ask, standing: Standing) -> UsageDecision:
     """Whether a request may begin, and the key's usage then. A request that is refused does not count.
 
     The day's tokens refuse a request once they have reached the limit together with what is under way. What the request
@@ -153,13 +153,13 @@ def decided(ask: Ask, standing: Standing) -> Verdict:
     """
     key, now = ask.key, standing.now
     if key.tokens_per_day is not None and standing.tokens >= key.tokens_per_day:
-        return Verdict(standing, "tokens_per_day", day_left(now))
+        return UsageDecision(standing, "tokens_per_day", day_left(now))
     if key.requests_per_minute is not None and standing.requests >= key.requests_per_minute:
-        return Verdict(standing, "requests_per_minute", max(0.0, standing.freed - now))
+        return UsageDecision(standing, "requests_per_minute", max(0.0, standing.freed - now))
     if key.streams is not None and standing.load.streams >= key.streams:
-        return Verdict(standing, "streams", 1.0)
+        return UsageDecision(standing, "streams", 1.0)
     if key.tokens_per_day is not None and standing.tokens + standing.load.tokens >= key.tokens_per_day:
-        return Verdict(standing, "tokens_per_day", 1.0)
+        return UsageDecision(standing, "tokens_per_day", 1.0)
     after = replace(
         standing,
         requests=standing.requests + 1,
@@ -167,4 +167,4 @@ def decided(ask: Ask, standing: Standing) -> Verdict:
         freed=standing.freed or now + WINDOW,  # the first request of the minute is the first to leave it
         emptied=now + WINDOW,
     )
-    return Verdict(after)
+    return UsageDecision(after)

@@ -22,7 +22,7 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LinesRead:
     """The lines of one content that a run has read: spans with both ends included, in order, with gaps in between."""
 
     sha256: str
@@ -91,9 +91,9 @@ def _files(ctx: RunContext[Any]) -> dict[str, str]:
     return cast("dict[str, str]", ctx.memory.setdefault(KEY, {}))
 
 
-def _lines(ctx: RunContext[Any], real: str) -> Part | None:
+def _lines(ctx: RunContext[Any], real: str) -> LinesRead | None:
     entry = cast("dict[str, Any]", ctx.memory.get(LINES_KEY, {})).get(real)  # JSON: it survives with the run
-    return None if entry is None else Part(entry["sha256"], tuple((first, last) for first, last in entry["spans"]))
+    return None if entry is None else LinesRead(entry["sha256"], tuple((first, last) for first, last in entry["spans"]))
 
 
 def _forget_lines(ctx: RunContext[Any], real: str) -> None:

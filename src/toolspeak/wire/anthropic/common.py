@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON, FinishReason
 NAME = "anthropic"
 """The format's name, and the `provider` of its opaque data."""
 
-Block = dict[str, JSON]
+ContentBlock = dict[str, JSON]
 
 PDF, PLAIN_TEXT = "application/pdf", "text/plain"
 

@@ -24,7 +24,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
-from toolspeak.wire.anthropic.common import NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block
+from toolspeak.wire.anthropic.common import NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, ContentBlock
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE
 from toolspeak.wire.conversation_reader import ConversationReader
@@ -101,25 +101,25 @@ class _AnthropicConversation(ConversationReader):
             for are_results, group in groupby(parts, lambda part: isinstance(part, ToolResult)):
                 (self.join("tool") if are_results else self.begin(role)).extend(group)
 
-    def note_cache_marker(self, block: Block) -> Block:
+    def note_cache_marker(self, block: ContentBlock) -> ContentBlock:
         """Sets `cached` if the block has a cache marker; returns the block."""
         if block.get("cache_control") is not None:
             self.cached = True
         return block
 
-    def _parts(self, content: JSON, place: str, read: Callable[[Block, str], Part]) -> list[Part]:
+    def _parts(self, content: JSON, place: str, read: Callable[[ContentBlock, str], Part]) -> list[Part]:
         if isinstance(content, str):
             return [TextPart(content)] if content else []
         if content is None:
             raise invalid_field(place, "a string or a list of blocks", content)
         return [read(block, at) for block, at in self._blocks(content, place)]
 
-    def _blocks(self, value: JSON, place: str) -> Iterable[tuple[Block, str]]:
+    def _blocks(self, value: JSON, place: str) -> Iterable[tuple[ContentBlock, str]]:
         for i, item in enumerate(optional_list(value, place)):
             at = f"{place}[{i}]"
             yield self.note_cache_marker(require_object(item, at)), at
 
-    def _user_part(self, block: Block, place: str) -> Part:
+    def _user_part(self, block: ContentBlock, place: str) -> Part:
         if block.get("type") != "tool_result":
             return self._content_part(block, place)
         call_id, name = self.match_by_id(optional_text(block.get("tool_use_id"), f"{place}.tool_use_id"))
@@ -131,7 +131,7 @@ class _AnthropicConversation(ConversationReader):
         failed = optional_flag(block.get("is_error"), f"{place}.is_error")
         return ToolResult(call_id, name or "", "failure" if failed else "success", tuple(parts))
 
-    def _content_part(self, block: Block, place: str) -> ContentPart:
+    def _content_part(self, block: ContentBlock, place: str) -> ContentPart:
         match block.get("type"):
             case "text":
                 return TextPart(self._text_block(block, place))
@@ -144,7 +144,7 @@ class _AnthropicConversation(ConversationReader):
             case kind:
                 raise _unsupported(kind, place)
 
-    def _assistant_part(self, block: Block, place: str) -> Part:
+    def _assistant_part(self, block: ContentBlock, place: str) -> Part:
         match block.get("type"):
             case "text":
                 return TextPart(self._text_block(block, place))
@@ -160,19 +160,19 @@ class _AnthropicConversation(ConversationReader):
             case kind:
                 raise _unsupported(kind, place)
 
-    def _call(self, block: Block, place: str) -> ToolCall:
+    def _call(self, block: ContentBlock, place: str) -> ToolCall:
         call_id = optional_text(block.get("id"), f"{place}.id")
         name = require_name(block.get("name"), f"{place}.name")
         arguments = require_object(block.get("input"), f"{place}.input")
         return self.call(call_id, name, arguments)
 
-    def _text_block(self, block: Block, place: str) -> str:
+    def _text_block(self, block: ContentBlock, place: str) -> str:
         if block.get("type") != "text":
             raise _unsupported(block.get("type"), place)
         return require_text(block.get("text"), f"{place}.text")
 
 
-def _image(source: Block, place: str) -> ImagePart:
+def _image(source: ContentBlock, place: str) -> ImagePart:
     match source.get("type"):
         case "url":
             return ImagePart(ANY_IMAGE, url=require_text(source.get("url"), f"{place}.url"))
@@ -183,7 +183,7 @@ def _image(source: Block, place: str) -> ImagePart:
             raise FormatError(f"{place}.type: send the image itself ('base64') or its address ('url')")
 
 
-def _document(name: str, source: Block, place: str) -> FilePart:
+def _document(name: str, source: ContentBlock, place: str) -> FilePart:
     match source.get("type"):
         case "base64":
             return FilePart(name, PDF, _bytes(source.get("data"), f"{place}.data"))
@@ -209,7 +209,7 @@ def _unsupported(kind: JSON, place: str) -> FormatError:
     )
 
 
-def _tool(tool: Block, place: str) -> ToolSpec:
+def _tool(tool: ContentBlock, place: str) -> ToolSpec:
     kind = tool.get("type")
     if kind not in (None, "custom"):
         raise FormatError(
@@ -223,7 +223,7 @@ def _tool(tool: Block, place: str) -> ToolSpec:
     return ToolSpec(name, description, schema, extra=extra) if extra else ToolSpec(name, description, schema)
 
 
-def _tools(tools: JSON) -> list[tuple[Block, str]]:
+def _tools(tools: JSON) -> list[tuple[ContentBlock, str]]:
     return [
         (require_object(tool, f"tools[{i}]"), f"tools[{i}]") for i, tool in enumerate(optional_list(tools, "tools"))
     ]

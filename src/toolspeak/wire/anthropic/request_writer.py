@@ -29,7 +29,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError
-from toolspeak.wire.anthropic.common import INVALID_IN_NAME, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block, valid_id
+from toolspeak.wire.anthropic.common import INVALID_IN_NAME, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, ContentBlock, valid_id
 from toolspeak.wire.base import ModelRequest, OutputSchema
 from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import anthropic_form, is_closed
@@ -76,7 +76,9 @@ def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str,
     return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
 
 
-def _split_system(messages: Sequence[Message | TextMessage]) -> tuple[list[Block], Sequence[Message | TextMessage]]:
+def _split_system(
+    messages: Sequence[Message | TextMessage],
+) -> tuple[list[ContentBlock], Sequence[Message | TextMessage]]:
     """The leading system messages as text blocks, and the messages after them."""
     at = 0
     while at < len(messages) and messages[at].role == "system":
@@ -84,11 +86,11 @@ def _split_system(messages: Sequence[Message | TextMessage]) -> tuple[list[Block
     return [block for message in messages[:at] for block in _text_blocks(_text_of_message(message))], messages[at:]
 
 
-def _messages(messages: Sequence[Message | TextMessage], model: str) -> list[Block]:
+def _messages(messages: Sequence[Message | TextMessage], model: str) -> list[ContentBlock]:
     """The messages after the system prompt, alternately user and assistant. A later system message becomes a user
     message: only some models accept the role `system` there, and the others refuse the request."""
     ids = _valid_ids(call_ids(messages))
-    turns: list[tuple[str, list[Block]]] = []
+    turns: list[tuple[str, list[ContentBlock]]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
         blocks = _assistant(message, ids, model) if role == "assistant" else _user(message, ids)
@@ -109,7 +111,7 @@ def _messages(messages: Sequence[Message | TextMessage], model: str) -> list[Blo
     ]
 
 
-def _mark_cached(system: list[Block], tools: list[Block], messages: list[Block]) -> None:
+def _mark_cached(system: list[ContentBlock], tools: list[ContentBlock], messages: list[ContentBlock]) -> None:
     """Sets the cache markers: after the tools, the system prompt and the last message.
 
     The fourth marker, the last that the API allows, is at the previous user message: the API looks back over only 20
@@ -123,7 +125,7 @@ def _mark_cached(system: list[Block], tools: list[Block], messages: list[Block])
         block["cache_control"] = dict(_CACHE_CONTROL)
 
 
-def _text_blocks(text: str) -> list[Block]:
+def _text_blocks(text: str) -> list[ContentBlock]:
     """A text block; no block for only white space, which the API refuses."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
@@ -141,11 +143,11 @@ def _valid_ids(ids: dict[str, str]) -> dict[str, str]:
     return valid
 
 
-def _is_not_result(block: Block) -> bool:
+def _is_not_result(block: ContentBlock) -> bool:
     return block["type"] != "tool_result"
 
 
-def _strip_last_text(turns: list[tuple[str, list[Block]]]) -> None:
+def _strip_last_text(turns: list[tuple[str, list[ContentBlock]]]) -> None:
     """The API refuses to continue an answer that ends in white space."""
     blocks = turns[-1][1]
     if blocks[-1]["type"] == "text":
@@ -158,10 +160,10 @@ def _text_of_message(message: Message | TextMessage) -> str:
     return text_of([part for part in message.parts if isinstance(part, ContentPart)])
 
 
-def _user(message: Message | TextMessage, ids: dict[str, str]) -> list[Block]:
+def _user(message: Message | TextMessage, ids: dict[str, str]) -> list[ContentBlock]:
     if isinstance(message, TextMessage):
         return _text_blocks(message.text)
-    blocks: list[Block] = []
+    blocks: list[ContentBlock] = []
     for part in message.parts:
         if isinstance(part, ToolResult):
             # A malformed call was sent as text, so its result is text too.
@@ -172,8 +174,8 @@ def _user(message: Message | TextMessage, ids: dict[str, str]) -> list[Block]:
     return blocks
 
 
-def _result(result: ToolResult, sent_id: str) -> Block:
-    block: Block = {"type": "tool_result", "tool_use_id": sent_id}
+def _result(result: ToolResult, sent_id: str) -> ContentBlock:
+    block: ContentBlock = {"type": "tool_result", "tool_use_id": sent_id}
     content = [inner for part in result.content for inner in _content(part)]
     if content:
         block["content"] = content
@@ -182,7 +184,7 @@ def _result(result: ToolResult, sent_id: str) -> Block:
     return block
 
 
-def _content(part: ContentPart) -> list[Block]:
+def _content(part: ContentPart) -> list[ContentBlock]:
     match part:
         case ImagePart(_, None, str(url)):
             return [{"type": "image", "source": {"type": "url", "url": url}}]
@@ -207,10 +209,10 @@ def _decoded(data: bytes) -> str:
         return ""
 
 
-def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) -> list[Block]:
+def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) -> list[ContentBlock]:
     if isinstance(message, TextMessage):
         return _text_blocks(message.text)
-    blocks: list[Block] = []
+    blocks: list[ContentBlock] = []
     for part in message.parts:
         match part:
             case ToolCall():
@@ -229,7 +231,7 @@ def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) 
     return blocks
 
 
-def _reasoning(text: str, opaque: Opaque | None, model: str) -> list[Block]:
+def _reasoning(text: str, opaque: Opaque | None, model: str) -> list[ContentBlock]:
     """The blocks that the API requires back unchanged, if this model made them."""
     data = opaque_fields(opaque, NAME, model)
     if "block" in data:
@@ -239,13 +241,13 @@ def _reasoning(text: str, opaque: Opaque | None, model: str) -> list[Block]:
     return [{"type": "thinking", "thinking": text, "signature": data["signature"]}] if data else []
 
 
-def _tool(spec: ToolSpec) -> Block:
+def _tool(spec: ToolSpec) -> ContentBlock:
     if not _TOOL_NAME.fullmatch(spec.name):
         raise ConfigurationError(
             f"the tool {spec.name!r} cannot be sent to Anthropic's API: a name has 1 to 128 letters, digits, _ and -; "
             "rename it"
         )
-    tool: Block = {"name": spec.name, "input_schema": {"type": "object", **spec.parameters}}
+    tool: ContentBlock = {"name": spec.name, "input_schema": {"type": "object", **spec.parameters}}
     if spec.description:
         tool["description"] = spec.description
     return {**tool, **{field: spec.extra[field] for field in TOOL_FIELDS if field in spec.extra}}
@@ -266,8 +268,8 @@ def _is_api_tool(tool: JSON) -> bool:
     return isinstance(tool, Mapping) and cast("Mapping[str, JSON]", tool).get("type") not in (None, "custom")
 
 
-def _choice(request: ModelRequest) -> Block | None:
-    choice: Block = {"type": _CHOICES[request.choice.mode]}
+def _choice(request: ModelRequest) -> ContentBlock | None:
+    choice: ContentBlock = {"type": _CHOICES[request.choice.mode]}
     if request.choice.mode == "specific":
         choice["name"] = request.choice.name
     if request.parallel is not None and request.choice.mode != "none":
@@ -275,7 +277,7 @@ def _choice(request: ModelRequest) -> Block | None:
     return None if choice == {"type": "auto"} else choice
 
 
-def _output_config(output: OutputSchema, option: JSON) -> Block:
+def _output_config(output: OutputSchema, option: JSON) -> ContentBlock:
     config = dict(cast("Mapping[str, JSON]", option)) if isinstance(option, Mapping) else {}
     if config.get("format") is not None:
         raise ConfigurationError("the option 'output_config' cannot set a format: the request's output sets it")
@@ -285,7 +287,7 @@ def _output_config(output: OutputSchema, option: JSON) -> Block:
     return {**config, "format": {"type": "json_schema", "schema": schema}}
 
 
-def _drop_unanswered(turns: Sequence[tuple[str, list[Block]]]) -> None:
+def _drop_unanswered(turns: Sequence[tuple[str, list[ContentBlock]]]) -> None:
     """Drops calls of the API's own tools without a result, since the API refuses such a conversation.
 
     Those of the last answer stay if only results follow: the API continues them.

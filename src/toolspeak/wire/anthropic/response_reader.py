@@ -13,7 +13,7 @@ from typing import cast
 from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
-from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block
+from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, ContentBlock
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.json_validation import as_object, as_text, ill_formed, token_count
@@ -243,12 +243,12 @@ class _OpaqueBlocks:
     citations."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, tuple[Block, list[str]]] = {}
+        self._blocks: dict[int, tuple[ContentBlock, list[str]]] = {}
         self._citations: dict[int, list[JSON]] = {}
         self.cites = False
         """Whether a text of the answer has citations: then every text is a separate part."""
 
-    def start(self, index: int, block: Block) -> None:
+    def start(self, index: int, block: ContentBlock) -> None:
         """Starts a block of an unknown type."""
         self._blocks[index] = dict(block), []
 

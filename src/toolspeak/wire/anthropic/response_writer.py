@@ -23,8 +23,8 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage, opaque_fields
-from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block, valid_id
-from toolspeak.wire.base import Frame
+from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, ContentBlock, valid_id
+from toolspeak.wire.base import StreamFrame
 from toolspeak.wire.call_assembler import read_arguments
 
 _REASONS: Mapping[FinishReason, str] = {
@@ -44,7 +44,7 @@ def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str) ->
     """A whole turn as one answer, with the calls that count, and malformed calls as text."""
     encoder = AnthropicEncoder(model, response_id)
     message: dict[str, JSON] = {}
-    content: list[Block] = []
+    content: list[ContentBlock] = []
     for delta in _countable(list(deltas)):
         for _, data in encoder.feed(delta):
             match data["type"]:
@@ -78,7 +78,7 @@ def _countable(deltas: list[Delta]) -> Iterable[Delta]:
                 yield delta
 
 
-def _extend(block: Block, delta: Block) -> None:
+def _extend(block: ContentBlock, delta: ContentBlock) -> None:
     match delta["type"]:
         case "text_delta":
             block["text"] += delta["text"]
@@ -110,7 +110,7 @@ class AnthropicEncoder:
         self._ids: set[str] = set()
         self._deferred: list[Delta] = []
 
-    def feed(self, delta: Delta) -> list[Frame]:
+    def feed(self, delta: Delta) -> list[StreamFrame]:
         """See `Encoder`."""
         # The ordinary delta continues the open block.
         if delta.__class__ is TextDelta:
@@ -121,7 +121,7 @@ class AnthropicEncoder:
             if index == self._call and not self._malformed:
                 self._pieces.append(text)
                 return [self._delta({"type": "input_json_delta", "partial_json": text})]
-        out: list[Frame] = []
+        out: list[StreamFrame] = []
         if not self._started:
             self._started = True
             out.append(("message_start", {"type": "message_start", "message": self._message()}))
@@ -131,10 +131,10 @@ class AnthropicEncoder:
             self._accept(delta, out)
         return out
 
-    def fail(self, message: str, status: int = 500) -> list[Frame]:
+    def fail(self, message: str, status: int = 500) -> list[StreamFrame]:
         return [("error", encode_error(message, status))]
 
-    def _message(self) -> Block:
+    def _message(self) -> ContentBlock:
         return {
             "id": self._response_id,
             "type": "message",
@@ -146,7 +146,7 @@ class AnthropicEncoder:
             "usage": {"input_tokens": 0, "output_tokens": 0},
         }
 
-    def _accept(self, delta: Delta, out: list[Frame]) -> None:
+    def _accept(self, delta: Delta, out: list[StreamFrame]) -> None:
         match delta:
             case TextDelta("") | ReasoningDelta("") | PartEnded("text"):
                 return
@@ -176,7 +176,7 @@ class AnthropicEncoder:
         """Whether the text so far is not JSON. Clients read an empty text as `{}`."""
         return "".join(self._pieces).strip() != "" and not self._is_complete()
 
-    def _write(self, delta: Delta, out: list[Frame]) -> None:
+    def _write(self, delta: Delta, out: list[StreamFrame]) -> None:
         match delta:
             case TextDelta(text):
                 self._start_block(out, "text", text="")
@@ -208,13 +208,13 @@ class AnthropicEncoder:
             case _:
                 pass
 
-    def _release(self, out: list[Frame]) -> None:
+    def _release(self, out: list[StreamFrame]) -> None:
         """Continues with the deferred deltas."""
         deferred, self._deferred = self._deferred, []
         for delta in deferred:
             self._accept(delta, out)
 
-    def _start_block(self, out: list[Frame], kind: str, **fields: JSON) -> None:
+    def _start_block(self, out: list[StreamFrame], kind: str, **fields: JSON) -> None:
         if self._kind == kind and self._call is None:
             return
         self._end_block(out)
@@ -224,14 +224,14 @@ class AnthropicEncoder:
             ("content_block_start", {"type": "content_block_start", "index": self._index, "content_block": block})
         )
 
-    def _start_call(self, index: int, name: str, wanted_id: str | None, out: list[Frame]) -> None:
+    def _start_call(self, index: int, name: str, wanted_id: str | None, out: list[StreamFrame]) -> None:
         call_id = valid_id(wanted_id or f"toolu_{self._response_id}_{index}", self._ids)
         self._ids.add(call_id)
         self._end_block(out)
         self._start_block(out, "tool_use", id=call_id, name=name, input={})
         self._call, self._pieces = index, []
 
-    def _end_reasoning(self, opaque: Opaque | None, out: list[Frame]) -> None:
+    def _end_reasoning(self, opaque: Opaque | None, out: list[StreamFrame]) -> None:
         data = opaque_fields(opaque, NAME)
         if "redacted" in data:
             self._start_block(out, "redacted_thinking", data=data["redacted"])
@@ -241,10 +241,10 @@ class AnthropicEncoder:
         if self._kind in ("thinking", "redacted_thinking"):
             self._end_block(out)
 
-    def _delta(self, delta: Block) -> Frame:
+    def _delta(self, delta: ContentBlock) -> StreamFrame:
         return "content_block_delta", {"type": "content_block_delta", "index": self._index, "delta": delta}
 
-    def _end_block(self, out: list[Frame], *, cut: bool = False) -> None:
+    def _end_block(self, out: list[StreamFrame], *, cut: bool = False) -> None:
         if not self._kind:
             return
         if self._malformed and not (cut and self._is_partial()):
@@ -254,7 +254,7 @@ class AnthropicEncoder:
             self._completed.add(self._call)
         self._kind, self._call, self._malformed = "", None, False
 
-    def _finish(self, end: TurnEnded, out: list[Frame]) -> None:
+    def _finish(self, end: TurnEnded, out: list[StreamFrame]) -> None:
         cut = end.finish == "length"  # the stop reason tells clients that a call is partial
         while self._call is not None or self._deferred:
             self._malformed = self._call is not None
@@ -269,9 +269,9 @@ class AnthropicEncoder:
         out.append(("message_stop", {"type": "message_stop"}))
 
 
-def _usage(usage: Usage) -> Block:
+def _usage(usage: Usage) -> ContentBlock:
     """`input_tokens` do not include the tokens that the cache read or wrote."""
-    counts: Block = {"output_tokens": usage.output or 0}
+    counts: ContentBlock = {"output_tokens": usage.output or 0}
     if usage.input is not None:
         counts["input_tokens"] = max(0, usage.input - (usage.cached or 0) - (usage.cache_write or 0))
     if usage.cached is not None:

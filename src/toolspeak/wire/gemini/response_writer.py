@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason, Usage, opaque_fields
-from toolspeak.wire.base import Frame
+from toolspeak.wire.base import StreamFrame
 from toolspeak.wire.gemini.common import NAME
 
 _STATUS_NAMES: Mapping[int, str] = {
@@ -120,11 +120,11 @@ class GeminiEncoder:
         self._response_id = response_id
         self._parts = _PartsWriter(response_id)
 
-    def feed(self, delta: Delta) -> list[Frame]:
+    def feed(self, delta: Delta) -> list[StreamFrame]:
         if isinstance(delta, TurnEnded):
             return [(None, _response([], self._model, self._response_id, delta))]
         parts = self._parts.of(delta)
         return [(None, _response(parts, self._model, self._response_id, None))] if parts else []
 
-    def fail(self, message: str, status: int = 500) -> list[Frame]:
+    def fail(self, message: str, status: int = 500) -> list[StreamFrame]:
         return [(None, encode_error(message, status))]

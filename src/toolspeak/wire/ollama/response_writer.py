@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason
-from toolspeak.wire.base import Frame
+from toolspeak.wire.base import StreamFrame
 
 
 def encode_response(deltas: Iterable[Delta], model: str, response_id: str, created: int) -> JSON:
@@ -90,11 +90,11 @@ class OllamaEncoder:
     def __init__(self, model: str, response_id: str, created: int) -> None:
         self._writer = _LineWriter(model, response_id, created)
 
-    def feed(self, delta: Delta) -> list[Frame]:
+    def feed(self, delta: Delta) -> list[StreamFrame]:
         if isinstance(delta, TurnEnded):
             return [(None, self._writer.line({"role": "assistant", "content": ""}, delta))]
         message = self._writer.message(delta)
         return [] if message is None else [(None, self._writer.line(message, None))]
 
-    def fail(self, message: str, status: int = 500) -> list[Frame]:
+    def fail(self, message: str, status: int = 500) -> list[StreamFrame]:
         return [(None, encode_error(message))]

@@ -22,7 +22,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, FinishReason, Usage, opaque_fields
-from toolspeak.wire.base import Frame
+from toolspeak.wire.base import StreamFrame
 from toolspeak.wire.json_validation import shortened
 from toolspeak.wire.openai_chat.common import NAME
 
@@ -97,7 +97,7 @@ class ChunkEncoder:
         self._with_arguments: set[int] = set()
         self._ids: set[str] = set()
 
-    def feed(self, delta: Delta) -> list[Frame]:
+    def feed(self, delta: Delta) -> list[StreamFrame]:
         """See `Encoder`."""
         if isinstance(delta, TextDelta) and self._started:  # most deltas of a turn
             choice: JSON = {"index": 0, "delta": {"content": delta.text}, "finish_reason": None}
@@ -127,19 +127,19 @@ class ChunkEncoder:
             case _:
                 return []
 
-    def fail(self, message: str, status: int = 500) -> list[Frame]:
+    def fail(self, message: str, status: int = 500) -> list[StreamFrame]:
         """See `Encoder`. No `[DONE]` follows: the answer is incomplete."""
         return [(None, encode_error(message, status))]
 
-    def _chunk(self, delta: JSON, finish: str | None = None) -> Frame:
+    def _chunk(self, delta: JSON, finish: str | None = None) -> StreamFrame:
         return None, {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
-    def _frames(self, delta: JSON) -> list[Frame]:
+    def _frames(self, delta: JSON) -> list[StreamFrame]:
         frames = [] if self._started else [self._chunk({"role": "assistant", "content": ""})]
         self._started = True
         return [*frames, self._chunk(delta)]
 
-    def _start(self, index: int, name: str, call_id: str | None) -> list[Frame]:
+    def _start(self, index: int, name: str, call_id: str | None) -> list[StreamFrame]:
         place = self._places[index] = len(self._places)
         unique_id = call_id or f"call_{self._head['id']}_{index}"
         while unique_id in self._ids:
@@ -149,7 +149,7 @@ class ChunkEncoder:
         call = {"index": place, "id": unique_id, "type": "function", "function": function}
         return self._frames({"tool_calls": [call]})
 
-    def _complete(self, call: CallCompleted) -> list[Frame]:
+    def _complete(self, call: CallCompleted) -> list[StreamFrame]:
         frames = [] if call.index in self._places else self._start(call.index, call.name, call.id)
         item: dict[str, JSON] = {}
         if call.index not in self._with_arguments:
@@ -159,7 +159,7 @@ class ChunkEncoder:
             frames += self._frames({"tool_calls": [{"index": self._places[call.index], **item}]})
         return frames
 
-    def _end(self, finish: FinishReason, usage: Usage) -> list[Frame]:
+    def _end(self, finish: FinishReason, usage: Usage) -> list[StreamFrame]:
         reason = _FINISH_REASONS[finish]
         frames = self._frames({}) if not self._started else []
         frames.append(self._chunk({}, "tool_calls" if self._places and reason == "stop" else reason))

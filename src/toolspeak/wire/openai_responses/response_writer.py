@@ -23,7 +23,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage, opaque_fields
 from toolspeak.data.tools import ToolSpec
-from toolspeak.wire.base import Frame
+from toolspeak.wire.base import StreamFrame
 from toolspeak.wire.call_assembler import read_arguments
 from toolspeak.wire.openai_responses.common import NAME, freeform_text, is_freeform, name_fields, search_query
 
@@ -70,7 +70,7 @@ def encode_response(
     created: int,
 ) -> JSON:
     encoder = ResponseEncoder(request_fields, tools, response_id=response_id, created=created)
-    frames: list[Frame] = []
+    frames: list[StreamFrame] = []
     for delta in deltas:
         frames = encoder.feed(delta)
     _, last = frames[-1] if frames else encoder.feed(TurnEnded("error"))[-1]
@@ -124,7 +124,7 @@ class ResponseEncoder:
         self._output: dict[int, JSON] = {}
         self._item_count = 0
 
-    def feed(self, delta: Delta) -> list[Frame]:
+    def feed(self, delta: Delta) -> list[StreamFrame]:
         match delta:
             case TextDelta(text):
                 return self._text_delta("message", text)
@@ -151,15 +151,15 @@ class ResponseEncoder:
             case _:
                 return []
 
-    def fail(self, message: str, status: int = 500) -> list[Frame]:
+    def fail(self, message: str, status: int = 500) -> list[StreamFrame]:
         return [*self._start_response(), *self._close_all("incomplete"), *self._failed(message, status)]
 
     # --- items ---------------------------------------------------------------------------------------------------
 
-    def _text_delta(self, kind: Literal["message", "reasoning"], text: str) -> list[Frame]:
+    def _text_delta(self, kind: Literal["message", "reasoning"], text: str) -> list[StreamFrame]:
         if not text:
             return []
-        frames: list[Frame] = []
+        frames: list[StreamFrame] = []
         item = self._open
         if item is None or item.kind != kind:
             frames = self._close_open("completed")
@@ -170,7 +170,7 @@ class ResponseEncoder:
         frames.append(self._event(event, item, content_index=0, delta=text, **_LOGPROBS[kind]))
         return frames
 
-    def _open_part(self, kind: Literal["message", "reasoning"]) -> list[Frame]:
+    def _open_part(self, kind: Literal["message", "reasoning"]) -> list[StreamFrame]:
         item = self._open = self._new(kind)
         item_at_start = _message(item, "in_progress", {}) if kind == "message" else _reasoning(item, {})
         item_at_start["content"] = []
@@ -186,7 +186,7 @@ class ResponseEncoder:
         self._item_count += 1
         return _OutgoingItem(kind, index, item_id or f"{_ID_PREFIXES[kind]}_{self._suffix}_{index}")
 
-    def _end_part(self, kind: Literal["message", "reasoning"], opaque: Opaque | None) -> list[Frame]:
+    def _end_part(self, kind: Literal["message", "reasoning"], opaque: Opaque | None) -> list[StreamFrame]:
         data = opaque_fields(opaque, NAME)
         if self._open is not None and self._open.kind == kind:
             return self._close_open("completed", data)
@@ -200,7 +200,7 @@ class ResponseEncoder:
         names = ("response.output_item.added", "response.output_item.done")
         return [*frames, *(self._event(name, item, item=done) for name in names)]
 
-    def _close_open(self, status: str, data: Mapping[str, JSON] | None = None) -> list[Frame]:
+    def _close_open(self, status: str, data: Mapping[str, JSON] | None = None) -> list[StreamFrame]:
         item, self._open = self._open, None
         if item is None:
             return []
@@ -222,7 +222,7 @@ class ResponseEncoder:
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
-    def _start_call(self, index: int, name: str, call_id: str | None) -> list[Frame]:
+    def _start_call(self, index: int, name: str, call_id: str | None) -> list[StreamFrame]:
         frames = [*self._start_response(), *self._close_open("completed")]
         spec = self._specs.get(name)
         item = self._calls[index] = self._new("custom_tool_call" if is_freeform(spec) else "function_call")
@@ -232,12 +232,12 @@ class ResponseEncoder:
         self._call_ids.add(unique)
         return [*frames, self._event("response.output_item.added", item, item=_call(item, "in_progress"))]
 
-    def _arguments(self, item: _OutgoingItem, text: str) -> list[Frame]:
+    def _arguments(self, item: _OutgoingItem, text: str) -> list[StreamFrame]:
         item.pieces.append(text)
         kind = "custom_tool_call_input" if item.kind == "custom_tool_call" else "function_call_arguments"
         return [self._event(f"response.{kind}.delta", item, delta=text)]
 
-    def _complete_call(self, call: CallCompleted) -> list[Frame]:
+    def _complete_call(self, call: CallCompleted) -> list[StreamFrame]:
         frames = [] if call.index in self._calls else self._start_call(call.index, call.name, call.id)
         item = self._calls.pop(call.index)
         if item.kind == "custom_tool_call":
@@ -246,13 +246,13 @@ class ResponseEncoder:
             frames += self._arguments(item, json.dumps(dict(call.arguments), ensure_ascii=False))
         return frames + self._close_call(item, "completed")
 
-    def _fail_call(self, index: int, reason: str) -> list[Frame]:
+    def _fail_call(self, index: int, reason: str) -> list[StreamFrame]:
         """Ends a call that was partly sent and must not run: its arguments are not JSON, and its item is incomplete."""
         item = self._calls.pop(index)
         readable = read_arguments("".join(item.pieces))[0] is not None
         return [*(self._arguments(item, f" ({reason})") if readable else []), *self._close_call(item, "incomplete")]
 
-    def _close_call(self, item: _OutgoingItem, status: str) -> list[Frame]:
+    def _close_call(self, item: _OutgoingItem, status: str) -> list[StreamFrame]:
         done = self._output[item.index] = _call(item, status)
         if item.kind == "custom_tool_call":
             arguments_done = self._event("response.custom_tool_call_input.done", item, input=done["input"])
@@ -266,7 +266,7 @@ class ResponseEncoder:
 
     # --- hosted calls --------------------------------------------------------------------------------------------
 
-    def _start_hosted(self, call: HostedCallStarted) -> list[Frame]:
+    def _start_hosted(self, call: HostedCallStarted) -> list[StreamFrame]:
         frames = [*self._start_response(), *self._close_open("completed")]
         kind: _Kind = "mcp_call" if call.kind == "mcp" else "web_search_call"
         item = self._hosted[call.index] = self._new(kind)
@@ -290,7 +290,7 @@ class ResponseEncoder:
             self._event("response.mcp_call_arguments.done", item, arguments=arguments),
         ]
 
-    def _end_hosted(self, item: _OutgoingItem, text: str, *, failed: bool) -> list[Frame]:
+    def _end_hosted(self, item: _OutgoingItem, text: str, *, failed: bool) -> list[StreamFrame]:
         error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]} if failed else None
         done = _hosted_call(item, "failed" if failed else "completed", None if failed else text, error)
         self._output[item.index] = done
@@ -302,13 +302,13 @@ class ResponseEncoder:
 
     # --- the response --------------------------------------------------------------------------------------------
 
-    def _start_response(self) -> list[Frame]:
+    def _start_response(self) -> list[StreamFrame]:
         if self._started:
             return []
         self._started = True
         return [self._response_event(f"response.{event}", "in_progress") for event in ("created", "in_progress")]
 
-    def _close_all(self, status: str) -> list[Frame]:
+    def _close_all(self, status: str) -> list[StreamFrame]:
         frames = self._close_open(status)
         for index in [*self._calls]:
             frames += self._fail_call(index, "the turn ended in the middle of the call")
@@ -318,7 +318,7 @@ class ResponseEncoder:
         self._hosted.clear()
         return frames
 
-    def _end(self, finish: FinishReason, usage: Usage) -> list[Frame]:
+    def _end(self, finish: FinishReason, usage: Usage) -> list[StreamFrame]:
         why = _INCOMPLETE.get(finish)
         frames = [*self._start_response(), *self._close_all("completed" if why is None else "incomplete")]
         self._response["usage"] = _usage(usage)
@@ -329,20 +329,20 @@ class ResponseEncoder:
             return [*frames, self._response_event("response.incomplete", "incomplete")]
         return [*frames, self._response_event("response.completed", "completed")]
 
-    def _failed(self, message: str, status: int) -> list[Frame]:
+    def _failed(self, message: str, status: int) -> list[StreamFrame]:
         code = "rate_limit_exceeded" if status == 429 else "invalid_prompt" if status < 500 else "server_error"
         self._response["error"] = {"code": code, "message": message}
         return [self._response_event("response.failed", "failed")]
 
-    def _response_event(self, event: str, status: str) -> Frame:
+    def _response_event(self, event: str, status: str) -> StreamFrame:
         output = [self._output[index] for index in sorted(self._output)]
         return self._numbered(event, {"response": {**self._response, "status": status, "output": output}})
 
-    def _event(self, event: str, output_item: _OutgoingItem, **fields: JSON) -> Frame:
+    def _event(self, event: str, output_item: _OutgoingItem, **fields: JSON) -> StreamFrame:
         place = {} if "item" in fields else {"item_id": output_item.id}
         return self._numbered(event, {**place, "output_index": output_item.index, **fields})
 
-    def _numbered(self, event: str, fields: dict[str, JSON]) -> Frame:
+    def _numbered(self, event: str, fields: dict[str, JSON]) -> StreamFrame:
         number = self._sequence
         self._sequence += 1
         return event, {"type": event, "sequence_number": number, **fields}
