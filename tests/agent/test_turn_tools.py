@@ -69,6 +69,22 @@ def test_calls_as_text_are_read_and_run_with_the_tools_of_their_turn(dialect: st
     assert all("wrote a" in text or index < 2 for index, text in enumerate(texts))
 
 
+def test_a_definition_that_changes_under_one_name_changes_the_prompt():
+    def lookup(description: str) -> Tool:
+        @tool(name="lookup", description=description, read_only=True)
+        def function(place: str) -> str:
+            return f"{place} is quiet"
+
+        return function
+
+    kinds = [lookup("Looks in the archive."), lookup("Looks in the cellar.")]
+    model = ScriptedProvider([calling("hermes", ("lookup", {"place": "Rome"}))] * 3 + ["Done."])
+    Agent(model, lambda ctx: [kinds[ctx.state.step % 2]], dialect="hermes", approve="all").run_sync("Go.")
+    texts = ["\n".join(message.text for message in request.messages) for request in model.requests]
+    assert ["the archive." in text for text in texts] == [True, False, True, False]
+    assert ["the cellar." in text for text in texts] == [False, True, False, True]
+
+
 def test_an_async_function_gets_deps_state_and_memory():
     seen = []
 

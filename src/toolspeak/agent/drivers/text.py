@@ -86,7 +86,7 @@ class TextDriver:
         self.takes_tool_role = provider.capabilities.tool_role and getattr(dialect, "tool_turns", False)
         """Whether results go as messages of the role `tool`. A server that refuses one gets text from then on."""
         # Each cache entry is one value, for several turns may be under way: its key, and what was made of it.
-        self._placed_prompts: dict[tuple[str, int], tuple[Sequence[ToolSpec], Prompt, str]] = {}
+        self._placed_prompts: dict[tuple[str, tuple[str, ...]], tuple[Sequence[ToolSpec], Prompt, str]] = {}
         self._last_prompt: tuple[_PromptKey, Prompt, str] | None = None
         self._last_grammar: tuple[_GrammarKey, Constraint | None] | None = None
 
@@ -103,14 +103,14 @@ class TextDriver:
         if last is not None and last[0] == key:
             return last[1:]
         system, tools = system_text(request), request.tools
-        cached = self._placed_prompts.get((system, id(tools)))
-        if cached is None:
+        names = tuple([spec.name for spec in tools])
+        cached = self._placed_prompts.get((system, names))
+        if cached is None or cached[0] != tools:  # compared by content: another list may have the same names
             if len(self._placed_prompts) >= _MAX_PROMPTS:
                 self._placed_prompts.clear()
-            # With the list itself: while it is in the cache, no other list has its id.
             prompt = self.dialect.prompt(system, tools, self.listing)
             cached = tools, prompt, prompt.text
-            self._placed_prompts[system, id(tools)] = cached
+            self._placed_prompts[system, names] = cached
         self._last_prompt = key, *cached[1:]
         return cached[1:]
 
