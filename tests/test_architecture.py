@@ -482,8 +482,12 @@ assert threading.active_count() == 1, threading.enumerate()
 """
 
 
-FRAMEWORKS = {"langchain_tools", "openai_agents_tools", "pydantic_ai_tools", "pydantic_ai_toolset"}
-"""Modules that import a framework which the development environment does not have (`make test-adapters`)."""
+FRAMEWORKS = {
+    "langchain_tools", "openai_agents_tools", "pydantic_ai_tools", "pydantic_ai_toolset",
+    "queue_engine", "restate_engine", "dbos_engine",
+}  # fmt: skip
+"""Modules that import a framework which the development environment does not have (`make test-adapters` and
+`make test-engines`)."""
 
 
 def python(cwd: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@
     ├── McpError                 an MCP server cannot be started or reached                    once it can
     ├── JournalError             the journal cannot be read or written                         once it can
     │   └── AgainError           (journal/postgres_pool.py) undone because of another one      at once; done inside
+    ├── EngineError              an engine cannot be reached, or does not know the agent       once it can
     └── RunError                 a run that cannot continue, for instance without a decision     no
         ├── RunBusy              another process holds the run                                 once it has let go
         ├── RunConflict          someone else continued the run or the session              from where it is now
@@ -200,6 +201,10 @@ class ReplayDiverged(RunError):
 
 class JournalError(ToolspeakError):
     """The journal cannot be read or written; the message names the place and the remedy."""
+
+
+class EngineError(ToolspeakError):
+    """An engine cannot be reached, or cannot take a run; the message names the place and the remedy."""
 
 
 def suggest(name: str, options: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import subprocess
@@ -34,20 +33,34 @@ def postgres() -> Iterator[str]:
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="tspg-") as name:
         folder = Path(name)
-        as_user: dict[str, int] = {}
-        if os.geteuid() == 0:  # the server refuses to run as root
-            as_user = {"user": 65534, "group": 65534}
-            os.chown(folder, 65534, 65534)
-        call = functools.partial(
-            subprocess.run, check=True, cwd=folder, capture_output=True, timeout=120, env={"LC_ALL": "C"}, **as_user
-        )
+        if os.geteuid() == 0:
+            os.chown(folder, _USER, _USER)
         data = folder / "data"
-        call([bin_folder / "initdb", "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync"])
+        _call(folder, bin_folder / "initdb", "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync")
         options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=60"
-        control = [bin_folder / "pg_ctl", "-D", data, "-w", "-s"]
         # Its output goes to a file: the server would keep our pipes open.
-        call([*control, "-l", folder / "log", "-o", options, "start"])
+        _control(folder, "-l", folder / "log", "-o", options, "start")
         try:
             yield f"postgresql://tester@/postgres?host={folder}"
         finally:
-            call([*control, "-m", "immediate", "stop"])
+            _control(folder, "-m", "immediate", "stop")
+
+
+def restart_postgres(url: str) -> None:
+    """Ends the server at once, as a crash does, and starts it again."""
+    folder = Path(url.partition("host=")[2].partition("&")[0])
+    _control(folder, "-m", "immediate", "-l", folder / "log", "restart")
+
+
+_USER = 65534  # the server refuses to run as root
+
+
+def _control(folder: Path, *arguments: str | Path) -> None:
+    bin_folder = binaries()
+    assert bin_folder is not None
+    _call(folder, bin_folder / "pg_ctl", "-D", folder / "data", "-w", "-s", *arguments)
+
+
+def _call(folder: Path, *command: str | Path) -> None:
+    as_user: dict[str, int] = {"user": _USER, "group": _USER} if os.geteuid() == 0 else {}
+    subprocess.run(command, check=True, cwd=folder, capture_output=True, timeout=120, env={"LC_ALL": "C"}, **as_user)

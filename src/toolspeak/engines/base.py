@@ -90,6 +90,9 @@ class Engine(Protocol):
 
 _ENGINES: Mapping[str, tuple[str, str, str]] = {
     "embedded": ("embedded_engine", "EmbeddedEngine", ""),
+    "queue": ("queue_engine", "QueueEngine", "queue"),
+    "restate": ("restate_engine", "RestateEngine", "restate"),
+    "dbos": ("dbos_engine", "DbosEngine", "dbos"),
 }
 """The module, the class and the extra of the engine for each scheme of a URL. A class is called with the URL and the
 journal."""

@@ -55,6 +55,7 @@ class PostgresJournal(SqlJournal):
     """
 
     def __init__(self, dsn: str, *, schema: str = "toolspeak", pool_size: int = 10, seconds: float = 60.0) -> None:
+        self.dsn = dsn
         self._pool = PostgresPool(
             dsn,
             "the journal",

@@ -1,0 +1,294 @@
+"""The engine over Restate, a server for durable calls. Needs the extra `restate`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import time
+from collections.abc import Collection
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from itertools import chain
+from threading import Thread
+from typing import Any, cast
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import httpx2
+from hypercorn.asyncio import serve  # pyright: ignore[reportUnknownVariableType]
+from hypercorn.config import Config
+from restate import InvocationRetryPolicy, ObjectContext, RunOptions, VirtualObject
+from restate.endpoint import app as restate_app
+
+from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
+from toolspeak.errors import ConfigurationError, EngineError
+from toolspeak.journal.base import Journal
+
+_LOG = logging.getLogger(__name__)
+
+_AGAIN_SECONDS = 1.0  # after a handler raised; doubled each time
+_MOST_AGAIN_SECONDS = 60.0
+_DAY = timedelta(days=1)  # the longest that one step of a run may take without a sign of life
+_RETRIES = InvocationRetryPolicy(
+    initial_interval=timedelta(milliseconds=100),
+    exponentiation_factor=2.0,
+    max_interval=timedelta(seconds=2),
+    # As good as for ever: after the server's own 70 attempts, all runs would stand still until somebody resumes them.
+    max_attempts=2**31,
+)
+_REQUEST_SECONDS = 10.0
+
+
+class RestateEngine:
+    """Implements `Engine` with Restate: a virtual object for each run, whose calls the server makes one after another.
+
+    The server calls the workers over HTTP/2 at one address, and calls again once the connection to a worker breaks. No
+    step of a run is in Restate's journal, so new code never meets an old replay. A second object, the bell, lets at
+    most one call of a run wait.
+
+    - `url`: `restate://host:8080`, the server's ingress. `?admin=` is the address of its admin API (`host:9070`),
+      `?listen=` where a worker serves (`127.0.0.1:9080`), `?advertise=` the URL by which the server reaches the workers
+      (that address). Workers on one machine may share the address. `?token=` is sent as a bearer token; with `?tls=1`
+      the server is reached by https.
+    """
+
+    name = "restate"
+
+    def __init__(self, url: str, journal: Journal) -> None:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query))
+        if not parts.hostname:
+            raise ConfigurationError(f"{url}: name the server, as in restate://127.0.0.1:8080")
+        scheme = "https" if options.pop("tls", "") == "1" else "http"
+        token = options.pop("token", "")
+        self._ingress = f"{scheme}://{parts.hostname}:{parts.port or 8080}"
+        self._admin = f"{scheme}://{options.pop('admin', f'{parts.hostname}:9070')}"
+        host, _, port = options.pop("listen", "127.0.0.1:9080").rpartition(":")
+        if not port.isdigit():
+            raise ConfigurationError(f"{url}: listen is an address and a port, as in 127.0.0.1:9080")
+        self._listen = (host.strip("[]") or "0.0.0.0", int(port))
+        self._advertise = options.pop("advertise", f"http://{host}:{port}")
+        if options:
+            raise ConfigurationError(
+                f"{url}: unknown: {', '.join(options)}; known: admin, listen, advertise, token, tls"
+            )
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx2.AsyncClient(headers=self._headers, timeout=_REQUEST_SECONDS)
+
+    async def enqueue(self, run_id: str, *, agent: str, principal: str | None = None, at: float | None = None) -> None:
+        """As in `Engine`. Raises EngineError if the server cannot be reached, or knows no worker of the agent yet."""
+        delay = max(0, int(((at or 0) - time.time()) * 1000))
+        path = f"{_bell(agent)}/{quote(run_id, safe='')}/ring/send" + (f"?delay={delay}ms" if delay else "")
+        response = await self._post(f"{self._ingress}/{path}", {"agent": agent, "principal": principal, "failures": 0})
+        if response.status_code == 404:
+            raise EngineError(
+                f"the engine restate: the server knows no worker for the agent {agent!r}; start one, which registers"
+            )
+        if response.is_error:
+            raise EngineError(f"the engine restate: {response.status_code} {response.text[:300]}")
+
+    async def work(
+        self, handler: RunHandler, *, agents: Collection[str], limits: WorkLimits, stop: asyncio.Event
+    ) -> None:
+        """As in `Engine`. Serves in a thread of its own: a tool that blocks this event loop is no dead worker."""
+        desk = _CallDesk(handler, self.name, limits, asyncio.get_running_loop())
+        server = _WorkerServer(
+            restate_app(chain.from_iterable(map(desk.objects, agents)), protocol="bidi"), self._listen
+        )
+        ended = asyncio.create_task(server.ended())
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await self._register(agents, ended)
+            await asyncio.wait((stopped, ended), return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                await ended
+            server.stop()
+            desk.drain()
+            while desk.under_way:
+                await asyncio.wait(desk.under_way.values())
+        finally:
+            stopped.cancel()
+            for task in desk.under_way.values():
+                task.cancel()
+            server.stop()
+            await ended
+
+    async def _register(self, agents: Collection[str], ended: asyncio.Task[None]) -> None:
+        """Tells the server where the workers are. Repeated while it is away."""
+        while not ended.done():
+            try:
+                response = await self._post(f"{self._admin}/deployments", {"uri": self._advertise, "force": True})
+            except EngineError as error:
+                _LOG.warning("%s; it is tried again", error)
+            else:
+                if not response.is_error:
+                    return
+                _LOG.warning("registering %s: %s %s", self._advertise, response.status_code, response.text[:300])
+            await asyncio.wait((ended,), timeout=_AGAIN_SECONDS)
+
+    async def _post(self, url: str, content: Any) -> httpx2.Response:
+        try:
+            return await self._client.post(url, json=content)
+        except httpx2.HTTPError as error:
+            raise EngineError(
+                f"the engine restate: {str(error) or type(error).__name__}; check that the server runs at {url}"
+            ) from error
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+
+class _Draining(Exception):
+    """The worker takes no more: the server calls another one."""
+
+
+class _CallDesk:
+    """One call of `work`. The server's thread calls `drive`, which drives the run in the worker's event loop."""
+
+    def __init__(self, handler: RunHandler, engine: str, limits: WorkLimits, loop: asyncio.AbstractEventLoop) -> None:
+        self._handler = handler
+        self._engine = engine
+        self._limits = limits
+        self._loop = loop
+        self._all = asyncio.Semaphore(limits.concurrency)
+        self._by_agent = {name: asyncio.Semaphore(most) for name, most in (limits.per_agent or {}).items()}
+        self._by_principal: dict[str, asyncio.Semaphore] = {}
+        self._draining = asyncio.Event()
+        self.under_way: dict[str, asyncio.Task[dict[str, Any]]] = {}
+
+    def objects(self, agent: str) -> list[VirtualObject]:
+        """The virtual objects that stand for each run of an agent, and for what waits to drive it."""
+        run = VirtualObject(
+            _service(agent), inactivity_timeout=_DAY, abort_timeout=_DAY, invocation_retry_policy=_RETRIES
+        )
+        bell = VirtualObject(_bell(agent), invocation_retry_policy=_RETRIES)
+
+        @run.handler("drive")
+        async def drive(ctx: ObjectContext, request: dict[str, Any]) -> None:
+            # From here on a ring means one more call: what it announces may come too late for this one.
+            await ctx.object_call(clear, ctx.key(), None)
+            outcome = await ctx.run_typed("drive", self._driven, RunOptions[dict[str, Any]](), ctx.key(), request)
+            if outcome["again"] is not None:
+                again = {**request, "failures": outcome["failures"]}
+                ctx.object_send(ring, ctx.key(), again, send_delay=timedelta(seconds=outcome["again"]))
+
+        @bell.handler("ring")
+        async def ring(ctx: ObjectContext, request: dict[str, Any]) -> None:
+            if not await ctx.get("rung", type_hint=bool):
+                ctx.set("rung", True)
+                ctx.object_send(drive, ctx.key(), request)
+
+        @bell.handler("clear")
+        async def clear(ctx: ObjectContext, _: None) -> None:
+            ctx.clear("rung")
+
+        return [run, bell]
+
+    async def _driven(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
+        future = asyncio.run_coroutine_threadsafe(self._join(run_id, request), self._loop)
+        return await asyncio.wrap_future(future)
+
+    async def _join(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Drives the run. Where the server lost its connection and calls again, the call under way counts."""
+        task = self.under_way.get(run_id)
+        if task is None:
+            if self._draining.is_set():
+                raise _Draining
+            task = self.under_way[run_id] = asyncio.create_task(self._drive(run_id, request))
+            task.add_done_callback(lambda _: self.under_way.pop(run_id, None))
+        return await asyncio.shield(task)
+
+    async def _drive(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
+        agent, principal = str(request["agent"]), cast("str | None", request["principal"])
+        failures = int(request["failures"])
+        places = [self._all]
+        if agent in self._by_agent:
+            places.insert(0, self._by_agent[agent])
+        if principal is not None and self._limits.per_principal is not None:
+            limit = asyncio.Semaphore(self._limits.per_principal)
+            places.insert(0, self._by_principal.setdefault(principal, limit))
+        async with AsyncExitStack() as stack:
+            for place in places:
+                await stack.enter_async_context(place)
+            if self._draining.is_set():
+                raise _Draining
+            try:
+                # The server calls a run's object once at a time: who was called before this is gone.
+                again = await self._handler(Delivery(run_id, agent, principal, failures + 1, takes_over=self._engine))
+                failures = 0
+            except Exception as error:  # noqa: BLE001 - one run's failure must not end the worker
+                _LOG.warning("run %s: %s; it is tried again", run_id, error, exc_info=error)
+                again = time.time() + min(_AGAIN_SECONDS * 2**failures, _MOST_AGAIN_SECONDS)
+                failures += 1
+        return {"again": None if again is None else max(0.0, again - time.time()), "failures": failures}
+
+    def drain(self) -> None:
+        """From here on no handler is called."""
+        self._draining.set()
+
+
+class _WorkerServer:
+    """Serves an ASGI application at an address, in a thread with an event loop of its own.
+
+    The SDK replaces the handler of SIGTERM of the loop that it runs in; in this thread it cannot.
+    """
+
+    def __init__(self, app: Any, address: tuple[str, int]) -> None:
+        self._app = app
+        self._outcome: Future[None] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._socket = socket.socket(family)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            self._socket.bind(address)
+        except OSError as error:
+            self._socket.close()
+            raise ConfigurationError(
+                f"the engine restate: {address[0]}:{address[1]}: {error}; choose ?listen="
+            ) from error
+        self._thread = Thread(target=self._run, name="toolspeak-restate", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        config = Config()
+        config.bind = [f"fd://{self._socket.detach()}"]
+        config.errorlog = None
+        # A connection for each call: the system spreads them over the workers of an address, and a worker that drains
+        # closes those that are idle, so no further call comes to it.
+        config.h2_max_concurrent_streams = 1
+        config.keep_alive_max_requests = 2**31 - 1
+        config.keep_alive_timeout = config.graceful_timeout = _DAY.total_seconds()
+        try:
+            asyncio.set_event_loop(self._loop)
+            # Connections that break are the server's business, which calls again.
+            self._loop.set_exception_handler(lambda _, problem: _LOG.debug("the server's connection: %s", problem))
+            self._loop.run_until_complete(serve(self._app, config, shutdown_trigger=self._stopping.wait))
+            self._outcome.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - it is raised again in `ended`
+            self._outcome.set_exception(error)
+        finally:
+            self._loop.close()
+
+    def stop(self) -> None:
+        """Takes no further call, and ends when those under way have been answered."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def ended(self) -> None:
+        """Returns once the thread has ended. Raises what ended it."""
+        await asyncio.shield(asyncio.wrap_future(self._outcome))
+
+
+def _bell(agent: str) -> str:
+    return f"{_service(agent)}.bell"
+
+
+def _service(agent: str) -> str:
+    """The name of an agent's object in Restate: other characters than these may not stand in it."""
+    return "toolspeak." + re.sub(r"[^A-Za-z0-9-]", lambda char: f"_{ord(char[0]):x}_", agent)
