@@ -198,7 +198,7 @@ class QueueEngine:
         """Puts jobs of dead workers back into the queue."""
         jobs = self._app.job_manager
         while True:
-            await asyncio.sleep(self._dead_after / 3)
+            await asyncio.sleep(self._dead_after / 6)
             try:
                 for job in await jobs.get_stalled_jobs(seconds_since_heartbeat=self._dead_after):
                     if job.queue in agents:
