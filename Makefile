@@ -158,16 +158,16 @@ $(ENGINES_VENV)/.ready: requirements/engines.txt $(VENV)/.dev
 	@touch $@
 
 # Restate's server comes as a program in a package of npm. A package that it names reports installations: no scripts run.
-tests/engines/npm/node_modules/.ready: tests/engines/npm/package.json tests/engines/npm/npm-shrinkwrap.json $(VENV)/.dev
-	$(NPM) tests/engines/npm ci --ignore-scripts --loglevel=error
+tests/real_engines/npm/node_modules/.ready: tests/real_engines/npm/package.json tests/real_engines/npm/npm-shrinkwrap.json $(VENV)/.dev
+	$(NPM) tests/real_engines/npm ci --ignore-scripts --loglevel=error
 	@touch $@
 
 # How many workers and servers a test kills.
 KILLS ?= 8
 
-test-engines: $(ENGINES_VENV)/.ready tests/engines/npm/node_modules/.ready
-	$(BIN)/pyright --project tests/engines/pyrightconfig.json --pythonpath $(ENGINES_VENV)/bin/python
-	KILLS=$(KILLS) $(ENGINES_VENV)/bin/python -m pytest tests/engines/engines_*.py
+test-engines: $(ENGINES_VENV)/.ready tests/real_engines/npm/node_modules/.ready
+	$(BIN)/pyright --project tests/real_engines/pyrightconfig.json --pythonpath $(ENGINES_VENV)/bin/python
+	KILLS=$(KILLS) $(ENGINES_VENV)/bin/python -m pytest tests/real_engines/engines_*.py
 
 # No part of CI: vLLM brings gigabytes, and its CPU build of PyTorch is not on PyPI.
 test-vllm: $(ENGINE_VENV)/.ready
@@ -275,11 +275,11 @@ requirements: $(VENV)/.dev
 	uv pip compile requirements/engines.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engines.txt
 	@# What package.json says, with hashes and without addresses.
 	$(NPM) tests/clients/npm install --package-lock-only --omit-lockfile-registry-resolved
-	$(NPM) tests/engines/npm install --package-lock-only --omit-lockfile-registry-resolved
+	$(NPM) tests/real_engines/npm install --package-lock-only --omit-lockfile-registry-resolved
 	@# llama.cpp's source, and of its Python package nothing else: what that one needs is not installed.
 	printf 'llama-cpp-python>=0.3.36,<0.4\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -o requirements/engine-source.txt
 	printf 'xgrammar>=0.2.8,<0.3\napache-tvm-ffi\nnumpy\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/xgrammar.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:
-	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules tests/engines/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build
+	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules tests/real_engines/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build
