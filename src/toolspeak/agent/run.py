@@ -174,7 +174,7 @@ class Run:
         if state is not None:
             check_priced(state.limits, settings.driver.name, settings.prices)
         self._usage.skip(state)
-        self._trace = begin_trace(recorder, settings, self.run_id)
+        self._trace, self._opening = begin_trace(recorder, settings, self.run_id, self._opening)
         with self._trace.active():
             await self._open()
         if self._call is not None and self.state.parent_run_id == self._call.run_id:

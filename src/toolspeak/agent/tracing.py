@@ -13,10 +13,10 @@ from typing import Protocol, runtime_checkable
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.state import FINAL, RunState
-from toolspeak.data.events import Record
+from toolspeak.data.events import Event, Record, RunResumed, RunStarted
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.execute.calls.observe import CallTrace, Observer
 from toolspeak.providers.trace_context import TRACE, trace_id
 
@@ -28,7 +28,9 @@ class Drive:
     - `agent`: the agent's name. `model`: its driver's name. `dialect`: how it writes calls; `native` for an API's own.
     - `tools`, `instructions`: those that the agent begins with, without secrets.
     - `traceparent`: the trace that the caller names for a new run.
+    - `session_id`: the session that it belongs to.
     - `state`: where a run stands that goes on; None for a new one. `last`: its last record.
+    - `drive_start`: the first record of the drive before this one, if that was traced.
     """
 
     run_id: str
@@ -41,10 +43,15 @@ class Drive:
     parent_run_id: str | None = None
     state: RunState | None = None
     last: Record | None = None
+    drive_start: Record | None = None
+    session_id: str | None = None
 
 
 class RunTrace(CallTrace, Protocol):
     """The trace of one drive of a run. Its methods raise nothing."""
+
+    caller: str
+    """The `traceparent` of the drive's caller, empty without one (`RunStarted.caller_trace`)."""
 
     def active(self) -> AbstractContextManager[None]:
         """Makes the run the current context, for the next step."""
@@ -68,6 +75,7 @@ class Untraced:
     """The trace of a run that no tracer records. Its requests to models and MCP servers carry the caller's trace."""
 
     traceparent: str | None = None
+    caller = ""
 
     def __init__(self, traceparent: str = "") -> None:
         self._headers = {"traceparent": traceparent} if traceparent else None
@@ -113,33 +121,46 @@ def tracer_of(observers: Sequence[Observer]) -> Tracer | None:
     return next((each for each in observers if isinstance(each, Tracer)), None) or installed_tracer()
 
 
-def begin_trace(recorder: Recorder, settings: RunSettings, run_id: str) -> RunTrace:
+def begin_trace(
+    recorder: Recorder, settings: RunSettings, run_id: str, opening: Sequence[Event]
+) -> tuple[RunTrace, Sequence[Event]]:
     """Begins the trace of a run that this process begins to drive. Call it once the run's records are read, and before
-    the next one."""
-    state, driver = recorder.current, settings.driver
+    the next one. Returns the events that open the drive, with the trace that its caller is in."""
+    state, driver, records = recorder.current, settings.driver, recorder.run_records.records
     if state is not None and state.status in FINAL:
-        return UNTRACED
+        return UNTRACED, opening
     traceparent = settings.traceparent if state is None else state.traceparent
-    tracer, records = tracer_of(recorder.observers), recorder.run_records.records
-    trace = (
-        None
-        if tracer is None
-        else tracer.begin_run(
-            Drive(
-                run_id=run_id,
-                agent=settings.agent if state is None else state.agent or settings.agent,
-                model=driver.name if state is None else state.model,
-                dialect=getattr(getattr(driver, "dialect", None), "name", "native"),
-                tools=settings.toolset.specs,
-                instructions=settings.instructions,
-                traceparent=traceparent,
-                parent_run_id=settings.parent_run_id if state is None else state.parent_run_id,
-                state=state,
-                last=records[-1] if records else None,
-            )
+    passed_on = Untraced(traceparent) if traceparent is not None and trace_id(traceparent) else UNTRACED
+    tracer = tracer_of(recorder.observers)
+    if tracer is None:
+        return passed_on, opening
+    started = records[0].event if records else next(iter(opening), None)
+    drive_start = next((each for each in reversed(records) if isinstance(each.event, _OPENINGS)), None)
+    if drive_start is not None and getattr(drive_start.event, "caller_trace", None) is None:
+        drive_start = None  # its `traceparent` is the caller's
+    trace = tracer.begin_run(
+        Drive(
+            run_id=run_id,
+            agent=settings.agent if state is None else state.agent or settings.agent,
+            model=driver.name if state is None else state.model,
+            dialect=getattr(getattr(driver, "dialect", None), "name", "native"),
+            tools=settings.toolset.specs,
+            instructions=settings.instructions,
+            traceparent=traceparent,
+            parent_run_id=settings.parent_run_id if state is None else state.parent_run_id,
+            state=state,
+            last=records[-1] if records else None,
+            drive_start=drive_start,
+            session_id=getattr(started, "session_id", None),
         )
     )
-    if trace is not None:
-        recorder.trace = trace
-        return trace
-    return Untraced(traceparent) if traceparent is not None and trace_id(traceparent) else UNTRACED
+    if trace is None:
+        return passed_on, opening
+    recorder.trace = trace
+    if trace.traceparent is None:
+        return trace, opening
+    marked = (changed(each, caller_trace=trace.caller) if isinstance(each, _OPENINGS) else each for each in opening)
+    return trace, tuple(marked)
+
+
+_OPENINGS = (RunStarted, RunResumed)

@@ -58,6 +58,8 @@ class RunStarted:
     - `session_version`: the session's version that it started on, 0 for a new session.
     - `setup`: what another process needs to set the run up again.
     - `choice`: what the model must do with its tools.
+    - `caller_trace`: the trace context of the run's caller, empty without one, if `Record.traceparent` is a span of the
+      run's own from here on. None: it is the caller's.
     """
 
     messages: tuple[Message, ...]
@@ -69,6 +71,7 @@ class RunStarted:
     follows_seq: int = 0
     setup: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     choice: ToolChoice = ToolChoice()
+    caller_trace: str | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -341,6 +344,7 @@ class RunPaused:
 
 @value()
 class RunResumed:
+    caller_trace: str | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
