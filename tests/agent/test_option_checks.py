@@ -95,7 +95,7 @@ SETTINGS = [
     ({"tools": {"add": add}}, "tools must be a list of functions"),
     ({"tools": add}, r"tools=\[it\]"),
     ({"tools": "add"}, "tools must be a list of functions"),
-    ({"tools": [{"type": "function", "function": {"name": "add"}}]}, "is a dict.*a tool is a typed function"),
+    ({"tools": [{"type": "function", "function": {"name": "add"}}]}, "is a dict.*write a typed function"),
     ({"limits": 3}, "limits must be a Limits"),
     ({"execution": Execution(concurrency=4)}, r"Concurrency\(batch=4\)"),
     ({"interceptors": [Interceptor]}, "the class Interceptor; give an instance"),
@@ -115,7 +115,7 @@ SETTINGS = [
     ({"secrets": ["hunter2"]}, "a dict of names and values"),
     ({"dialect": DialectSettings(starts_in="thinking")}, "'text' or 'reasoning'"),
     ({"secrets": {"KEY": 12345}}, "'KEY' must be a string, not int"),
-    ({"tools": [add, None]}, "None is no function"),
+    ({"tools": [add, None]}, "None is not a function"),
     ({"execution": Execution(early_start="no")}, "early_start must be True or False"),
     ({"execution": Execution(throw_on_failure="false")}, "throw_on_failure must be True or False"),
     ({"execution": Execution(stop_on_block=None)}, "stop_on_block must be True or False"),
@@ -189,7 +189,7 @@ def test_effects_that_cannot_be_meant_are_undeclared():
 
 @pytest.mark.parametrize("tools", [add, None, "add", {"add": add}, 3, [None]])
 def test_a_toolset_is_made_of_a_list(tools):
-    with pytest.raises(ToolDefinitionError, match=r"a list of functions and tools|None is no function"):
+    with pytest.raises(ToolDefinitionError, match=r"a list of functions and tools|None is not a function"):
         Toolset(tools)
 
 

@@ -48,7 +48,7 @@ def test_lines_that_came_together_are_not_an_answer_each(folder: Path):
     with asked(folder) as process:
         process.read_until(ASKS)
         process.type("why is that?\nok\n")  # as pasted
-        process.read_until("neither a yes nor a no")
+        process.read_until("not a clear answer")
         process.read_until(ASKS)
         process.type("\ny\n")
         process.read_until(ASKS)

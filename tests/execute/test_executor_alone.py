@@ -135,7 +135,7 @@ def test_an_agent_asks_the_approver_of_its_executor():
     [
         (look_up, {}, "takes a list of functions and tools"),
         ("read", {}, "takes a list of functions and tools"),
-        ([None], {}, "None is no function"),
+        ([None], {}, "None is not a function"),
         ([read], {"approve": "yes"}, "approve is 'all'"),
         ([read], {"approve": look_up}, "write `async def"),
     ],

@@ -202,7 +202,7 @@ def test_a_function_that_takes_no_model_alone_is_refused():
     for function in (two, plain):
         with pytest.raises(ToolDefinitionError, match="needs a function with one argument"):
             Tool.from_model(function)
-    with pytest.raises(ToolDefinitionError, match="Numbers is no JSON object"):
+    with pytest.raises(ToolDefinitionError, match="Numbers is not a JSON object"):
         Tool.from_model(of_list)
 
 

@@ -581,7 +581,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (body(said("user", {"type": "tool_use"})), "messages[0].content[0].type: blocks of the type 'tool_use'"),
     (body(said("user", {"type": "search_result"})), "omit the block, or send its content as text"),
-    (body(said("assistant", {"type": "server_tool_use"})), "none of Anthropic's own"),
+    (body(said("assistant", {"type": "server_tool_use"})), "does not have Anthropic's own"),
     (
         body(said("user", {"type": "tool_result", "tool_use_id": 9})),
         "messages[0].content[0].tool_use_id: expected a string",

@@ -25,10 +25,10 @@ from toolspeak.tools.builtin.text_format import visible
 from toolspeak.ui import Question, make_console, screen_rows, write
 
 DEVICE = "/dev/tty"
-PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (r)emember a yes, (a)ll from now on, (q)uit the run: "
-_HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them before a yes; or (n)o and why, (e)dit, (q)uit the run: "
-_UNCLEAR = "  That is neither a yes nor a no. Type y to run it, or n and your reason."
-_ALL = "  From now on until this command ends, only repaired calls need a yes."
+PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (r)emember this approval, (a)pprove all, (q)uit the run: "
+_HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them first, (n)o and why, (e)dit, (q)uit the run: "
+_UNCLEAR = "  That is not a clear answer. Type y to run it, or n and your reason."
+_ALL = "  Until this command ends, only repaired calls need approval."
 _REMEMBERED = {
     "call": "exactly this call",
     "commands": "commands that begin with {begins}, with any arguments",
@@ -73,13 +73,14 @@ async def confirm(question: str) -> bool:
 class TerminalApprover:
     """Implements `Approver`. It repeats the question until the answer is one of these:
 
-    - `y`, or another word for yes: accepted once the whole request has been on the screen;
+    - `y`, or another word for yes: approve, accepted once the whole request has been on the screen;
     - `s`: show the next screen of a long request;
-    - `n`, with or without a reason after it;
+    - `n`, with or without a reason after it: refuse;
     - `e`: edit the arguments, which are validated and shown with a new question;
-    - `a`: yes to everything from now on, except repaired calls;
-    - `r`: yes, and store a rule: for exactly this call, for commands that begin like it, or for the tool;
-    - `q`: no, and end the run.
+    - `a`: approve this call and all later ones, except repaired calls;
+    - `r`: approve, and store a rule: for exactly this call, for commands that begin like it, or for the tool;
+    - `q`: refuse, and end the run.
+
 
     An answer is a whole line that was typed after the question. Lines that were typed before it are dropped, and so
     are lines that arrived together with an invalid answer.

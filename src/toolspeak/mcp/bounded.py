@@ -15,7 +15,7 @@ from typing import cast
 import httpx2
 
 MAX_ANSWER = 16 * 1024 * 1024
-"""The most bytes of an answer, or of an event of a stream. The model gets less of it in any case."""
+"""The most bytes of an answer, or of an event of a stream. The model always gets less."""
 
 ENCODINGS = "gzip, deflate"
 """The accepted encodings of answers."""

@@ -36,7 +36,8 @@ def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
 
 
 def _with_value(parts: tuple[ContentPart, ...], value: JSON) -> tuple[ContentPart, ...]:
-    """The parts with the value once among them. Servers also write it as text, for clients that read only text."""
+    """The parts, which contain the value only once. Servers also write it as text, for clients that read only text."""
+
     inner = _unwrapped(value)
     if not parts:
         return (JsonPart(inner),)

@@ -11,10 +11,10 @@ _TAIL_BYTES = 2048  # bytes
 
 
 class Stderr:
-    """A pipe for a process's standard error. It is read all the time, so that the process never waits, and its end is
+    """A pipe for a process's standard error. It is read continuously, so that the process never waits. Its end is
     stored.
 
-    A thread reads it, the only way on Windows. The thread ends with the last process that writes.
+    A thread reads it, which is the only way on Windows. The thread ends with the last process that writes.
     """
 
     def __init__(self) -> None:

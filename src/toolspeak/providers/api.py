@@ -1,4 +1,4 @@
-"""What the providers over HTTP share: they send a request, decode the streamed answer, and retry failures."""
+"""What the providers over HTTP share: sending a request, decoding the streamed answer, retrying failures."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _DONE = "[DONE]"
 _DONE_EVENT = b"data: [DONE]\n\n"
 
 _MAX_PENDING = 32
-"""The most events of a relayed stream that wait for the first content: a failure before it can have a status."""
+"""The most events of a relayed stream that wait for the first content. A failure before it becomes an HTTP status."""
 
 
 @quick()
 class Counting:
-    """Where an API counts a request's tokens. Its answer holds them as `input_tokens`."""
+    """The endpoint that counts a request's tokens. Its answer holds them as `input_tokens`."""
 
     path: str
     fields: frozenset[str] = frozenset()
-    """The fields of a request that it accepts; empty is all."""
+    """The fields of a request that it accepts; empty for all fields."""
 
 
 @quick()
@@ -50,18 +50,18 @@ class Endpoint:
 
     base_url: str
     path: str
-    """Where turns are sent."""
+    """The path for turns."""
     wire: WireFormat
     headers: Mapping[str, str]
     secret: str
-    """The key, as one of the headers holds it."""
+    """The header with the key."""
     hint: str
-    """What the user should check if the answer has an unexpected type."""
+    """The remedy for an answer of an unexpected type."""
     query: Mapping[str, str] | None = None
     lines: bool = False
-    """A stream is lines of JSON instead of server-sent events."""
+    """Whether a stream is lines of JSON instead of server-sent events."""
     done: bool = False
-    """`[DONE]` ends a turn even without a finish reason."""
+    """Whether `[DONE]` ends a turn even without a finish reason."""
     listing: str = "models"
     """The path that lists the API's models."""
     counting: Counting | None = None

@@ -24,9 +24,9 @@ class Compatible:
     key_variable: str
     """The environment variable of its key."""
     source: str
-    """Its makers' documentation."""
+    """The address of its documentation."""
     needs_key: bool = False
-    """It refuses requests without a key."""
+    """Whether it refuses requests without a key."""
     chat: OpenAIChatFormat = OPENAI_CHAT
     options: Mapping[str, JSON] = field(default_factory=no_extra)
     """Fields of every request's body."""

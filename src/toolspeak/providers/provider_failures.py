@@ -206,7 +206,7 @@ class Clock(Protocol):
         ...
 
     def random(self) -> float:
-        """A random number from 0 up to, and without, 1."""
+        """A random number of at least 0 and below 1."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -229,7 +229,7 @@ SYSTEM_CLOCK = SystemClock()
 
 
 def delay_before(attempt: int, error: ProviderError, chance: float, longest: float = LONGEST_SECONDS) -> float | None:
-    """The seconds to wait before retry number `attempt` (from 1); None if a retry makes no sense.
+    """The seconds to wait before retry number `attempt` (from 1); None if the request must not be repeated.
 
     `chance` is a random number from 0 up to 1. The delay is at least the wait that the server requests; None if that
     is longer than `longest`.
@@ -255,7 +255,7 @@ class Attempts:
         self._failed = 0
 
     async def wait_or_raise(self, error: ProviderError) -> None:
-        """Waits until the next attempt. Raises `error` if a retry makes no sense, or no attempt is left."""
+        """Waits until the next attempt. Raises `error` if the request must not be repeated or no attempt is left."""
         self._failed += 1
         delay = delay_before(self._failed, error, self._clock.random(), self._longest)
         if delay is None or self._failed > self._retries:

@@ -18,7 +18,7 @@ from toolspeak.providers.provider_failures import decode_json
 from toolspeak.providers.timed import LARGE, TimedStream
 
 DRAIN_SECONDS = 0.5
-"""How long to wait for the end of a response whose last event has come."""
+"""Seconds to wait for the end of a response after its last event."""
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024  # a call's argument may have 64 MiB, and a server can send it in one event
 
@@ -213,7 +213,7 @@ def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
     """
     if "content-encoding" in response.headers:
         return _unpacked(response)
-    # Nearly all model servers send no packed bodies, and httpx2's iterator has three more hops.
+    # Nearly all model servers send uncompressed bodies, and httpx2's iterator costs more for each chunk.
     return cast("AsyncGenerator[bytes]", aiter(cast("TimedStream", response.stream)))
 
 

@@ -1,4 +1,4 @@
-"""Functions as tools: `@tool` makes one, a `Toolset` holds them."""
+"""Functions as tools: `@tool` makes a tool, and a `Toolset` holds tools."""
 
 from toolspeak.data.tools import Effects
 from toolspeak.tools.context import RunContext, StateView

@@ -26,10 +26,10 @@ _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 
 @quick()
 class StrictReader:
-    """An `ArgumentReader`. It accepts what JSON Schema `schema` describes.
+    """An `ArgumentReader` that accepts only what the JSON Schema `schema` describes.
 
-    "1" and true are not integers, 1 is a number, "2026-01-01" is a date, an enum comes by value, an array may become a
-    tuple or a set.
+    "1" and true are not integers, 1 is a number, "2026-01-01" is a date, an enum is written as its value, and an array
+    may become a tuple or a set.
     """
 
     model: type[BaseModel]
@@ -37,10 +37,10 @@ class StrictReader:
     aliases: Mapping[str, str]
     schema: Mapping[str, JSON]
     as_instance: bool = False
-    """Whether the function takes the instance of `model`, as the argument that `names` names."""
+    """Whether the function takes the instance of `model` as its one argument, whose name is in `names`."""
 
     def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
-        """Returns the keyword arguments, defaults included, or the problems. Never raises."""
+        """Returns the keyword arguments, including defaults, or the problems. Never raises."""
         try:
             if not _plain(arguments):
                 flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
@@ -50,7 +50,7 @@ class StrictReader:
             if self.aliases and not self.aliases.keys().isdisjoint(arguments):
                 unaliased, clashes = self._apply_aliases(arguments)
             values = self._validate(unaliased)
-        except Exception as error:  # noqa: BLE001 - for instance a validator's exception whose text cannot be had
+        except Exception as error:  # noqa: BLE001 - for example, the text of a validator's exception cannot be made
             return (problem((), f"the arguments cannot be read ({type(error).__name__})"),)
         if clashes:
             return clashes + (values if isinstance(values, tuple) else ())
@@ -72,18 +72,18 @@ class StrictReader:
 
     def _validate(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
         unknown: list[ErrorDetails] = []
-        if self.as_instance and self.schema["additionalProperties"] is False:  # else pydantic may ignore the unknown
+        if self.as_instance and self.schema["additionalProperties"] is False:  # pydantic may ignore unknown fields
             properties = cast("Mapping[str, JSON]", self.schema["properties"])
             names = [name for name in arguments if name not in properties]
             unknown = [ErrorDetails(type="extra_forbidden", loc=(name,), msg="", input=None) for name in names]
         try:
-            # `find_flaw` has let nothing through that the two ways of writing JSON would write differently.
+            # After `find_flaw`, both JSON writers write the arguments in the same way.
             validated = self.model.__pydantic_validator__.validate_json(to_json(arguments), strict=True)
         except ValidationError as error:
             of_model = error.errors(include_url=False)
             errors = [*unknown, *(each for each in of_model if not unknown or each["type"] != "extra_forbidden")]
             return explain(errors, arguments, self.schema, self.aliases)
-        except Exception as error:  # noqa: BLE001 - a validator the tool's author wrote may raise anything
+        except Exception as error:  # noqa: BLE001 - a validator of the tool's author may raise anything
             return (problem(self._raised_at(arguments), f"cannot be used: {type(error).__name__}: {error}"),)
         if unknown:
             return explain(unknown, arguments, self.schema, self.aliases)
@@ -98,18 +98,18 @@ class StrictReader:
                 self.model.model_validate_json(json.dumps({name: arguments[name]}), strict=True)
             except ValidationError:
                 continue
-            except Exception:  # noqa: BLE001 - the one that is looked for
+            except Exception:  # noqa: BLE001 - this is the validator that raises
                 return (name,)
         return ()
 
 
 def _text(value: JSON) -> str:
-    # As text, because Python takes 1, 1.0 and True for equal.
+    # As text, because 1, 1.0 and True are equal in Python.
     return json.dumps(value, sort_keys=True)
 
 
 def _plain(arguments: Mapping[Any, object]) -> bool:
-    """Whether the arguments certainly have no flaw, as most have none."""
+    """Whether a quick check shows that the arguments have no flaw, as for most calls."""
     for name, value in arguments.items():
         if not isinstance(name, str) or not name.isascii():
             return False
@@ -125,9 +125,9 @@ def _plain(arguments: Mapping[Any, object]) -> bool:
 
 
 def find_flaw(name: object, value: object) -> ArgumentProblem | None:
-    """What keeps a value from being JSON that every part of the program can write, if anything does.
+    """The first flaw that keeps a value from being JSON that every part of the program can write; None without a flaw.
 
-    Without recursion, so that 100,000 nested arrays are a problem like any other.
+    Does not recurse, so that 100,000 nested arrays are a problem like any other.
     """
     if not isinstance(name, str) or _half_surrogate(name):
         return problem((), f"the argument name {show(name)} is not valid text")

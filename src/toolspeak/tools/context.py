@@ -1,4 +1,4 @@
-"""What a tool may get besides its arguments."""
+"""The parts of a run that a tool may get besides its arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StateView(Protocol):
 
     @property
     def principal(self) -> str | None:
-        """On whose behalf the run acts."""
+        """The person or key on whose behalf the run acts."""
         ...
 
     @property
@@ -52,7 +52,7 @@ def _no_memory() -> dict[str, Any]:
 class RunContext(Generic[DepsT]):
     """The run of a call. A tool's parameter annotated with it (`ctx: RunContext[MyDeps]`) receives it.
 
-    The parameter is no part of the tool's schema, and cannot collide with the model's arguments.
+    The parameter is not part of the tool's schema, and cannot collide with the model's arguments.
 
     - `deps`: the caller's own dependencies.
     - `call`: the call. Without a name for the agent's instructions, which no call asks for.
@@ -74,7 +74,7 @@ class RunContext(Generic[DepsT]):
 
 
 Injected: TypeAlias = Literal["context", "call", "state"]
-"""What a parameter gets by its type: the RunContext, its `call` or its `state`."""
+"""The value that a parameter gets by its type: the RunContext, its `call` or its `state`."""
 
 INJECTED: Mapping[type, Injected] = {RunContext: "context", ToolCall: "call", StateView: "state"}
 

@@ -1,4 +1,4 @@
-"""Logs exceptions of other people's code (a tool, its preview, an interceptor) with the traceback."""
+"""Logs exceptions from the user's code (a tool, its preview, an interceptor) with the traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OURS = ("toolspeak.execute.", "toolspeak.tools.decorator", "toolspeak.tools.dec
 
 
 def without_our_frames(error: ErrorT) -> ErrorT:
-    """Returns the exception with a traceback that begins in its author's code. So it holds no object of a run."""
+    """Returns the exception with a traceback that begins in its author's code, so that it holds no object of a run."""
     error.__traceback__ = _theirs(error.__traceback__)
     return error
 

@@ -1,4 +1,4 @@
-"""A tool's declaration of effects, as an upper bound and a function for each call."""
+"""A tool's declaration of effects: an upper bound, and a function that returns the effects of one call."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Declaration:
 
     @property
     def bound(self) -> Effects:
-        """The most that a call may do. An effects function does not limit it without `effects_bound`."""
+        """The most effects of a call. An effects function without `effects_bound` does not limit them."""
         if isinstance(self.effects, Effects):
             return self._flagged(self.effects)
         if self.effects_bound is not None:
@@ -87,7 +87,7 @@ class Declaration:
         def effects_of(arguments: Mapping[str, Any]) -> Effects:
             try:
                 effects = declared(arguments)
-            except Exception as error:  # noqa: BLE001 - the author's code; not knowing is the careful answer
+            except Exception as error:  # noqa: BLE001 - the author's code; undeclared is the careful answer
                 log_crash(_LOG, f"{where}: effects failed, so the call counts as one that may touch everything", error)
                 return replace(UNDECLARED, external=bound.external)
             if not isinstance(cast("object", effects), Effects):

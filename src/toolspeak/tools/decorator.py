@@ -1,4 +1,4 @@
-"""`@tool`: a typed function becomes a Tool."""
+"""`@tool`, which makes a Tool from a typed function."""
 
 from __future__ import annotations
 
@@ -100,21 +100,22 @@ def tool(
     verify: OfArguments[Any] | None = None,
     command_line: str = "",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Makes a tool of a function, method, partial or callable object; bare, with options, or as a call.
+    """Makes a tool from a function, method, partial or callable object. Use it as `@tool`, `@tool(…)` or `tool(f)`.
 
-    - `name`, `description`: replace those of the function and its docstring.
-    - `effects`: what every call touches, or a function of some of the tool's parameters that returns what one call
-      touches.
-    - `effects_bound`: the most that such a function can return.
-    - `read_only`: reads anything and changes nothing.
-    - `external`: leaves the machine.
-    - `idempotent`: may run twice.
-    - `destructive`: False if it only adds.
-    - `polls`: for polls: the same call may be made again, and is not answered from memory.
-    - `aliases`: maps other names that a model may use to parameters.
+    - `name`: the tool's name; default: the function's.
+    - `description`: the tool's description; default: the function's docstring.
+    - `effects`: the effects of every call, or a function of some of the tool's parameters that returns the effects of
+      one call.
+    - `effects_bound`: the most effects that such a function can return.
+    - `read_only`: the tool may read anything and changes nothing.
+    - `external`: the tool reaches outside the machine.
+    - `idempotent`: a call may run twice.
+    - `destructive`: False if the tool only adds.
+    - `polls`: the model may repeat the same call, and each call runs: a cached result does not answer it.
+    - `aliases`: maps other names that a model may use to the names of parameters.
     - `timeout`: in seconds, or a function of some of the tool's parameters that returns the seconds of one call; None
       leaves it to the executor.
-    - `max_concurrent`: how many calls of a run may be in the function at once.
+    - `max_concurrent`: the most calls of a run that may be in the function at once.
     - `preview`: a function of some of the tool's parameters that shows what a call would change. A parameter annotated
       as RunContext gets the call's, None without one. In the question, beside a unified diff, the arguments that the
       preview takes are shortened and all others are whole.
@@ -159,17 +160,18 @@ def tool(
 
 
 def check_function(function: object, name: str | None, maker: str) -> str:
-    """The name of a tool with this function: `name`, or the function's own. `maker` is what the caller wrote.
+    """The name of a tool with this function: `name`, or the function's own name.
 
-    Raises ToolDefinitionError for what is no function, and for a name that no tool may have.
+    `maker`: the call to name in errors, such as `@tool`. Raises ToolDefinitionError for a value that is not a function,
+    and for an invalid name.
     """
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function.name!r} is a tool already; give {maker} the function, once")
     if isinstance(function, Mapping):
         raise ToolDefinitionError(
-            f"{show(cast('object', function))} is a dict, and there is nothing in a schema to run; a tool is a typed "
-            "function, and @tool above it reads off its name, description and parameters, or "
-            "Tool.from_openai(function, definition) gives it those of the dict"
+            f"{show(cast('object', function))} is a dict, which cannot run: write a typed function with @tool above it,"
+            " which takes its name, description and parameters from the function, or use "
+            "Tool.from_openai(function, definition), which takes them from the dict"
         )
     if not callable(function):
         raise ToolDefinitionError(f"{function!r} is not a function; pass options of {maker} by name")
@@ -179,7 +181,7 @@ def check_function(function: object, name: str | None, maker: str) -> str:
 
 
 def check_options(options: ToolOptions, where: str) -> None:
-    """Raises ToolDefinitionError for an option that no tool has, or that has a value it cannot have."""
+    """Raises ToolDefinitionError for an unknown option and for an invalid value of an option."""
     for option in options:
         if option not in ToolOptions.__annotations__:
             raise ToolDefinitionError(f"{where}: there is no option {suggest(option, ToolOptions.__annotations__)}")
@@ -203,9 +205,10 @@ def build_tool(
     *,
     aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> Tool:
-    """The tool of a function, with options that are checked already (`check_options`).
+    """Makes the tool of a function. The options have passed `check_options`.
 
-    `parameters`: those that the options' own functions may take. Raises ToolDefinitionError if one takes another.
+    `parameters`: the names of the parameters that the options' functions may take. Raises ToolDefinitionError for any
+    other.
     """
     where, declaration = f"tool {name!r}", _declaration(options)
     timeout, preview, verify = options.get("timeout"), options.get("preview"), options.get("verify")
@@ -281,7 +284,7 @@ def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: st
         try:
             text = show({**arguments, **injected(injected_sources, context)})
             return "" if text is None else str(text)
-        except Exception as error:  # noqa: BLE001 - a preview is shown to a person who can still decide without it
+        except Exception as error:  # noqa: BLE001 - the author's code; a person can decide without a preview
             log_crash(_LOG, f"{where} failed", error)
             return f"(no preview: {type(error).__name__}: {error})"
 

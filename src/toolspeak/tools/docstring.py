@@ -11,7 +11,7 @@ def read_docstring(text: str) -> tuple[str, Mapping[str, str]]:
     """The description and the documentation of each parameter."""
     try:
         parsed = docstring_parser.parse(text)
-    except docstring_parser.ParseError:  # half a section header, say: then all of it is the description
+    except docstring_parser.ParseError:  # for example, half a section header: the whole text is the description
         return text.strip(), {}
     documentation = {
         name.strip().lstrip("*"): parameter.description.strip()

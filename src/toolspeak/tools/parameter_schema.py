@@ -1,4 +1,4 @@
-"""From a signature to a JSON Schema and an `ArgumentReader`, through pydantic."""
+"""Makes a JSON Schema and an `ArgumentReader` from a signature, with pydantic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolspeak.tools.signature import REQUIRED, FunctionSignature, Parameter
 Schema: TypeAlias = dict[str, JSON]
 
 _DEFS = "#/$defs/"
-_SMALL = 200  # characters of JSON: an enum this short costs less inline than a $ref costs a weak model
+_SMALL = 200  # characters of JSON: weak models read an enum of this length more easily inline than as a $ref
 _MAPS = ("properties", "patternProperties", "$defs", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLES = ("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
@@ -30,9 +30,9 @@ _SINGLES = ("items", "additionalProperties", "propertyNames", "contains", "not",
 def describe_parameters(
     signature: FunctionSignature, aliases: Mapping[str, str], where: str
 ) -> tuple[Schema, StrictReader]:
-    """The JSON Schema of the parameters and the reader that enforces it.
+    """The JSON Schema of the parameters, and the reader that enforces it.
 
-    Raises ToolDefinitionError for a type that JSON cannot express and for an alias that means nothing.
+    Raises ToolDefinitionError for a type that JSON cannot express and for an alias of an unknown parameter.
     """
     names = [parameter.name for parameter in signature.parameters]
     _check_aliases(aliases, names, signature.injected, where)
@@ -47,7 +47,7 @@ def describe_parameters(
 def describe_model(parameter: str, model: type[BaseModel], where: str) -> tuple[Schema, StrictReader]:
     """The JSON Schema of a model's fields, and the reader that makes an instance of it for the parameter.
 
-    Raises ToolDefinitionError for a model that is no JSON object, or that JSON cannot express.
+    Raises ToolDefinitionError for a model that is not a JSON object, or that JSON cannot express.
     """
     try:
         raw = model.model_json_schema(schema_generator=_Generator)
@@ -58,7 +58,7 @@ def describe_model(parameter: str, model: type[BaseModel], where: str) -> tuple[
         ) from error
     schema = _ordered(raw)
     if "properties" not in raw and raw.get("type") != "object":
-        raise ToolDefinitionError(f"{where}: the model {model.__name__} is no JSON object; give it fields")
+        raise ToolDefinitionError(f"{where}: the model {model.__name__} is not a JSON object; give it fields")
     return schema, StrictReader(model, (parameter,), {}, schema, as_instance=True)
 
 
@@ -99,7 +99,7 @@ def _model_and_schema(parameters: Sequence[Parameter], where: str) -> tuple[type
 
 def _attempt(parameters: Sequence[Parameter]) -> tuple[type[BaseModel], Schema]:
     # The fields are called p0, p1, …: a parameter may have a name that a pydantic field may not (_x, copy, json).
-    # Dataclasses and TypedDicts inherit this configuration: what is unknown in them is refused as well.
+    # Dataclasses and TypedDicts inherit this configuration, so they refuse unknown fields too.
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
     fields: dict[str, Any] = {f"p{index}": _field(parameter) for index, parameter in enumerate(parameters)}
     model = create_model("Arguments", __config__=config, **fields)
@@ -131,8 +131,8 @@ def _check_field(parameter: Parameter, where: str) -> None:
 
 
 def _field(parameter: Parameter) -> Any:
-    """The parameter as `create_model` takes a field."""
-    # `n: int = None` says by its default that None is fine.
+    """The parameter as a field for `create_model`."""
+    # The default in `n: int = None` shows that None is allowed.
     annotation = _optional(parameter.annotation) if parameter.default is None else parameter.annotation
     aliased_annotation = Annotated[annotation, Field(alias=parameter.name)]
     return aliased_annotation if parameter.default is REQUIRED else (aliased_annotation, parameter.default)
@@ -146,7 +146,7 @@ def _optional(annotation: Any) -> Any:
         return annotation
     if get_origin(base) in (Union, UnionType, Literal) and (NoneType in get_args(base) or None in get_args(base)):
         return annotation
-    # `|` would not do: a type may be written as a forward reference or as a special form.
+    # `|` does not accept forward references and special forms.
     optional: Any = Optional[base]  # noqa: UP045
     for info in metadata:
         optional = Annotated[optional, info]
@@ -154,7 +154,7 @@ def _optional(annotation: Any) -> Any:
 
 
 class _Generator(GenerateJsonSchema):
-    """Leaves out a default that JSON cannot write, instead of warning of it."""
+    """Leaves out a default that JSON cannot express, without a warning."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic declares it
 
@@ -203,7 +203,7 @@ def _references(schema: Schema) -> Iterator[str]:
 
 
 def _inline(schema: Schema) -> Schema:
-    """Put definitions where they are used if they are used once or are small; recursive ones stay in `$defs`."""
+    """Inlines definitions that are used once or are small. Recursive definitions stay in `$defs`."""
     definitions: dict[str, Schema] = schema.get("$defs", {})
     uses = Counter(_references(schema))
     targets = {name: set(_references(definition)) for name, definition in definitions.items()}

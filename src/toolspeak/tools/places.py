@@ -1,4 +1,4 @@
-"""How messages name a place in a value, and show one."""
+"""Names a place in a value, and shows a value, in messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 Path: TypeAlias = tuple[str | int, ...]
 
-VALUE_CHARACTERS = 80  # characters of a value in a message: enough to recognise it, and a result stays small
+VALUE_CHARACTERS = 80  # characters of a value in a message: enough to recognise it, and few for a result
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 

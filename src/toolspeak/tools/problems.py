@@ -1,4 +1,4 @@
-"""What is wrong with a call's arguments, in words a model can act on."""
+"""The problems of a call's arguments, in words that a model can act on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolspeak.tools.places import VALUE_CHARACTERS, Path, place_of, show
 from toolspeak.tools.tool import ArgumentProblem
 
 MAX_PROBLEMS = 20  # more than a model repairs in one go
-_ALLOWED = 600  # characters of a list of allowed values
+_ALLOWED = 600  # the most characters of a list of allowed values
 
 EXPECTED = {
     "int_type": "an integer",
@@ -56,11 +56,11 @@ EXPECTED = {
     "decimal_type": "a decimal number",
     "decimal_parsing": "a decimal number",
 }
-"""Pydantic's error types that say "this should be of another type", in the words of JSON."""
+"""The expected type, in JSON's words, for each of pydantic's error types about a wrong type."""
 
 
 def problem(path: Path, text: str) -> ArgumentProblem:
-    """The problem at a place, which its message names first; the empty path is the call as a whole."""
+    """The problem at a place. Its message begins with the place. The empty path is the call as a whole."""
     place = place_of(path)
     return ArgumentProblem(place, f"{place}: {text}" if place else text)
 
@@ -89,7 +89,7 @@ def describe(value: object) -> str:
 
 @quick()
 class _Fault:
-    """One of pydantic's errors, with the union branches in its location told apart from the path."""
+    """An error of pydantic's, whose location is split into the path and the union branches."""
 
     path: Path
     error: ErrorDetails
@@ -114,7 +114,7 @@ def explain(
 
 
 def _locate(error: ErrorDetails, arguments: Mapping[str, JSON]) -> _Fault:
-    """Walk the arguments along pydantic's location: what is not found there is the name of a union's branch."""
+    """Follows pydantic's location through the arguments. A step that they do not have names a union's branch."""
     path: list[str | int] = []
     union: Path | None = None
     branch = ""
@@ -136,7 +136,7 @@ def _locate(error: ErrorDetails, arguments: Mapping[str, JSON]) -> _Fault:
 
 
 def _likely_branches(faults: Sequence[_Fault]) -> Iterator[_Fault]:
-    """Of a union keep the branch whose outer shape fits, if one does: its inner faults are what to repair."""
+    """Keeps the branch of a union whose outer shape fits, if there is one: the model must repair its inner faults."""
     unions: dict[Path, dict[str, list[_Fault]]] = {}
     for fault in faults:
         if fault.union is not None:
@@ -152,7 +152,7 @@ def _likely_branches(faults: Sequence[_Fault]) -> Iterator[_Fault]:
 
 
 def _text(path: Path, faults: Sequence[_Fault], schema: Mapping[str, JSON], aliases: Mapping[str, str]) -> str:
-    """What is wrong at one place; several faults there are the branches of a union."""
+    """The text of the problem at one place. Several faults there belong to the branches of a union."""
     first = faults[0].error
     if first["type"] == "missing":
         kind = _kind(_schema_at(schema, path), schema)
@@ -161,7 +161,7 @@ def _text(path: Path, faults: Sequence[_Fault], schema: Mapping[str, JSON], alia
         return _unknown(path, schema, aliases)
     options = list(_options(_schema_at(schema, path), schema))
     expected = [_expected(fault.error, options) for fault in faults]
-    # A fault that is not about the type comes from the branch whose type fitted.
+    # A fault that is not about the type comes from the branch with the right type.
     for fault, noun in zip(faults, expected, strict=True):
         if noun is None:
             return _other(fault.error, path)
@@ -181,7 +181,7 @@ def _expected(error: ErrorDetails, options: Sequence[Mapping[str, JSON]]) -> str
 
 
 def _other(error: ErrorDetails, path: Path) -> str:
-    """Every error that has no words of ours: pydantic's, or the message of the author's own validator."""
+    """The text of any other error: pydantic's own text, or the message of the author's validator."""
     context: Mapping[str, Any] = error.get("ctx", {})
     match error["type"]:
         case "union_tag_not_found":
@@ -241,7 +241,7 @@ def _properties(schema: Mapping[str, JSON], root: Mapping[str, JSON]) -> Mapping
 
 
 def _schema_at(root: Mapping[str, JSON], path: Path) -> Mapping[str, JSON]:
-    """The schema of a place; empty when it cannot be told."""
+    """The schema of a place; empty if it is unknown."""
     here = root
     nothing: Mapping[str, JSON] = {}
     for step in path:
@@ -259,7 +259,7 @@ def _child(schema: Mapping[str, JSON], step: str | int) -> Mapping[str, JSON] | 
 
 
 def _kind(schema: Mapping[str, JSON], root: Mapping[str, JSON]) -> str:
-    """`string`, `integer or null`, `one of "a", "b"`: a schema in a few words, or none."""
+    """A schema in a few words: `string`, `integer or null`, `one of "a", "b"`; "" if that is impossible."""
     kinds: list[str] = []
     for option in _options(schema, root):
         if "const" in option:

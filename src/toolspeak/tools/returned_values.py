@@ -17,13 +17,13 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import typed
 from toolspeak.tools.places import Path, place_of, show
 
-MAX_DEPTH = 128  # as for arguments: what can be returned can be read back
-_PLAIN_BITS = 64  # integers that certainly are not too long
+MAX_DEPTH = 128  # as for arguments, so that every returned value can be read back
+_PLAIN_BITS = 64  # integers of this size are never too long
 _TOO_LONG = 10**4300  # Python's own cap on turning an int into text
 
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
-_NAMED_VALUES = 3  # values that a note names: a table may have thousands
+_NAMED_VALUES = 3  # the most values that a note names: a table may have thousands
 
 
 class Unserialisable(ToolError):
@@ -32,7 +32,7 @@ class Unserialisable(ToolError):
 
 @quick()
 class Returned:
-    """A tool returns this to give both what the model reads and, for programs, the value behind it."""
+    """A return value of a tool with both the content for the model and the value for programs."""
 
     parts: tuple[ContentPart, ...]
     structured: JSON = None
@@ -162,7 +162,7 @@ class _Conversion:
             return self._members(cast("Mapping[object, object]", value).items(), path, inside)
         if isinstance(value, AbstractSet):
             elements = [self.convert(item, path, inside) for item in cast("AbstractSet[object]", value)]
-            # A set of strings has another order in every process; a result should be the same when a call is repeated.
+            # The order of a set of strings differs between processes, and a repeated call should have the same result.
             return sorted(elements, key=repr)
         if isinstance(value, Sequence):
             items = cast("Sequence[object]", value)
@@ -170,7 +170,7 @@ class _Conversion:
         if _is_plain_dataclass(value):
             fields = dataclasses.fields(cast("Any", value))
             return self._members([(field.name, getattr(value, field.name)) for field in fields], path, inside)
-        if isinstance(value, Iterator):  # to run it may take forever
+        if isinstance(value, Iterator):  # it may be infinite
             container = cast("object", value)
             return self._refused(container, path, f"is of type {_type(container)}; return a list")
         plain = _own_plain(value)

@@ -33,9 +33,9 @@ _SECONDS = 3.0
 _MEMORY = 1024 * 1024 * 1024
 """The limits of a check in a separate process; the memory, in bytes, where the system supports it."""
 
-# The costs of checks in this process, in units of one subschema that is applied to one value.
-_FLAWS_COST = 10_000  # to list all flaws, a unit takes up to a tenth of a millisecond
-_VALID_COST = 1_000_000  # to find whether there is one, it takes a thousandth of that
+# The highest costs of checks in this process. The unit is one subschema that is applied to one value.
+_FLAWS_COST = 10_000  # listing all flaws takes up to a tenth of a millisecond for a unit
+_VALID_COST = 1_000_000  # finding whether there is a flaw takes a thousandth of that
 _ENDLESS = 1_000_000_000
 
 # A pattern with lookaround or backreferences can take tens of milliseconds until the library gives up.
@@ -112,8 +112,8 @@ def checks_of(schema: Mapping[str, Any]) -> Checks:
 
 
 def _weight(node: Any, schema: Mapping[str, Any], weights: dict[int, int]) -> int:
-    """The number of subschemas in a part of the schema, with the target of each reference counted each time. `_ENDLESS`
-    for a part that refers to itself, or to a place that is not looked up here."""
+    """The number of subschemas in a part of the schema. The target of a reference counts once for each reference.
+    `_ENDLESS` for a part that refers to itself or to a place that this function does not resolve."""
     if not isinstance(node, dict | list):
         return 0
     part = cast("dict[str, Any] | list[Any]", node)

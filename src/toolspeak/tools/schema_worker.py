@@ -1,4 +1,4 @@
-"""A separate process that checks one value against one schema, and can be ended if it takes too long.
+"""A separate process that checks one value against one schema, and can be killed if it takes too long.
 
 It runs by its path, and imports only `jsonschema_rs`. Standard input: JSON with the schema, the value, the number of
 flaws to list, the library's folder, and the limits of time and memory. Standard output: a line of JSON with whether the
@@ -16,7 +16,7 @@ from typing import Any, Never
 
 
 def refuse(uri: str) -> Never:
-    """Refuses a reference to another document, instead of fetching it from an address that the schema chose."""
+    """Refuses a reference to another document: the schema must not choose addresses to fetch."""
     raise LookupError(uri)
 
 

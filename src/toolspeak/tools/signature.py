@@ -16,7 +16,7 @@ from toolspeak.tools import typed
 from toolspeak.tools.context import INJECTED, Injected
 
 REQUIRED: Any = inspect.Parameter.empty
-"""The default of a parameter that has none."""
+"""The `default` of a required parameter."""
 
 FORWARDREF: Any = 3
 """`annotationlib.Format.FORWARDREF` (an IntEnum) without its module, which only Python 3.14 has."""
@@ -47,13 +47,13 @@ class FunctionSignature:
 
 
 def underlying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The plain function, method or `__call__` behind partials and callable objects."""
+    """The plain function, method or `__call__` of a partial or a callable object."""
     inner = _without_partials(function)
     return inner if inspect.isroutine(inner) else inner.__call__
 
 
 def default_name(function: Callable[..., Any]) -> str:
-    """The function's own name; for a callable object its class's."""
+    """The function's own name; for a callable object, the name of its class."""
     inner = _without_partials(function)
     return inner.__name__ if inspect.isroutine(inner) else type(inner).__name__
 
@@ -106,7 +106,7 @@ def read_signature(function: Callable[..., Any], where: str, *, has_schema: bool
 
 
 def _docstring(function: Callable[..., Any]) -> str:
-    """The docstring of a function; of a callable object that of `__call__`, else its class's if a person wrote it."""
+    """A function's docstring; for a callable object, the docstring of `__call__`, else its class's own docstring."""
     inner = _without_partials(function)
     if inspect.isroutine(inner):
         return inspect.getdoc(inner) or ""
@@ -137,7 +137,7 @@ def injected_by(annotation: Any) -> Injected | None:
 
 
 def _deps_of(annotation: Any) -> str:
-    """The X of `RunContext[X]`, "" if it may be None, or anything."""
+    """The X of `RunContext[X]`; "" if X accepts None or any value."""
     if get_origin(annotation) in (Annotated, Union, UnionType):
         return "".join(_deps_of(option) for option in get_args(annotation))
     argument = next(iter(get_args(annotation)), None) if injected_by(annotation) == "context" else None
@@ -179,7 +179,7 @@ def takes_context(function: Callable[..., Any], where: str) -> bool:
 
 
 def _bound(function: object) -> Mapping[str, Any]:
-    """The keyword arguments a partial has fixed: they are no longer the model's to give."""
+    """The keyword arguments that a partial has bound, which the model cannot pass."""
     return cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
 
 
@@ -203,7 +203,7 @@ def _check_kind(parameter: inspect.Parameter, where: str) -> None:
 
 
 def _namespaces(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The globals of a function and what its closure holds, to resolve annotations that are text."""
+    """The globals of a function and the variables of its closure, to resolve annotations that are text."""
     inner = inspect.unwrap(function)
     inner = getattr(inner, "__func__", inner)
     names: tuple[str, ...] = getattr(getattr(inner, "__code__", None), "co_freevars", ())

@@ -15,8 +15,8 @@ MAX_CHARACTERS = 64 * 1024 * 1024
 
 
 def keep(memory: dict[str, Any], handle: str, text: str) -> str | None:
-    """Keeps a text, and returns its handle: `handle`, with a number if that is another text's. None if the text alone
-    exceeds the limit."""
+    """Stores a text and returns its handle: `handle`, with a number if another text has this handle. None if the text
+    alone exceeds the limit."""
     if len(text) > MAX_CHARACTERS:
         return None
     texts, number, free = cast("dict[str, str]", memory.setdefault(KEY, {})), 1, handle

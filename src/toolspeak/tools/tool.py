@@ -25,7 +25,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
-"""The names that a tool may have. No marker of a dialect fits; a model API may allow fewer names."""
+"""The names that a tool may have. No dialect's marker matches; a model API may allow fewer names."""
 
 
 def check_name(name: str) -> None:
@@ -44,7 +44,7 @@ def _fits(name: str) -> bool:
 
 @quick()
 class ArgumentProblem:
-    """One problem of a call's arguments. `message` names the field, what it expects and what it got."""
+    """One problem of a call's arguments. `message` names the field, the expected type and the actual value."""
 
     path: str
     message: str
@@ -64,8 +64,8 @@ class Preview(Protocol):
 
 @quick()
 class Tool(Generic[ParametersT, ReturnedT]):
-    """A tool, made by `@tool`, or of a schema or a model (`from_schema`, `from_openai`, `from_model`). Calling it calls
-    the function, with its own signature.
+    """A tool, made by `@tool` or from a schema or a model (`from_schema`, `from_openai`, `from_model`). Calling it
+    calls the function, with the function's signature.
 
     - `spec`: the definition that the model reads.
     - `read_arguments`: applies aliases and validates strictly. It returns problems and never raises.
@@ -73,12 +73,13 @@ class Tool(Generic[ParametersT, ReturnedT]):
       anything but Effects raises ToolDefinitionError.
     - `preview`: shows what a call would change. It may read the disk.
     - `injected`: the parameters that get a part of the run instead of an argument.
-    - `timeout`: in seconds, of every call, or a function of its validated arguments that never raises.
-    - `max_concurrent`: how many calls may run at once.
-    - `verify`: says what became of a call that was started and has no result.
-    - `deps`: the type that the tool needs as `RunContext.deps`, "" if it needs none.
-    - `live`: returns the present definition, of a tool whose server may change it during a run. A person decides about
-      that one.
+    - `timeout`: the time limit of every call in seconds, or a function of a call's validated arguments that never
+      raises.
+    - `max_concurrent`: the most calls that may run at once.
+    - `verify`: checks whether a call took effect that was started and has no result.
+    - `deps`: the type that the tool needs as `RunContext.deps`; "" if it needs none.
+    - `live`: for a tool whose server may change it during a run, returns the current definition. An approval is about
+      that definition.
     - `previewed`: the parameters of the preview.
     """
 
@@ -98,7 +99,7 @@ class Tool(Generic[ParametersT, ReturnedT]):
 
     @property
     def now(self) -> ToolSpec:
-        """The present definition. `spec` is the one that the model read."""
+        """The current definition. `spec` is the definition that the model read."""
         return self.spec if self.live is None else self.live()
 
     def seconds(self, arguments: Mapping[str, Any]) -> float | None:
@@ -119,17 +120,19 @@ class Tool(Generic[ParametersT, ReturnedT]):
         parameters: Mapping[str, JSON],
         **options: Unpack[ToolOptions],
     ) -> Tool[_P, _R]:
-        """Makes a tool of a function whose parameters a JSON Schema describes (needs the extra `schemas`).
+        """Makes a tool from a function whose parameters a JSON Schema describes (needs the extra `schemas`).
 
-        The function gets the arguments by name, those that the model leaves out with the schema's `default`. Its
-        parameters need no annotations, and `**arguments` takes any. A parameter annotated with RunContext, ToolCall or
-        StateView gets a part of the run. References to other documents are not fetched.
+        The function gets the arguments by name. Arguments that the model leaves out have the schema's `default`. The
+        function's parameters need no annotations, and `**arguments` takes any argument. A parameter annotated with
+        RunContext, ToolCall or StateView gets a part of the run. References to other documents are not fetched.
 
-        - `name`, `description`: those of the function and its docstring, unless they are given.
+        - `name`: the tool's name; default: the function's.
+        - `description`: the tool's description; default: the function's docstring.
         - `parameters`: the schema, of type object. The arguments of each call are checked against it.
-        - `options`: as of `@tool`.
+        - `options`: as in `@tool`.
 
-        Raises ToolDefinitionError for a schema that cannot be used, and for a function that cannot take what fits it.
+        Raises ToolDefinitionError for a schema that cannot be used, and for a function that cannot take all arguments
+        that match the schema.
         """
         return typed.tool_from_schema(function, name, description, parameters, options)
 
@@ -137,8 +140,8 @@ class Tool(Generic[ParametersT, ReturnedT]):
     def from_openai(
         function: Callable[_P, _R], definition: Mapping[str, JSON], /, **options: Unpack[ToolOptions]
     ) -> Tool[_P, _R]:
-        """Makes a tool of a function and a definition as OpenAI's APIs take it: `{"type": "function", "function":
-        {"name": …, "description": …, "parameters": {…}}}`, or the same without the inner dict. Else as
+        """Makes a tool from a function and a definition for OpenAI's APIs: `{"type": "function", "function": {"name":
+        …, "description": …, "parameters": {…}}}`, or the same without the inner dict. Otherwise it works as
         `Tool.from_schema`."""
         return typed.tool_from_openai(function, definition, options)
 
@@ -151,14 +154,14 @@ class Tool(Generic[ParametersT, ReturnedT]):
         description: str | None = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[_P, _R]:
-        """Makes a tool of a function that takes one pydantic model. The model's fields are the tool's parameters, and
-        the function gets the validated instance. Functions of the arguments (`effects=lambda booking: …`) get it too.
+        """Makes a tool from a function that takes one pydantic model. The model's fields are the tool's parameters. The
+        function gets the validated instance, and so do functions of the arguments (`effects=lambda booking: …`).
 
-        - `name`: the function's, unless it is given.
-        - `description`: the function's docstring, or the model's, unless it is given.
-        - `options`: as of `@tool`.
+        - `name`: the tool's name; default: the function's.
+        - `description`: the tool's description; default: the function's docstring, or the model's.
+        - `options`: as in `@tool`.
 
-        Raises ToolDefinitionError for a function with other arguments, and a model that JSON cannot express.
+        Raises ToolDefinitionError for a function with other arguments, and for a model that JSON cannot express.
         """
         return typed.tool_from_model(function, name, description, options)
 

@@ -1,4 +1,4 @@
-"""The options of a tool that is not made by `@tool`."""
+"""The options of a tool that `@tool` did not make."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ strict type checkers know those of a lambda."""
 
 
 class ToolOptions(TypedDict, total=False):
-    """The options of a tool besides its name and its description: what its calls touch, and how they run. Each means
-    what it means for `@tool`."""
+    """The options of a tool besides its name and description: the effects of its calls, and how they run. Each has the
+    same meaning as in `@tool`."""
 
     effects: Effects | OfArguments[Effects] | None
     effects_bound: Effects | None

@@ -22,8 +22,8 @@ from toolspeak.tools.tool import Tool, check_name
 class Toolset:
     """Tools by name, in the order given. Every change makes a new set.
 
-    Plain functions become tools as by `@tool`. Raises ToolDefinitionError for two tools of one name, and for a name
-    that no tool may have.
+    Plain functions become tools as with `@tool`. Raises ToolDefinitionError for two tools with the same name, and for
+    an invalid name.
     """
 
     __slots__ = ("_digest", "_specs", "_tools")
@@ -34,7 +34,7 @@ class Toolset:
             raise ToolDefinitionError(f"a Toolset takes a list of functions and tools, not {tools!r}")
         for item in tools:
             if item is None:
-                raise ToolDefinitionError("None is no function; leave it out of the tools")
+                raise ToolDefinitionError("None is not a function; remove it from the tools")
             new_tool = cast("Tool", item) if isinstance(item, Tool) else tool(item)
             name = new_tool.spec.name
             check_name(name)
@@ -81,8 +81,8 @@ class Toolset:
         return Toolset(_changed(each, lambda spec: replace(spec, name=prefix + spec.name)) for each in self)
 
     def approval_required(self, predicate: Callable[[Tool], bool] = lambda _: True) -> Toolset:
-        """The same tools, where a person approves each call of those for which the predicate holds, whatever the call
-        touches. Rules and policies decide first, as about any call."""
+        """The same tools. Every call of a tool for which the predicate holds needs a person's approval, whatever its
+        effects. Rules and policies decide first, as for any call."""
 
         def asking(effects: Effects) -> Effects:
             return replace(effects, approval=True)
@@ -105,7 +105,7 @@ class Toolset:
         return Toolset((*self, *other))
 
     def __contains__(self, item: object) -> bool:
-        """Whether there is a tool of this name, or this very tool."""
+        """Whether the set has a tool with this name, or this same tool."""
         if isinstance(item, Tool):
             return self._tools.get(item.name) is item
         return item in self._tools if isinstance(item, str) else False
@@ -158,7 +158,7 @@ TurnTools: TypeAlias = Callable[[RunContext[DepsT]], ToolList] | Callable[[RunCo
 
 
 def _changed(original: Tool, change: Callable[[ToolSpec], ToolSpec]) -> Tool:
-    """The tool with another definition, which follows the one of a server that changes it."""
+    """The tool with a changed definition. If a server changes the tool's definition, the new one is changed too."""
     live = original.live
     return replace(original, spec=change(original.spec), live=None if live is None else lambda: change(live()))
 

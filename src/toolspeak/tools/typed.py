@@ -1,5 +1,5 @@
-"""What pydantic and the reading of docstrings are needed for: loaded with the first function that is made a tool, or
-the first value that only pydantic can write."""
+"""The names that need pydantic or the parser of docstrings. They are imported when the first function becomes a tool,
+or for the first value that only pydantic can write."""
 
 # pyright: reportUnsupportedDunderAll=false
 
@@ -22,7 +22,7 @@ _PLACES = {
     "tool_from_openai": "toolspeak.tools.schema_tools",
     "tool_from_schema": "toolspeak.tools.schema_tools",
 }
-"""Each name and where it is. Type checkers read `typed.pyi`."""
+"""The module of each name. Type checkers read `typed.pyi`."""
 
 __all__ = list(_PLACES)
 

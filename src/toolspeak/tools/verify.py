@@ -11,7 +11,7 @@ from toolspeak.tools.context import RunContext
 
 @quick()
 class Happened:
-    """The call took effect; `value` is what its function would have returned."""
+    """The call took effect. `value`: the value that its function would have returned."""
 
     value: Any
 
@@ -19,7 +19,8 @@ class Happened:
 class Verify(Protocol):
     """Checks whether a call took effect, from its validated arguments and its context (with the idempotency key).
 
-    `Happened(value)` or True: it took effect. False: it did not; the call runs again. None: that cannot be known.
+    Returns `Happened(value)` or True if it took effect; False if it did not, and the call runs again; None if that is
+    unknown.
     """
 
     def __call__(self, arguments: Mapping[str, Any], context: RunContext[Any]) -> Any: ...

@@ -18,13 +18,13 @@ from toolspeak.data.values import quick
 
 @quick()
 class OutputSchema:
-    """The form of the answer."""
+    """A JSON Schema for the model's answer."""
 
     name: str
     schema: Mapping[str, JSON]
     """JSON Schema of an object."""
     strict: bool = True
-    """The API enforces the schema, where it can."""
+    """Whether the API must enforce the schema, if it can."""
     description: str = ""
 
 
@@ -60,13 +60,13 @@ class ModelRequest:
     """Whether a turn may hold several calls; None is the API's default."""
     output: OutputSchema | None = None
     options: Mapping[str, JSON] = field(default_factory=no_extra)
-    """Further fields of the body (`temperature`, …). One that is None removes the field of that name."""
+    """Further fields of the body (`temperature`, …). The value None removes a field."""
     cache: bool = False
-    """Mark the parts that stay the same from turn to turn, for APIs that cache a prompt only if they are marked."""
+    """Whether to mark the parts that stay the same from turn to turn, for APIs that cache only marked parts."""
     earlier: Earlier | None = None
-    """Send only the messages that the server has not stored."""
+    """The stored response to continue: only the messages after it are sent. None: all messages are sent."""
     keep: bool = False
-    """The server stores the turn, so that a later request can name it as `earlier`."""
+    """Whether the server stores the turn, so that a later request can name it as `earlier`."""
     constraint: Constraint | None = None
     """A grammar for the text, for servers that accept one."""
 
@@ -78,9 +78,9 @@ class WireRequest:
     request: ModelRequest
     model: str
     stream: bool = False
-    """The client wants a stream."""
+    """Whether the client wants a stream."""
     usage_wanted: bool = True
-    """The client wants the usage in the stream."""
+    """Whether the client wants the usage in the stream."""
     echoed: Mapping[str, JSON] = field(default_factory=no_extra)
     """Fields of the answer that repeat the request as the server understands it (`store`)."""
 
@@ -89,7 +89,7 @@ class Decoder(Protocol):
     """Reads one streamed answer. Raises ProviderError for an error object and for ill-formed events."""
 
     finished: bool
-    """Whether the model's turn is complete: only its usage may be missing."""
+    """Whether the model's turn is complete, except possibly for its usage."""
 
     def feed(self, data: JSON) -> list[Delta]:
         """The deltas of one event (the JSON of an SSE `data:` field, or of a line)."""
@@ -127,15 +127,15 @@ class WireFormat(Protocol):
     # --- client ------------------------------------------------------------------------------------------------
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-        """The body of a request. Raises ConfigurationError for an option that is a field of the request's own, and for
-        what the API has no field for."""
+        """The body of a request. Raises ConfigurationError for an option that sets a field which the request itself
+        sets, and for a part of the request for which the API has no field."""
         ...
 
     def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
-        """The deltas of an answer that was not streamed, `TurnEnded` last. Raises ProviderError.
+        """The deltas of an answer that was not streamed. `TurnEnded` is the last. Raises ProviderError.
 
-        `model`: the name in the request, to which opaque data are bound (an API may answer under another name, and the
-        next request uses this one again); None is the name in the answer.
+        `model`: the name in the request, to which opaque data are bound; None for the name in the answer. An API may
+        answer under another name, and the next request uses the request's name again.
         """
         ...
 
@@ -152,8 +152,11 @@ class WireFormat(Protocol):
     def encode_response(
         self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
-        """A whole turn as one answer. `created`: Unix time in seconds. `request`: the client's, which some APIs repeat
-        in the answer."""
+        """A whole turn as one answer.
+
+        `created`: Unix time in seconds.
+        `request`: the client's request, which some APIs repeat in the answer.
+        """
         ...
 
     def encoder(self, request: WireRequest, *, response_id: str, created: int) -> Encoder: ...

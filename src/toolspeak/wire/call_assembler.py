@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
 from toolspeak.wire.json_validation import shortened
 
 MAX_DEPTH = 128
-"""The most levels of arguments, as in text (`dialects.scan`); deeper ones are malformed."""
+"""The deepest nesting of arguments, as in text dialects. A call with deeper arguments is malformed."""
 
 
 class _OpenCall:
@@ -27,11 +27,15 @@ class _OpenCall:
 class CallAssembler:
     """Assembles the calls of one turn.
 
-    A key identifies a call's fragments: an id, an index, whatever the API repeats. Each method returns the resulting
-    deltas. A call completes when the API says so (`complete`), when its arguments are one JSON object and the API sends
-    something else (`complete_parsed`), or when the turn ends: then its arguments are one JSON object, or the call is
-    malformed. Empty arguments are `{}`, unless the turn was cut off. A fragment for a completed call becomes a
-    malformed call, unless it is white space; the completed call does not change.
+    A key identifies a call's fragments: an id, an index or another value that the API repeats. Each method returns the
+    resulting deltas. A call completes in one of three cases:
+
+    - The API ends the call (`complete`).
+    - The call's arguments are one JSON object, and the API sends something else (`complete_parsed`).
+    - The turn ends. If the arguments are not one JSON object, the call is malformed.
+
+    Empty arguments are `{}`, unless the turn was cut off. A fragment for a completed call becomes a malformed call,
+    unless it is white space. The completed call does not change.
     """
 
     def __init__(self) -> None:

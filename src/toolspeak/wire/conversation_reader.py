@@ -92,8 +92,11 @@ class ConversationReader:
     # --- results -------------------------------------------------------------------------------------------------
 
     def match_by_id(self, client_id: str) -> tuple[str, str | None]:
-        """The id and the name of the call whose result names `client_id`: in the newest turn with such calls, the first
-        without a result, else the last. `client_id` and None if no call has this id."""
+        """The id and the name of the call that a result for `client_id` answers.
+
+        In the newest turn with such calls it is the first call without a result, else the last call. Returns
+        `client_id` and None if no call has this id.
+        """
         if client_id not in self._newest:
             return client_id, None
         _, unanswered, last = self._newest[client_id]
@@ -101,9 +104,11 @@ class ConversationReader:
         return call.id, call.name or ""
 
     def match_in_turn(self, client_id: str, name: str, place: str) -> ToolCall:
-        """The call in the model's newest message whose result names the call `client_id` and the tool `name`, either of
-        which may be empty. Without an id it is the first call of that name without a result; without a name, too, the
-        first call. Raises FormatError if no call waits for the result."""
+        """The call in the model's newest message that a result for `client_id` and the tool `name` answers.
+
+        Either may be empty. Without an id it is the first call of `name` without a result. Without both it is the first
+        call without a result. Raises FormatError if no call waits for the result.
+        """
         waiting = [part for part in self._turn if isinstance(part, ToolCall) and part.id not in self._matched]
         calls = [call for call in waiting if client_id and client_id == (call.provider_id or call.id)]
         if not calls:

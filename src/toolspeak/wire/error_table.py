@@ -40,7 +40,7 @@ _GENERAL_FIELD: Final[_Table] = (
     (_words("not_?found"), "not_found"),
     (_words("invalid|bad_?request|failed_precondition|too_large"), "bad_request"),
 )
-"""Words that servers also use for other kinds of errors (Ollama calls all of them `api_error`): they count only without
+"""Words that servers also use for other kinds of errors (Ollama calls every error `api_error`). They count only without
 a status."""
 
 _MessageTable = tuple[tuple[frozenset[int | None], re.Pattern[str], ProviderErrorCode], ...]
@@ -99,7 +99,7 @@ _BY_STATUS: Final[Mapping[int, ProviderErrorCode]] = {
 }
 
 RETRYABLE: Final[frozenset[ProviderErrorCode]] = frozenset({"rate_limit", "overloaded", "connection"})
-"""After these the same request may succeed later."""
+"""The kinds of errors after which the same request may succeed later."""
 
 REMEDIES: Final[Mapping[ProviderErrorCode, str]] = {
     "authentication": "Check the API key: it is missing or wrong, or may not use this model.",

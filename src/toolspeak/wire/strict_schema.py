@@ -73,8 +73,8 @@ def anthropic_form(schema: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def is_closed(schema: Mapping[str, JSON]) -> bool:
-    """Whether a schema names all keys of its objects, without `additionalProperties` or with false, and is not
-    recursive."""
+    """Whether a schema is not recursive and names all keys of its objects: their `additionalProperties` is missing or
+    false."""
     definitions = {**_definitions(schema, "$defs"), **_definitions(schema, "definitions")}
     return _names_all(schema, definitions, frozenset(), set())
 

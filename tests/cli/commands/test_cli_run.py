@@ -358,7 +358,7 @@ def test_what_is_neither_a_yes_nor_a_no_is_asked_again(folder: Path, word: str):
     with at_terminal(folder, book(folder, calls(write("a.txt")), "Done.")) as process:
         process.read_until(ASKS)
         process.type(f"{word}\n")
-        assert "neither a yes nor a no" in process.read_until(ASKS)
+        assert "not a clear answer" in process.read_until(ASKS)
         assert not (folder / "a.txt").exists()
         process.type("n\n")
         code, _ = process.finish()

@@ -146,7 +146,7 @@ def test_find_stops_listing_at_100(call, root):
 
 @pytest.mark.parametrize("content", ["(", "a{99999999999999}", "[z-a]", "(?P<n"])
 def test_a_wrong_expression_is_a_clear_error(call, root, content):
-    with pytest.raises(ToolError, match="no regular expression"):
+    with pytest.raises(ToolError, match="not a regular expression"):
         call("find", content=content)
 
 
@@ -169,7 +169,7 @@ def test_the_search_is_the_same_in_its_own_process_and_in_this_one(separate):
         assert searcher.search(b"\0b", 1) == LineMatches([], 0, 0)
         assert searcher.search(b"", 1) == LineMatches([], 0, 0)
         assert searcher.search("\ufeffb".encode() + b"x" * 20_000, 1).cut == 1
-    with pytest.raises(ToolError, match="no regular"):
+    with pytest.raises(ToolError, match="not a regular"):
         Searcher("(", seconds=30, cancelled=lambda: False, separate=separate).__enter__()
 
 

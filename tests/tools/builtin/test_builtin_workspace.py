@@ -167,7 +167,7 @@ def test_a_device_is_refused():
 
 
 def test_the_workspace_must_be_a_folder(tmp_path):
-    with pytest.raises(ConfigurationError, match="no folder"):
+    with pytest.raises(ConfigurationError, match="not a folder"):
         Workspace(tmp_path / "missing")
 
 

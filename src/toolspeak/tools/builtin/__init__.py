@@ -1,6 +1,6 @@
-"""The built-in tools: the files of one folder, a shell that starts there, and a search of earlier sessions.
+"""The built-in tools: tools for the files of one folder, a shell that starts there, a search of earlier sessions.
 
-Adding one is a file with its factory and a line in the table.
+To add a tool, add a file with its factory and a line in the table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def workspace_tools(root: str | Path, *, active_file: str | None = None, env: Co
 
     `active_file`: the path, relative to the workspace, of the file that the user has open.
     `env`: the names of environment variables that commands get (see `shell_tool`).
-    Raises ConfigurationError if `root` is not a folder, and for an active file that is not in it.
+
+    Raises ConfigurationError if `root` is not a folder, and for an active file outside it.
     """
     workspace = Workspace(root)
     if active_file is not None:
@@ -50,7 +51,7 @@ def workspace_tools(root: str | Path, *, active_file: str | None = None, env: Co
             workspace.resolve(active_file)
         except ToolError as error:
             raise ConfigurationError(
-                f"the active file is one of the workspace, and the tools could not open it: {error}"
+                f"the active file must be a file of the workspace that the tools can open: {error}"
             ) from None
     makers = {**WORKSPACE_TOOLS, "shell": partial(shell_tool, env=env)}
     tools = [make(workspace) for make in makers.values()]

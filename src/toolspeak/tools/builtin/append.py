@@ -53,7 +53,8 @@ def append_tool(workspace: Workspace) -> Tool:
 
 
 def _before(workspace: Workspace, path: str) -> bytes | None:
-    """The content of the file, which must be text; None for more than MAX_EDIT bytes, which are only checked."""
+    """The content of the file, which must be text. None if it has more than MAX_EDIT bytes: it is checked but not
+    loaded."""
     chunks: list[bytes] | None = []
     size = 0
     try:
@@ -61,7 +62,7 @@ def _before(workspace: Workspace, path: str) -> bytes | None:
             for chunk in text_chunks(file, path):
                 size += len(chunk)
                 if size > MAX_EDIT:
-                    chunks = None  # the run no longer counts as knowing the file
+                    chunks = None  # the run no longer knows the whole file
                 if chunks is not None:
                     chunks.append(chunk)
     except ToolError as error:

@@ -18,7 +18,7 @@ class Capture:
         room = self._head_limit - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
-        if len(self._tail) > 2 * self._tail_limit + 65_536:  # seldom, so that the moving is paid for
+        if len(self._tail) > 2 * self._tail_limit + 65_536:  # seldom, since it moves the bytes
             del self._tail[: len(self._tail) - self._tail_limit]
 
     def text(self) -> str:
@@ -27,7 +27,7 @@ class Capture:
         if not left_out:
             return (self._head + self._tail).decode(errors="replace")
         tail = self._tail[len(self._tail) - self._tail_limit :]
-        # A character cut in two belongs to what was left out.
+        # A character that was cut in two counts as left out.
         head_end = next((i for i in range(1, 4) if _starts(self._head[-i:])), 0)
         tail_start = next((i for i in range(min(4, len(tail))) if tail[i] & 0xC0 != 0x80), 0)
         left_out += head_end + tail_start

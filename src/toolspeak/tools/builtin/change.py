@@ -23,7 +23,7 @@ def changes(workspace: Workspace, path: str, *, idempotent: bool = False, destru
 def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callable[[str], str]) -> str:
     """Edits an existing text file and returns the diff that the model reads.
 
-    `change` raises ToolError if it does not fit the text.
+    `change` raises ToolError if it does not apply to the text.
     """
     with workspace.alone(path):
         data = workspace.read(path)
@@ -38,7 +38,7 @@ def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callabl
 
 
 def preview(path: str, texts: Callable[[], tuple[str, str]]) -> str:
-    """The diff between the texts before and after a call, or why the call would fail."""
+    """The diff between the texts before and after a call, or the reason why the call would fail."""
     try:
         before, after = texts()
     except ToolError as error:

@@ -60,7 +60,7 @@ def edited(text: str, old: str, new: str, path: str) -> str:
     if len(spans) != 1:
         raise _wrong_number(body, old, [start for start, _ in spans], path)
     start, end = spans[0]
-    # The style of what is replaced, so that a file of mixed styles changes nowhere else.
+    # In the style of the replaced text, so that nothing else changes in a file of mixed styles.
     style = newline_style(body[start:end], newline_style(body, newline_style(new)))
     return mark + body[:start] + with_newlines(new, style) + body[end:]
 
@@ -91,7 +91,7 @@ def _original(text: str, positions: Iterable[int]) -> dict[int, int]:
     breaks = re.finditer("\r\n", text)
     passed, following = 0, next(breaks, None)
     for position in sorted(positions):
-        # Each CRLF, at its place in the plain text, shifts what comes after it by one.
+        # Each CRLF shifts all later positions of the plain text by one.
         while following is not None and following.start() - passed < position:
             passed, following = passed + 1, next(breaks, None)
         originals[position] = position + passed

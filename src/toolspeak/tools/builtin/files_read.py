@@ -1,7 +1,8 @@
 """The files that a run has read: `memory["files_read"]` maps real paths to the SHA-256 of the content last read or
 written.
 
-A file is there once the run has read all of it. Until then `memory["lines_read"]` holds the lines that it has read.
+A file is listed there once the run has read all of it. Until then `memory["lines_read"]` holds the lines that the run
+has read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class LinesRead:
-    """The lines of one content that a run has read: spans with both ends included, in order, with gaps in between."""
+    """The lines of a content that a run has read: spans that include both ends, in order, with gaps in between."""
 
     sha256: str
     spans: tuple[Span, ...]
@@ -61,7 +62,7 @@ def known(ctx: RunContext[Any], real: str) -> str | None:
 
 
 def first_unread(ctx: RunContext[Any], real: str, sha256: str) -> int | None:
-    """The first line that the run has not read of a content that it has read in part; else None."""
+    """The first unread line of a content that the run has read in part; else None."""
     part = _lines(ctx, real)
     if part is None or part.sha256 != sha256:
         return None

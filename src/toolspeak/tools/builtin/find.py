@@ -22,7 +22,7 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
     """The tool `find`. `seconds_per_file` limits the time of the regular expression on one file."""
 
     def effects(path: str = "") -> Effects:
-        # To know that no file below has changed would take as long as to search again.
+        # A check whether any file below has changed would take as long as another search.
         return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False, version=UNVERSIONED)
 
     @tool(name="find", aliases={"file": "path"}, effects=effects, effects_bound=effects())
@@ -58,7 +58,7 @@ def _files(workspace: Workspace, glob: Glob, path: str, ctx: RunContext[Any]) ->
     names: list[str] = []
     for name, entry in walk(workspace, folder, ctx.cancelled):
         below = name.removeprefix(folder + "/") if folder else name
-        # Both ways of writing a pattern are plain: from the folder searched and from the workspace.
+        # A pattern may start at the searched folder or at the workspace.
         if entry.file and (glob.matches(below) or glob.matches(name)):
             names.append(name)
     return names

@@ -1,4 +1,4 @@
-"""One open folder, the only way to the disk. Opens names relative to it and never follows links."""
+"""An open folder, the tools' only access to the disk. It opens names relative to itself and never follows links."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Folder:
     """An open folder.
 
     With a descriptor, every operation is relative to the opened folder, even if its path leads elsewhere by now.
-    Without one (the portable way), it opens a name by its path and compares the opened file with the path: it notices a
-    swap that is not undone in time.
+    Without a descriptor (the portable way), it opens a name by its path and compares the opened file with the path. It
+    detects a swap unless the swap is undone in time.
 
     All methods take one name, not a path, and raise OSError.
     """
@@ -80,7 +80,7 @@ class Folder:
         if self._descriptor is not None:
             return Folder(self._at(name), os.open(name, _FOLDER, dir_fd=self._descriptor))
         path = self._at(name)
-        # realpath as well as lstat: a junction on Windows is a folder to lstat.
+        # realpath as well as lstat, because lstat reports a junction on Windows as a folder.
         real = os.path.normcase(os.path.realpath(path)) == os.path.normcase(path)
         if not real or not stat.S_ISDIR(os.lstat(path).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "a link or no folder", path)
@@ -99,21 +99,21 @@ class Folder:
         return descriptor
 
     def stat(self, name: str) -> os.stat_result:
-        """The status of `name`; for a link that of the link itself."""
+        """The status of `name`; for a link, the status of the link itself."""
         return os.stat(self._at(name), dir_fd=self._descriptor, follow_symlinks=False)
 
     def writable(self, name: str) -> bool:
-        """Whether the file's permissions allow writing. Says no for root too where nobody may write: replacing a file
-        needs rights on the folder alone, so the file's mode is its only protection."""
+        """Whether the file's permissions allow writing. False for root too if no user may write: replacing a file needs
+        rights on the folder alone, so the file's mode is its only protection."""
         writable = self.stat(name).st_mode & 0o222
         return bool(writable) and os.access(self._at(name), os.W_OK, dir_fd=self._descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """Renames the file `old` to `new`, and replaces a file of that name."""
+        """Renames the file `old` to `new`. Replaces an existing file `new`."""
         os.replace(self._at(old), self._at(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def add(self, old: str, new: str) -> None:
-        """Renames the file `old` to `new`. Raises FileExistsError if there is a file of that name."""
+        """Renames the file `old` to `new`. Raises FileExistsError if `new` exists."""
         try:
             os.link(self._at(old), self._at(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         except OSError as error:
@@ -128,16 +128,16 @@ class Folder:
 
     @contextmanager
     def alone(self, seconds: float) -> Generator[None, None, None]:
-        """Holds the folder's lock during the context: one process and thread at a time can hold it (flock(2)).
+        """Holds the folder's lock during the context. One thread of one process at a time can hold it (flock(2)).
 
-        Raises TimeoutError if another one has held it for so many seconds. Locks nothing where a folder cannot be
-        locked: on Windows and some network file systems.
+        Raises TimeoutError if the lock is not free within `seconds`. Does not lock on systems where a folder cannot be
+        locked: Windows and some network file systems.
         """
         if _fcntl is None:
             yield
             return
         name = self._path if self._descriptor is None else "."
-        # Opened anew: the lock belongs to what was opened, so that two threads hold each other off too.
+        # A new descriptor: a lock belongs to its descriptor, so the lock also excludes other threads.
         descriptor = os.open(name, _FOLDER, dir_fd=self._descriptor)
         try:
             _lock(partial(_fcntl.flock, descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB), seconds)
@@ -148,7 +148,7 @@ class Folder:
             os.close(descriptor)
 
     def hold(self, descriptor: int) -> None:
-        """Marks the file as in use, for other processes, as long as the descriptor is open."""
+        """Marks the file as in use for other processes, as long as the descriptor is open."""
         if _fcntl is not None:
             with suppress(OSError):
                 _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
@@ -174,7 +174,7 @@ class Folder:
         os.unlink(self._at(name), dir_fd=self._descriptor)
 
     def sync(self) -> None:
-        """Makes renames durable where the file system can."""
+        """Makes renames durable if the file system supports that."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.fsync(self._descriptor)

@@ -18,10 +18,10 @@ Segment = Callable[[str], object] | None
 
 
 class Glob:
-    """A pattern without `/` is matched against file names, one with `/` against whole paths.
+    """Matches paths. A pattern without `/` matches file names; a pattern with `/` matches whole paths.
 
-    `*` and `?` stop at `/`, `**` does not, `[a-z]` is one character, `{a,b}` is `a` or `b`. Case matters. Matching
-    takes time proportional to the lengths of pattern and path. Raises ToolError for too many alternatives.
+    `*` and `?` do not match `/`; `**` does. `[a-z]` is one character, and `{a,b}` is `a` or `b`. Case matters. The time
+    of a match is proportional to the lengths of the pattern and the path. Raises ToolError for too many alternatives.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -57,7 +57,7 @@ def _segments(pattern: str) -> list[Segment]:
     parts = [part for part in pattern.split("/") if part]
     if pattern.endswith("/"):
         parts.append("**")
-    # fnmatch never backtracks over an earlier star, so no name makes it slow.
+    # fnmatch never backtracks over an earlier star, so it is fast for every name.
     return [None if part == "**" else re.compile(fnmatch.translate(part)).match for part in parts]
 
 

@@ -18,7 +18,7 @@ def line_edit_tool(workspace: Workspace) -> Tool:
     def effects(path: str) -> Effects:
         return changes(workspace, path)
 
-    # The parameters' names are the specification's (seed 003).
+    # The specification defines the parameters' names (seed 003).
     def would(path: str, startLine: int, endLine: int, newContent: str) -> str:  # noqa: N803
         return preview_change(workspace, path, lambda text: lines_edited(text, startLine, endLine, newContent, path))
 
@@ -42,8 +42,8 @@ def line_edit_tool(workspace: Workspace) -> Tool:
 def lines_edited(text: str, start: int, end: int, content: str, path: str) -> str:
     """The text with lines start..end (from 1, inclusive) replaced by the lines of `content`.
 
-    Other lines stay as they are; new ones get the file's line ends. A missing final newline stays missing (unless the
-    last line is blank), a byte order mark stays. Raises ToolError, with the number of lines, for other ranges.
+    Other lines do not change. New lines get the file's line ends. A missing final newline stays missing, unless the
+    last line is blank. A byte order mark stays. Raises ToolError, with the number of lines, for any other range.
     """
     encode(content, "newContent")
     mark = BOM if text.startswith(BOM) else ""
@@ -58,7 +58,7 @@ def lines_edited(text: str, start: int, end: int, content: str, path: str) -> st
     if result and body and not body.endswith("\n"):
         last = result[-1]
         bare = last.removesuffix("\r\n") if last.endswith("\r\n") else last.removesuffix("\n")
-        result[-1] = bare or last  # without its newline, a blank line would be none
+        result[-1] = bare or last  # a blank line without its newline would disappear
     return mark + "".join(result)
 
 
@@ -71,7 +71,8 @@ def _check_range(start: int, end: int, total: int, path: str) -> None:
 
 
 def _terminated(lines: list[str], style: str) -> list[str]:
-    """The lines with a newline after the last one, which alone can lack it."""
+    """The lines, with a newline after the last one if it lacks one."""
+
     if lines and not lines[-1].endswith("\n"):
         return [*lines[:-1], lines[-1] + style]
     return lines

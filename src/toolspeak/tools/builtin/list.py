@@ -20,7 +20,7 @@ def list_tool(workspace: Workspace) -> Tool:
 
     def effects(prefix: str = "", recursive: bool = False) -> Effects:
         folder, _ = _split(workspace, prefix)
-        # A folder's time tells of the names in it, not of those further down.
+        # A folder's time changes with the names in it, not with the names below its subfolders.
         version = UNVERSIONED if recursive else workspace.version(folder)
         return Effects(reads={workspace.scope(folder)}, idempotent=True, destructive=False, version=version)
 

@@ -20,10 +20,11 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9�
 
 
 def components(path: str, roots: tuple[str, ...]) -> Parts:
-    """The components of a relative path, by its text alone; does not look at the disk.
+    """The components of a relative path, from its text alone, without access to the disk.
 
-    `roots`: the names of the workspace folder, for the remedy for an absolute path. The empty
-    path and `.` are the root, `()`. Raises ToolError for any other path.
+    `roots`: the paths of the workspace folder, for the remedy for an absolute path.
+
+    The empty path and `.` are the root, `()`. Raises ToolError for a path that is not relative to the workspace.
     """
     label = repr(path)
     if "\0" in path:
@@ -49,12 +50,15 @@ def components(path: str, roots: tuple[str, ...]) -> Parts:
 
 
 def follow(root: str, other_name: str, parts: Parts, label: str) -> Parts:
-    """The same place with every symbolic link replaced by its target.
+    """The same place, with every symbolic link replaced by its target.
 
-    `root`: the real path of the workspace; `other_name`: its path as the caller wrote it. Resolves only links below the
-    root. Names that do not exist (yet) stay as they are. Raises ToolError if a link leads outside.
+    `root`: the real path of the workspace.
+    `other_name`: the workspace's path as the caller wrote it.
 
-    This goes by names, so it says where a path *should* lead; the walk that opens it follows no link at all.
+    Resolves only links below the root. Names that do not exist (yet) do not change. Raises ToolError if a link leads
+    outside the workspace.
+
+    This uses names alone, so it returns where a path *should* lead. The walk that opens the path follows no link.
     """
     base = list(PurePath(root).parts)
     done = list(base)
@@ -71,7 +75,7 @@ def follow(root: str, other_name: str, parts: Parts, label: str) -> Parts:
         if not _same(done[:depth], base[:depth]):
             raise ToolError(f"{label} is a symbolic link, or lies behind one, that leads outside the workspace.")
         if len(done) <= len(base):
-            continue  # a folder above the root, or the root: real, because the root's path is
+            continue  # the root, or a folder above it: the root's path is real, so these have no links
         target = _link_target(os.path.join(*done))
         if target is None:
             continue

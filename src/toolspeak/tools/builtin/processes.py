@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 GRACE = 1.0
-"""Seconds between SIGTERM and SIGKILL, in which a process may clean up."""
+"""Seconds between SIGTERM and SIGKILL, so that a process can clean up."""
 
 DRAIN = 1.0
-"""Seconds to read on after the group has ended: only a process that left the group can hold the pipe that long."""
+"""Seconds to continue reading after the group has ended. Only a process that left the group can keep the pipe open."""
 
 
 class ProcessOutput(asyncio.Protocol):
@@ -33,9 +33,9 @@ class ProcessOutput(asyncio.Protocol):
 
 
 class Group:
-    """A running command with all processes that it starts.
+    """A running command, with all processes that it starts.
 
-    Processes that make a session of their own (`setsid`) leave the group and are not ended with it.
+    Processes that start a new session (`setsid`) leave the group, and do not end with it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Group:
         self.exited = asyncio.Event()
         self.reaped = asyncio.Event()
         loop = asyncio.get_running_loop()
-        # A thread of its own: the default executor's threads are few, and commands may take long.
+        # A separate thread: the default executor has few threads, and commands may take long.
         threading.Thread(target=self._wait, args=(loop,), daemon=True).start()
 
     @property
@@ -77,7 +77,7 @@ class Group:
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(AttributeError, OSError):
-            # Not reaped yet, the process keeps its number: no stranger can be hit when the group is killed.
+            # Until it is reaped, the process keeps its pid, so killing the group cannot hit another process.
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
             _tell(loop, self.exited)
             self._reap.wait()
@@ -89,7 +89,7 @@ class Group:
         """Ends all processes: SIGTERM, after `grace` seconds SIGKILL. Reaps the command and reads the output to its
         end, which sets `closed`.
 
-        Call it once: afterwards another group may have this group's number.
+        Call it only once: afterwards another group may have this group's number.
         """
         self._signal(signal.SIGTERM)
         await within(grace, self.exited.wait(), closed.wait())
@@ -105,7 +105,7 @@ class Group:
 
 
 async def finished(work: Coroutine[Any, Any, None]) -> None:
-    """Awaits something that has to finish, even if the task is cancelled. Raises the cancellation afterwards."""
+    """Awaits work that must finish even if the task is cancelled. Raises the cancellation afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -119,7 +119,7 @@ async def finished(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def within(seconds: float, *events: Awaitable[object]) -> None:
-    """Awaits all of them for at most so many seconds."""
+    """Awaits all `events` for at most `seconds`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await asyncio.gather(*events)

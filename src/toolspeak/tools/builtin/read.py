@@ -14,7 +14,7 @@ from toolspeak.tools.builtin.text_format import text_chunks
 from toolspeak.tools.builtin.workspace import Workspace
 
 PAGE_LINES = 2_000
-PAGE_BYTES = 12 * 1024  # below what the executor lets a result hold: a page arrives whole
+PAGE_BYTES = 12 * 1024  # below the executor's limit for a result, so that a page arrives whole
 
 
 def read_tool(workspace: Workspace) -> Tool:
@@ -79,7 +79,7 @@ class _Page:
 
     @property
     def last_whole(self) -> int:
-        """The number of the last line that is not cut; one less than the first if there is none."""
+        """The number of the last line that is not cut; without one, the first line's number minus one."""
         return self.first + len(self.lines_read) - 1 - self.cut
 
     def text(self, *, numbered: bool) -> str:
@@ -99,7 +99,7 @@ class _Page:
 
 
 def _scan(file: BinaryIO, path: str, page: _Page, ctx: RunContext[Any]) -> str:
-    """Feeds the page in bounded memory, checks the whole file, and returns its SHA-256."""
+    """Fills the page in bounded memory and checks the whole file. Returns the file's SHA-256."""
     sha256 = hashlib.sha256()
     rest = b""
     for chunk in text_chunks(file, path):
@@ -109,7 +109,7 @@ def _scan(file: BinaryIO, path: str, page: _Page, ctx: RunContext[Any]) -> str:
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             page.add(line + b"\n")
-        rest = rest[: PAGE_BYTES + 1]  # of an endless line only what a page could show, and that it is too long
+        rest = rest[: PAGE_BYTES + 1]  # enough of a very long line to fill a page and to detect its length
     if rest:
         page.add(rest)
     return sha256.hexdigest()

@@ -35,7 +35,7 @@ class RecallHit(Protocol):
 
 
 class Searched(Protocol):
-    """What `recall` needs of a journal."""
+    """The part of a journal that `recall` needs."""
 
     async def search(self, query: str, *, principal: str | None, private: bool, limit: int) -> Sequence[RecallHit]: ...
 
@@ -43,10 +43,10 @@ class Searched(Protocol):
 
 
 def recall_tool(journal: Searched) -> Tool:
-    """The tool for runs whose earlier sessions are in this journal.
+    """The tool `recall`, which searches earlier sessions in this journal.
 
-    It searches the sessions of the run's `principal` alone; a run without one searches the sessions of runs without
-    one. If you serve several users, start each run with a `principal`.
+    It searches only the sessions of the run's `principal`. A run without a principal searches only the sessions of runs
+    without one. If you serve several users, start each run with a `principal`.
     """
 
     @tool(name="recall", effects=_READS)
@@ -97,7 +97,7 @@ def _entry(hit: RecallHit) -> dict[str, str]:
 async def _conversation(journal: Searched, place: str, principal: str | None) -> str:
     run_id, _, seq = place.rpartition(":")
     records = await journal.read(run_id, int(seq)) if seq.isdecimal() and len(seq) < 10 else ()
-    # Another user's place is as unknown as one that is not there.
+    # Another user's place counts as unknown.
     if not records or records[0].principal != principal:
         raise ToolError(f"There is no place {place!r}: search for it first, and give it as it was told.")
     match records[0].event:

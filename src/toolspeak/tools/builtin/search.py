@@ -1,4 +1,4 @@
-"""Regular expressions that cannot hang: the search runs in a process that is killed when it takes too long."""
+"""Searches with regular expressions that cannot hang: they run in a process that is killed if it takes too long."""
 
 from __future__ import annotations
 
@@ -38,11 +38,14 @@ class LineMatches:
 
 
 class Searcher:
-    """Searches many texts by one regular expression; use it in a `with` block.
+    """Searches many texts with one regular expression. Use it in a `with` block.
 
-    `seconds`: the time limit of one text. Raises ToolError for a wrong expression, when the time is over, and when
-    `cancelled` returns true. The search process ends at the time limit (POSIX) even if this process is gone.
-    `separate=False` searches in this process, where only the line limit bounds the time.
+    `seconds`: the time limit for one text.
+    `cancelled`: returns whether to stop the search.
+    `separate`: whether to search in a separate process. In this process only the line limit bounds the time.
+
+    Raises ToolError for an invalid expression, at the time limit, and when `cancelled` returns true. On POSIX the
+    search process ends at the time limit even if this process is gone.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Searcher:
                 raise
         if error is not None:
             self._close()
-            raise ToolError(f"'content' is no regular expression: {error}. Escape special characters with a backslash.")
+            raise ToolError(f"'content' is not a regular expression: {error}. Escape special characters with '\\'.")
         return self
 
     def __exit__(
@@ -126,7 +129,7 @@ class Searcher:
 
     def _reason(self, process: subprocess.Popen[bytes]) -> str:
         """Why the process ended by itself."""
-        process.kill()  # its output is at its end: it is ending
+        process.kill()  # its output has ended, so it is ending
         alarm: int | None = getattr(signal, "SIGALRM", None)
         if alarm is not None and process.wait() == -alarm:
             return self._too_slow()

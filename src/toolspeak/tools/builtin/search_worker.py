@@ -1,8 +1,12 @@
-"""Searches texts by a regular expression in a separate process: Python cannot interrupt a search, only a process.
+"""Searches texts with a regular expression in a separate process, since Python can kill a process but not a search.
 
-Imports only the standard library, because it is run by path. Standard input: a JSON line with the pattern and the
-limits, then for each text a JSON line with its length in bytes, and the bytes. Standard output: a JSON line for each
-text. The process ends at the end of its input, and when one answer takes too long (POSIX). See `search.py`.
+It imports only the standard library, because it runs by its path.
+
+- Standard input: a JSON line with the pattern and the limits, then for each text a JSON line with its length in bytes,
+  and the bytes.
+- Standard output: a JSON line for each text.
+
+The process ends at the end of its input, and if one answer takes too long (POSIX). See `search.py`.
 """
 
 from __future__ import annotations
@@ -14,10 +18,10 @@ import sys
 from typing import Any
 
 EXCERPT_CHARACTERS = 500
-"""Characters of a matching line that are returned."""
+"""The most characters of a matching line that are returned."""
 
 LONGEST = 10_000_000.0
-"""The most seconds that a timer takes on every system."""
+"""The most seconds that a timer accepts on every system."""
 
 
 def compiled(pattern: str) -> re.Pattern[str] | str:
@@ -38,7 +42,7 @@ def search(pattern: re.Pattern[str], data: bytes, max_line: int, limit: int) -> 
     count = cut = 0
     lines = text.split("\n")
     if not lines[-1]:
-        lines.pop()  # what follows the last newline is no line
+        lines.pop()  # the empty text after the last newline is not a line
     for number, line in enumerate(lines, 1):
         plain = line.removesuffix("\r")
         cut += len(plain) > max_line
@@ -60,7 +64,7 @@ def _excerpt(line: str, at: int) -> str:
 
 
 def allow(seconds: float) -> None:
-    """Sets the time after which the process is killed, even inside `re`; 0: no limit."""
+    """Sets the seconds after which the system kills the process, even inside `re`; 0 for no limit."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, min(seconds, LONGEST))
 

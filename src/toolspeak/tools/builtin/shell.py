@@ -18,25 +18,26 @@ from toolspeak.tools.builtin.text_format import visible
 from toolspeak.tools.builtin.workspace import Workspace
 
 OUTPUT_LIMIT = 16 * 1024
-"""Bytes of output that a result holds: the first half and the last."""
+"""The most bytes of output in a result. Of a longer output it holds the beginning and the end, each half of them."""
 
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR")
-"""Environment variables that a command gets, as shell patterns, besides those that the caller names. A list of
-forbidden names would let every secret with another name pass (DATABASE_URL, SSH_AUTH_SOCK)."""
+"""Environment variables that every command gets, as shell patterns. The caller may name more. A list of forbidden names
+instead would expose every secret with another name (DATABASE_URL, SSH_AUTH_SOCK)."""
 
 UNLIMITED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
 
 
 def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT, env: Collection[str] = ()) -> Tool:
-    """The tool `shell`. A command has all rights of the user: the workspace is only where it starts.
+    """The tool `shell`. A command has all rights of the user: it only starts in the workspace.
 
-    `output_limit` is in bytes. `env`: the names of environment variables that a command gets besides `INHERITED`.
+    `output_limit`: the most bytes of output in a result.
+    `env`: the names of environment variables that a command gets besides `INHERITED`.
     """
 
     def would(command: str) -> str:
         return visible(command)
 
-    # No limit of its own: the argument is the limit, and what the command wrote until then is not lost.
+    # No time limit for the tool: the argument limits the command, and the output until then is not lost.
     @tool(
         name="shell",
         aliases={"cmd": "command"},
@@ -82,7 +83,7 @@ def _check(command: str, timeout: float) -> None:
 async def _run(
     command: str, folder: str, timeout: float, capture: Capture, env: Collection[str]
 ) -> tuple[int | None, bool]:
-    """Returns the exit code, and whether the time was over. Ends all processes, also if it raises."""
+    """Returns the exit code, and whether the command reached the time limit. Ends all processes, also if it raises."""
     loop = asyncio.get_running_loop()
     read_end, write_end = os.pipe()
     pipe = os.fdopen(read_end, "rb", buffering=0)

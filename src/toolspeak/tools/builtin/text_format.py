@@ -14,13 +14,13 @@ from toolspeak.errors import ToolError
 BOM = "\ufeff"
 
 CHUNK = 1024 * 1024
-"""Bytes of a file that are checked together."""
+"""The number of bytes of a file that are checked at once."""
 
 _MARKS = {"Mn", "Me"}
 _MOST_MARKS = 4  # a letter of Hebrew or Vietnamese has three
 _NOT_PLAIN = re.compile(r"[^\n\t -~]")
 _HIDDEN_CATEGORIES = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"}
-# Letters, marks and symbols that show nothing: fillers, variation selectors, blank signs of Braille and hieroglyphs.
+# Invisible letters, marks and symbols: fillers, variation selectors, blank signs of Braille and hieroglyphs.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U00013441\U00013442\U00016fe4\U000e0100-\U000e01ef]"
@@ -106,7 +106,7 @@ def visible(text: str) -> str:
 
 
 def quoted(path: str) -> str:
-    """A path on one line: as it is, or as a JSON string if it could be read as something else."""
+    """A path on one line: unchanged, or as a JSON string if it is ambiguous."""
     visible_path = visible(path)
     plain = visible_path == path and _PLAIN_PATH.fullmatch(path) and not _SPACES.search(path)
     return path if plain else visible(json.dumps(path, ensure_ascii=False))

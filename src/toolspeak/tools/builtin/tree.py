@@ -8,14 +8,15 @@ from toolspeak.errors import ToolError
 from toolspeak.tools.builtin.workspace import Entry, Workspace
 
 SKIPPED = frozenset({".git"})
-"""Folders that a walk leaves out: the files of version control."""
+"""Folders that a walk leaves out: those of version control."""
 
 
 def walk(workspace: Workspace, folder: str, cancelled: Callable[[], bool]) -> Iterator[tuple[str, Entry]]:
     """Yields (path, entry) for all files and folders below a folder, with paths relative to the workspace. Follows no
     links.
 
-    Skips a folder that is gone or cannot be opened. Raises ToolError if that is the first one, and on cancellation.
+    Skips a folder that is gone or cannot be opened. Raises ToolError if `folder` itself cannot be opened, and on
+    cancellation.
     """
     todo = [(folder, True)]
     while todo:

@@ -1,4 +1,4 @@
-"""The folder that confines the built-in tools, and their only way to its files."""
+"""The folder that confines the built-in tools, and their only access to its files."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
 from toolspeak.tools.builtin.paths import Parts, components, follow
 
 MAX_EDIT = 64 * 1024 * 1024
-"""Bytes of the largest file that is read into memory as a whole (to edit it, compare it or append to it)."""
+"""The size in bytes of the largest file that is read into memory as a whole (to edit, compare or append)."""
 
 _TICK = 20_000_000
-"""Nanoseconds in which two changes may have the same time: kernels count in steps of 1 to 10 ms."""
+"""Nanoseconds within which two changes may get the same time: kernels count in steps of 1 to 10 ms."""
 
-# A fixed number, so that nothing grows with the folders of a long run; two folders may share a lock.
+# A fixed number of locks, so that memory does not grow with the folders of a long run. Two folders may share a lock.
 _LOCKS = tuple(Lock() for _ in range(64))
 
 _REASONS = {
     errno.ENOENT: "does not exist: `list` shows what does.",
-    errno.ENOTDIR: "lies in something that is no folder: `list` shows what is there.",
+    errno.ENOTDIR: "lies in something that is not a folder: `list` shows what is there.",
     errno.EISDIR: "is a folder, not a file: use `list`.",
     errno.ELOOP: "was replaced by a symbolic link while it was opened: nothing was done.",
     errno.EACCES: "may not be accessed: permission denied.",
@@ -59,8 +59,8 @@ _KINDS = {
 
 
 _CHANGE = ".toolspeak-change.tmp"
-"""The new content of a file before it takes the file's place. There is one name for each folder, so that the next
-process finds the file that a killed process left."""
+"""The name of the file with new content before it replaces the old file. Each folder has one such name, so that the
+next process finds the file of a killed process."""
 
 _CHANGED = "{!r} was changed by another program meanwhile: nothing was written; read it again."
 _MADE = "{!r} was made by another program meanwhile: nothing was written; read it first."
@@ -77,12 +77,12 @@ class Entry:
 
 
 class Workspace:
-    """One folder. Paths are relative to it and written with `/`. Nothing outside of it is read or changed.
+    """One folder. Paths are relative to it and written with `/`. Nothing outside it is read or changed.
 
-    A path is checked twice. First its name is resolved, with symbolic links, and must stay inside. Then it is opened
-    component by component from the root's descriptor without following any link, which refuses a link that was put
-    there in between. Every method raises ToolError, with the path and a remedy in the message. A hard link looks like
-    any other file: reading one is allowed, and writing splits it off.
+    A path is checked twice. First its name is resolved, with symbolic links, and must stay inside the folder. Then it
+    is opened component by component from the root's descriptor, without following links, so a link that was created in
+    between is refused. Every method raises ToolError, with the path and a remedy in the message. A hard link is read
+    like any other file. Writing it separates it from its other names.
     """
 
     def __init__(self, root: str | Path, *, descriptors: bool = DESCRIPTORS, lock_seconds: float = 10.0) -> None:
@@ -93,7 +93,7 @@ class Workspace:
         absolute = os.path.abspath(root)
         real = os.path.realpath(absolute)
         if not os.path.isdir(real):
-            raise ConfigurationError(f"The workspace {str(root)!r} is no folder: make it, or name another.")
+            raise ConfigurationError(f"The workspace {str(root)!r} is not a folder: make it, or name another.")
         self.root = Path(real)
         self._absolute = absolute
         self._descriptors = descriptors
@@ -101,32 +101,32 @@ class Workspace:
         self._ignores_case = sys.platform in ("win32", "darwin")
 
     def resolve(self, path: str) -> Parts:
-        """The place of a path, by name: the components below the root, free of links; `()` is the root."""
+        """The place of a path, from names alone: the components below the root, without links; `()` is the root."""
         parts = components(path, (self._absolute, str(self.root)))
         return follow(str(self.root), self._absolute, parts, repr(path))
 
     def real(self, path: str) -> str:
-        """The absolute real path, in posix form."""
+        """The absolute real path, written with `/`."""
         return self.root.joinpath(*self.resolve(path)).as_posix()
 
     def key(self, path: str) -> str:
         """The effect resource of a path: `file:` and its absolute real path.
 
-        Two paths to one file have one key, also where file systems ignore case and Unicode form (macOS, Windows).
+        All paths to one file have the same key, even if the file system ignores case and Unicode form (macOS, Windows).
         """
         real = self.real(path)
         return "file:" + (unicodedata.normalize("NFC", real).casefold() if self._ignores_case else real)
 
     def scope(self, path: str) -> str:
-        """As `key`, but the root's key for a path that will be refused: a declaration of effects must not raise."""
+        """As `key`, but the root's key for an invalid path: a declaration of effects must not raise."""
         try:
             return self.key(path)
         except ToolError:
             return self.key("")
 
     def version(self, path: str) -> str:
-        """A token that changes with a file's content, or with the names in a folder, whoever changes them; UNVERSIONED
-        if there is none."""
+        """A token that changes when a program changes a file's content or the names in a folder; UNVERSIONED if there
+        is no such token."""
         try:
             status = os.stat(self.root.joinpath(*self.resolve(path)))
         except (ToolError, OSError):
@@ -179,14 +179,13 @@ class Workspace:
 
     @contextmanager
     def alone(self, path: str, *, create: bool = False) -> Generator[None, None, None]:
-        """Holds the folder of a file while a call reads, changes and replaces the file, so that calls that run at the
-        same time, in this process or another one, do not undo each other's changes. `create`: make the folder if it is
-        missing.
+        """Locks a file's folder while a call reads, changes and replaces the file, so that concurrent calls, in this
+        process or others, do not undo each other's changes. `create`: make the folder if it is missing.
 
-        Raises ToolError if another process holds the folder for longer than `lock_seconds`.
+        Raises ToolError if another process holds the lock for longer than `lock_seconds`.
         """
         parts = self.resolve(path)
-        # Threads wait here, without asking again and again.
+        # Threads wait here without polling.
         with _LOCKS[hash(parts[:-1]) % len(_LOCKS)], ExitStack() as stack:
             with _explained(path, writing=create):
                 folder = stack.enter_context(self.folder(parts[:-1], create=create))
@@ -194,28 +193,30 @@ class Workspace:
             yield
 
     def replace(self, path: str, data: bytes, before: bytes | Literal["any"] | None = "any") -> None:
-        """Replaces the content of the file at once: a reader sees the old content or the new, never a part.
+        """Replaces the content of the file atomically: a reader sees the old content or the new, never a part.
 
-        Makes missing folders. An existing file keeps its mode and attributes, and its owner and group where that is
-        permitted. Replaces the file behind a link, not the link. The content is on the disk when this returns.
-        `before`: the content that the file must still have; None: there must be no file. If not, raises ToolError and
-        changes nothing.
+        `before`: the content that the file must still have; None if there must be no file. Otherwise this raises
+        ToolError and changes nothing.
+
+        Makes missing folders. An existing file keeps its mode and attributes, and its owner and group if the system
+        permits. Replaces a link's target, not the link. The content is on the disk when this returns.
         """
         parts = self._writable(path)
         with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             _replace(folder, parts[-1], data, path, before)
 
     def append(self, path: str, data: bytes) -> int:
-        """Adds `data` at the end of the file, which is made if it is missing. Returns the new size in bytes."""
+        """Adds `data` at the end of the file, or makes the file. Returns the new size in bytes."""
         parts = self._writable(path)
         with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             before = _existing(folder, parts[-1], path)
             if before is not None and before.st_nlink > 1:
-                # The file's other names may lie outside (a package cache, say), so it is split off.
+                # The file's other names may lie outside the workspace (in a package cache, for example), so this name
+                # gets its own copy.
                 old = self.read(path)
                 _replace(folder, parts[-1], old + data, path, old)
                 return len(old) + len(data)
-            # Never created and found at once: what appears in between is looked at before it is written to.
+            # Creating and opening are separate steps, so that a file that appears in between is checked before writing.
             flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if before is None else 0)
             with os.fdopen(folder.open(parts[-1], flags), "ab", buffering=0) as file:
                 _refuse_special(os.fstat(file.fileno()), path)
@@ -238,9 +239,9 @@ class Workspace:
         if not parts:
             raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
         if protection := protected(os.path.join(self.root, *parts)):
-            raise ToolError(f"{path!r} is {protection.what}, which this program goes by: no tool may change it.")
+            raise ToolError(f"{path!r} is {protection.what}, which this program depends on: no tool may change it.")
         if parts[-1] == _CHANGE:
-            raise ToolError(f"{path!r} has the name of what a change has begun with: choose another.")
+            raise ToolError(f"{path!r} is a name that the tools use for temporary files: choose another.")
         return parts
 
     # The walk
@@ -267,9 +268,9 @@ class Workspace:
             protection = protected(os.path.join(self.root, *parts)) or protected_as(status)
             if protection and protection.secret:
                 raise ToolError(
-                    f"{label!r} is {protection.what}, which this program goes by: no tool may read or change it."
+                    f"{label!r} is {protection.what}, which this program depends on: no tool may read or change it."
                 )
-            _refuse_special(status, label)  # first: to open a device can already do something
+            _refuse_special(status, label)  # before opening, since opening a device can have an effect
             descriptor = folder.open(parts[-1], os.O_RDONLY)
         try:
             _refuse_special(os.fstat(descriptor), label)
@@ -288,7 +289,7 @@ class Workspace:
                 return Entry(name, folder=True, file=False, link=True)
             with self.folder(target[:-1]) as folder:
                 mode = folder.stat(target[-1]).st_mode
-        except (ToolError, OSError):  # leads outside or nowhere: it is listed, and refused when it is used
+        except (ToolError, OSError):  # a link that leads outside or nowhere is listed, and refused when it is used
             return Entry(name, folder=False, file=False, link=True)
         return Entry(name, stat.S_ISDIR(mode), stat.S_ISREG(mode), link=True)
 
@@ -307,11 +308,11 @@ def _explained(path: str, *, writing: bool = False) -> Generator[None, None, Non
 def _refuse_special(status: os.stat_result, label: str) -> None:
     kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
-        raise ToolError(f"{label!r} {_KINDS.get(kind, 'is no regular file.')}")
+        raise ToolError(f"{label!r} {_KINDS.get(kind, 'is not a regular file.')}")
 
 
 def _existing(folder: Folder, name: str, label: str) -> os.stat_result | None:
-    """The file's status; None if there is no file. Raises ToolError for a file that may not be written."""
+    """The file's status; None if there is no file. Raises ToolError for a read-only file."""
     try:
         status = folder.stat(name)
     except FileNotFoundError:
@@ -325,7 +326,7 @@ def _existing(folder: Folder, name: str, label: str) -> os.stat_result | None:
 
 
 def _add(file: FileIO, data: bytes) -> None:
-    """Writes all of the data at the file's end and to the disk, or nothing: a call that failed is made again."""
+    """Adds all of the data at the file's end and syncs it, or adds nothing: a failed call may be repeated."""
     start, rest = os.fstat(file.fileno()).st_size, memoryview(data)
     try:
         while rest:
@@ -353,7 +354,7 @@ def _temporary_file(folder: Folder, mode: int) -> tuple[str, int]:
 
 def _replace(folder: Folder, name: str, data: bytes, label: str, before: bytes | Literal["any"] | None) -> None:
     status = _existing(folder, name, label)
-    # A new file gets the umask's mode from the system; content of an existing one is hidden until its mode is set.
+    # The system applies the umask to a new file. The new content of an existing file is hidden until its mode is set.
     temporary, descriptor = _temporary_file(folder, 0o666 if status is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -396,11 +397,11 @@ def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
         try:
             os.fchown(descriptor, before.st_uid, before.st_gid)
         except OSError:
-            mode &= 0o777  # set-user-id must not come to mean another user
+            mode &= 0o777  # set-user-id would now mean another user
             try:
-                os.fchown(descriptor, -1, before.st_gid)  # a group that one is in may be given
+                os.fchown(descriptor, -1, before.st_gid)  # permitted for a group of this user
             except OSError:
-                mode = mode & 0o707 | (mode & 0o007) << 3  # the rights of that group are not another's
+                mode = mode & 0o707 | (mode & 0o007) << 3  # the new group must not get the old group's rights
     os.fchmod(descriptor, mode)
 
 

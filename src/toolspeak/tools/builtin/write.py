@@ -60,7 +60,7 @@ def write_tool(workspace: Workspace) -> Tool:
 
 
 def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
-    """Why the file may not be replaced: the run has not read all that would be lost. Empty if it has."""
+    """The reason why the file must not be replaced: the run has not read all of its content. Empty if it has."""
     known_digest, sha256 = files_read.known(ctx, real), files_read.digest(before)
     if known_digest == sha256:
         return ""
@@ -73,8 +73,8 @@ def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
 
 
 def _condition(ctx: RunContext[Any], real: str, path: str, before: bytes) -> list[str]:
-    """A line that says what must happen before the call can succeed: an earlier call of its batch may still read the
-    file."""
+    """A line with the condition for the call's success: an earlier call of its batch may still read the file."""
+
     reason = _unknown(ctx, real, path, before)
     return [f"Unless a call before it reads the file, this call would fail: {visible(reason)}\n"] if reason else []
 

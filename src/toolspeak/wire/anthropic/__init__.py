@@ -42,7 +42,7 @@ class AnthropicFormat:
     def encode_response(
         self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
-        """See `WireFormat`. An answer of this API holds no time: `created` is not used."""
+        """See `WireFormat`. This API's answers hold no time, so `created` is not used."""
         return encode_response(deltas, model=model, response_id=response_id)
 
     def encoder(self, request: WireRequest, *, response_id: str, created: int) -> AnthropicEncoder:

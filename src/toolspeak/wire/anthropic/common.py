@@ -16,7 +16,7 @@ ContentBlock = dict[str, JSON]
 PDF, PLAIN_TEXT = "application/pdf", "text/plain"
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
-_ID_CHARACTERS = 40  # how much is kept of an id that has to change; the API's own ids have about 30
+_ID_CHARACTERS = 40  # the most characters of an original id in a changed one; the API's own ids have about 30
 INVALID_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 """Characters that ids and tool names cannot have."""
 
@@ -29,7 +29,8 @@ STOP_REASONS: Mapping[str, FinishReason] = {
     "stop_sequence": "stop",
     "model_context_window_exceeded": "length",
 }
-"""The finish reason for each `stop_reason`, and back (the first one). Any other is `error`."""
+"""The finish reason for each `stop_reason`; any other is `error`. Answers use the first `stop_reason` of a finish
+reason."""
 
 ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",

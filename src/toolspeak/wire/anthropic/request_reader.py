@@ -47,7 +47,7 @@ def decode_request(body: JSON) -> WireRequest:
     fields = dict(require_object(body, "the request"))
     model = require_name(fields.pop("model", None), "model")
     if fields.pop("thread", None) is not None:
-        # The package's tool runner always sends it first; these details make it send the request again without.
+        # The SDK's tool runner sends `thread` first. These details make it repeat the request without the field.
         raise FormatError(
             "thread: conversations are not stored here: send the whole one in 'messages', without 'thread'",
             details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
@@ -204,7 +204,7 @@ def _bytes(value: JSON, place: str) -> bytes:
 
 def _unsupported(kind: JSON, place: str) -> FormatError:
     return FormatError(
-        f"{place}.type: blocks of the type {kind!r} are not supported here: this server has none of Anthropic's own "
+        f"{place}.type: blocks of the type {kind!r} are not supported here: this server does not have Anthropic's own "
         "tools, files and searches; omit the block, or send its content as text"
     )
 

@@ -42,7 +42,7 @@ _CACHEABLE = ("text", "image", "document", "tool_use", "tool_result")  # blocks 
 _NAME_CHARACTERS = 128
 
 MAX_TOKENS = 32_000
-"""The default of `max_tokens`, which the API requires. Every model of 2025 and later can write at least so many
+"""The default of `max_tokens`, which the API requires. Every model of 2025 and later can write at least this many
 (Anthropic, "Models overview": 32,000 for Opus 4.1, 64,000 for the 4.5 models, 128,000 since)."""
 
 _OWN_FIELDS = ("model", "messages", "system", "tool_choice", "stream")

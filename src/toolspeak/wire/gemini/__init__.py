@@ -24,7 +24,7 @@ from toolspeak.wire.gemini.response_writer import GeminiEncoder, encode_error, e
 
 @quick()
 class GeminiFormat:
-    """A `WireFormat`. The API has no switch for `ModelRequest.parallel`, and needs none for its `cache`."""
+    """A `WireFormat`. The API has no field for `ModelRequest.parallel`, and needs none for `cache`."""
 
     name: str = NAME
 
@@ -52,7 +52,7 @@ class GeminiFormat:
     def encode_response(
         self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
-        """See `WireFormat`. An answer of this API holds no time: `created` is not used."""
+        """See `WireFormat`. This API's answers hold no time, so `created` is not used."""
         return encode_response(deltas, model, response_id)
 
     def encoder(self, request: WireRequest, *, response_id: str, created: int) -> Encoder:

@@ -25,8 +25,8 @@ from toolspeak.wire.ollama.response_writer import OllamaEncoder, encode_error, e
 class OllamaFormat:
     """A `WireFormat`.
 
-    The API has no tool choice: leave out tools that must not be called; `required` is not enforced. It has no
-    switch for `ModelRequest.parallel`, and needs none for its `cache`.
+    The API has no tool choice: leave out tools that must not be called. It does not enforce `required`. It has no field
+    for `ModelRequest.parallel`, and needs none for `cache`.
     """
 
     name: str = NAME

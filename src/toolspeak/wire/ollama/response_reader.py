@@ -77,7 +77,7 @@ class OllamaDecoder:
         arguments = function.get("arguments")
         if arguments is None or isinstance(arguments, dict):
             text = json.dumps(arguments or {}, ensure_ascii=False)
-        elif isinstance(arguments, str):  # as OpenAI writes them: proxies do
+        elif isinstance(arguments, str):  # some proxies send a JSON string, as OpenAI does
             text = arguments
         else:
             raise ill_formed("'arguments' of a call", "an object", arguments)
@@ -93,7 +93,7 @@ class OllamaDecoder:
         model = line.get("model")
         self._model = model if isinstance(model, str) and model else None
         reason = as_text(line.get("done_reason"), "'done_reason'")
-        if reason:  # old servers send none
+        if reason:  # old servers send no reason
             self._finish = FINISH_REASONS.get(reason, "error")
         # A prompt that is completely in the server's cache may have no count.
         self._usage = Usage(token_count(line, "prompt_eval_count"), token_count(line, "eval_count"))

@@ -2,7 +2,7 @@
 
 Source: the OpenAI API reference, "Chat Completions", and what compatible servers (llama.cpp, llama-cpp-python, vLLM,
 SGLang, LM Studio, Ollama, OpenRouter, Groq, Mistral, Gemini) send in addition: reasoning next to `content`, `error`
-objects inside a stream, content as a list of parts, calls whose fragments have no index, no id, or all fields.
+objects inside a stream, content as a list of parts, calls whose fragments have no index, no id, or repeat all fields.
 """
 
 from __future__ import annotations
@@ -268,8 +268,8 @@ class ChunkDecoder:
         return out + self._calls.add(key, text)
 
     def _key(self, key: Hashable, index: JSON, call_id: str, name: str, text: str) -> tuple[Hashable, bool]:
-        """The key of the fragment's call, and whether the fragment starts the call. Servers send an index, an id, both
-        in every chunk, the same index for all calls, a new id in every chunk, or neither."""
+        """The key of the fragment's call, and whether the fragment starts the call. Servers differ: they send an index,
+        an id, both in every chunk, the same index for all calls, a new id in every chunk, or neither."""
         if key is None:
             if index is not None:
                 if not isinstance(index, int):

@@ -28,7 +28,8 @@ def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
 
 
 class _IncomingItem:
-    """An output item that is not complete. `key` is its call's. `streamed`: deltas held some of its content."""
+    """An output item that is not complete. `key`: its call's key. `streamed`: whether deltas held some of its
+    content."""
 
     __slots__ = ("index", "key", "kind", "streamed")
 
@@ -179,7 +180,7 @@ class ResponseDecoder:
         return by_id or (self._by_index.get(index) if isinstance(index, int) else None)
 
     def _item_or_new(self, event: dict[str, JSON], kind: str) -> _IncomingItem:
-        """The item of an event; a new one if none was announced."""
+        """The event's item, or a new item if the server did not announce one."""
         return self._item_of(event, event) or self._new(kind, event.get("item_id"), event.get("output_index"))
 
     def _start(self, item: _IncomingItem, fields: dict[str, JSON]) -> list[Delta]:
