@@ -14,8 +14,6 @@ from opentelemetry.metrics import Meter
 from toolspeak.data.messages import Usage
 from toolspeak.telemetry import convention_names as names
 
-Attributes = dict[str, Any]
-
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """The conventions' buckets for the duration of a model's operation."""
 _LONG_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 60, 180, 600, 1800, 3600, 14400)
@@ -66,10 +64,10 @@ class Instruments:
             "gen_ai.server.time_to_first_token", "s", "Time until the gateway's answer begins", _SECONDS
         )
 
-    def count_usage(self, usage: Usage, cost: float | None, attributes: Attributes) -> None:
+    def count_usage(self, usage: Usage, cost: float | None, labels: dict[str, str]) -> None:
         """Records the tokens and the cost of a turn."""
         for kind, count in (("input", usage.input), ("output", usage.output)):
             if count:
-                self.tokens.record(count, {**attributes, names.TOKEN_TYPE: kind})
+                self.tokens.record(count, {**labels, names.TOKEN_TYPE: kind})
         if cost:
-            self.cost.add(cost, attributes)
+            self.cost.add(cost, labels)
