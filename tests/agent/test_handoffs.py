@@ -339,7 +339,7 @@ def test_what_cannot_go_together_is_refused(tmp_path):
         Agent(model, output=int, handoffs=[one])
     with pytest.raises(ConfigurationError, match="give both the same object, secrets=Secrets"):
         Agent(model, secrets={"KEY": "12345"}, handoffs=[one])
-    with pytest.raises(ConfigurationError, match="a cassette records one agent"):
+    with pytest.raises(ConfigurationError, match="have different cassettes"):
         Agent(model, cassette=Cassette.record(tmp_path / "x"), handoffs=[one])
     with pytest.raises(ConfigurationError, match=r"write handoffs=\[it\]"):
         Agent(model, handoffs=one)

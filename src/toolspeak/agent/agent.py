@@ -148,7 +148,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         kin_approver = approver = getattr(executor, "approver", None) if approver is None else approver
         recording = None if cassette is None else cassette.recording
         if recording is not None:
-            model, approver = recording.attach(model, approver, self.secrets)
+            model, approver = recording.attach(name, model, approver, self.secrets)
         self.driver, text = choose_driver(model, speech.dialect, speech.starts_in, asks=True, listing=speech.listing)
         tools_of = turn_tools_of(tools)
         listed = () if tools_of is not None else cast("ToolList", tools)

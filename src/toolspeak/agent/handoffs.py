@@ -108,8 +108,11 @@ def family_of(own: RunSettings, others: Sequence[RunSettings]) -> dict[str, RunS
                     f"handoffs: the agents {own.agent!r} and {each.agent!r} have different output types, and a run has "
                     "one; give both the same output="
                 )
-            if own.recording is not None or each.recording is not None:
-                raise ConfigurationError("handoffs: a cassette records one agent; leave cassette= or handoffs= out")
+            if own.recording is not each.recording:
+                raise ConfigurationError(
+                    f"handoffs: the agents {own.agent!r} and {each.agent!r} have different cassettes, and a run has "
+                    "one; give both the same object, cassette=…"
+                )
     return family
 
 
@@ -119,9 +122,15 @@ def check_start(first: RunSettings, deps: object, deps_type: object) -> None:
     Raises ConfigurationError for a name that no agent has, and for tools that need other `deps` (see `check_deps`).
     """
     check_deps(first.toolset, deps, deps_type)
+    names = {first.agent, *first.family}
+    others = () if first.recording is None else [each for each in first.recording.agents if each not in names]
+    if others:
+        raise ConfigurationError(
+            f"cassette: it also belongs to {', '.join(map(repr, others))}, to which hand-offs of {first.agent!r} do not"
+            " lead; give agents that do not continue each other's runs a cassette each"
+        )
     if not first.handoffs:
         return
-    names = {first.agent, *first.family}
     for each in (first, *first.family.values()):
         check_deps(each.toolset, deps)
         for agent in each.handoffs.values():
@@ -145,7 +154,8 @@ def settings_of(first: RunSettings, agent: str) -> RunSettings:
             f"the run was handed to the agent {agent!r}, and hand-offs of {first.agent!r} do not lead there (known: "
             f"{names}); resume it with an agent whose handoffs do"
         )
-    approver = own.approver or first.approver
+    # A cassette gives each agent an approver, which records that there is none.
+    approver = first.approver if own.kin_approver is None else own.approver
     return changed(
         own,
         journal=first.journal,

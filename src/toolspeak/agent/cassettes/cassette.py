@@ -14,8 +14,9 @@ from toolspeak.providers.base import Provider
 class Cassette:
     """`Agent(cassette=Cassette.record("run.jsonl"))`, and later `Agent(cassette=Cassette.replay("run.jsonl"))`.
 
-    It belongs to one agent, whose runs come one after the other. It records the questions to people with their answers.
-    Interceptors, policies and standing answers (`approve="all"`) are not part of it: they act again.
+    It belongs to one agent, or to agents that hand their runs to each other: give each of them the same cassette. Their
+    runs come one after the other. It records the questions to people with their answers. Interceptors, policies and
+    standing answers (`approve="all"`) are not part of it: they act again.
     """
 
     recording: Recording

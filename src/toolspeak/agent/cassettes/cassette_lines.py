@@ -22,7 +22,7 @@ own, and the provider, with what that can do. Then, as they came, a line for eac
 Times are in seconds: a turn `took` so long, and a result or an answer came `at` such a time after the turn's end, or
 after the moment at which the run continued.
 
-`standing`, in the first line and where a run continued, is the standing answer to every question.
+`standing`, where a provider is named and where a run continued, is the standing answer to every question.
 Secrets are placeholders in all of it, and what a provider sends beside a request (headers, keys) is not part of it.
 """
 

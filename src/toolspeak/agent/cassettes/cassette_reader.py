@@ -126,6 +126,8 @@ class _RecordingReader:
             self._resumed(line)
         else:
             self.provider(line)
+            if "standing" in line:
+                self._recorded.standing[len(self._recorded.turns)] = standing_of(line)
 
     def provider(self, line: dict[str, Any]) -> None:
         names = {each.name for each in fields(Capabilities)}

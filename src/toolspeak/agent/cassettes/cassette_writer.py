@@ -63,7 +63,7 @@ class CassetteRecorder(Recording, ResultRecorder):
         self._turns = 0
         self._providers: list[str] = []
         self._earlier_providers: list[str] = []
-        self._attached = False
+        self.agents: list[str] = []
         self._previews: dict[tuple[str, str], str] = {}
         self._standing: Mapping[str, JSON] = {}
         self._id = new_id()
@@ -125,16 +125,16 @@ class CassetteRecorder(Recording, ResultRecorder):
         else:
             head = {KIND: VERSION, "id": self._id} if number == 0 else {}
             line = {**head, "provider": provider.name, "capabilities": asdict(provider.capabilities)}
-            self._write({**line, **self._standing} if number == 0 else line, new=number == 0)
+            self._write({**line, **self._standing}, new=number == 0)
         return _RecordedProvider(provider, self, number)
 
     def attach(
-        self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
+        self, agent: str, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
-        if self._attached:
+        if agent in self.agents:
             raise ConfigurationError(f"{self._path}: is recorded by another agent; give each a cassette of its own")
         inner_model = cast("Provider | Driver", model)
-        self._secrets, self._standing = secrets.and_keys(self._keys), standing_json(approver)
+        self._secrets, self._standing = secrets.and_keys(self._keys), standing_json(approver) or self._standing
         if isinstance(model, str) or not hasattr(model, "open"):
             inner_model = self.provider(cast("str | Provider", model))
         elif not self._providers:
@@ -142,7 +142,7 @@ class CassetteRecorder(Recording, ResultRecorder):
                 "a cassette records a provider's turns: give the agent a model's name or a Provider, or make the "
                 "driver of cassette.provider(…)"
             )
-        self._attached = True
+        self.agents.append(agent)
         return inner_model, self._recorded_approver(approver)
 
     def clock(self, own: Callable[[], float]) -> Callable[[], float]:

@@ -43,6 +43,7 @@ class Player(Recording, Replayer):
         self._secrets = Secrets()
         self._recorded = read_recording(path)
         self._requests = self._providers = 0
+        self.agents: list[str] = []
         self._passed = self._mark = 0.0  # seconds, and at the last turn's end, or when the run continued
         self.revising: PlayedAnswer | None = None
         """The answer whose other arguments are being asked about."""
@@ -78,13 +79,17 @@ class Player(Recording, Replayer):
         return _PlayedProvider(*providers[number], self, number)
 
     def attach(
-        self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
+        self, agent: str, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
         self._secrets = secrets
         inner_model = cast("Provider | Driver", model)
-        if isinstance(model, str) or not hasattr(model, "open") or not self._providers:
-            self._providers = 0
+        wants_provider = isinstance(model, str) or not hasattr(model, "open") or not self._providers
+        if agent in self.agents or (wants_provider and self._providers >= len(self._recorded.providers)):
+            self.agents.clear()  # all of them are made anew, to resume the run
+        if wants_provider:
+            self._providers = self._providers if self.agents else 0
             inner_model = self.provider("")
+        self.agents.append(agent)
         if isinstance(approver, StandingApprover):
             return inner_model, approver
         return inner_model, _PlayedBatchApprover(self) if isinstance(approver, BatchApprover) else _PlayedApprover(self)

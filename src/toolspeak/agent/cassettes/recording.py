@@ -20,7 +20,11 @@ class TurnCutOff(ReplayDiverged):
 
 
 class Recording(Protocol):
-    """One side of a cassette. It goes with one agent, whose runs come one after the other."""
+    """One side of a cassette. It belongs to one agent, or to agents that hand runs to each other. Runs come one after
+    the other."""
+
+    agents: list[str]
+    """The names of the agents that it belongs to."""
 
     @property
     @abstractmethod
@@ -53,10 +57,10 @@ class Recording(Protocol):
 
     @abstractmethod
     def attach(
-        self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
+        self, agent: str, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
-        """The model as the agent reaches it, and who answers its questions. Raises ConfigurationError for a second
-        agent, and for a Driver whose providers are not of this cassette."""
+        """The model as the agent of this name reaches it, and who answers its questions. Raises ConfigurationError for
+        another agent of the name, and for a Driver whose providers are not of this cassette."""
 
     @abstractmethod
     def clock(self, own: Callable[[], float]) -> Callable[[], float]:
