@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Collection
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from itertools import chain
 from threading import Thread
@@ -39,6 +39,7 @@ _RETRIES = InvocationRetryPolicy(
     max_attempts=2**31,
 )
 _REQUEST_SECONDS = 10.0
+_CLOSING_SECONDS = 2.0
 
 
 class RestateEngine:
@@ -113,6 +114,9 @@ class RestateEngine:
             for task in desk.under_way.values():
                 task.cancel()
             server.stop()
+            # The answers are sent by now; a connection may stay open all the same.
+            await asyncio.wait((ended,), timeout=_CLOSING_SECONDS)
+            server.close()
             await ended
 
     async def _register(self, agents: Collection[str], ended: asyncio.Task[None]) -> None:
@@ -240,7 +244,7 @@ class _WorkerServer:
         self._app = app
         self._outcome: Future[None] = Future()
         self._loop = asyncio.new_event_loop()
-        self._stopping = asyncio.Event()
+        self._stopping, self._closing = asyncio.Event(), asyncio.Event()
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._socket = socket.socket(family)
         try:
@@ -265,20 +269,30 @@ class _WorkerServer:
         config.keep_alive_max_requests = 2**31 - 1
         config.keep_alive_timeout = config.graceful_timeout = _DAY.total_seconds()
         try:
-            asyncio.set_event_loop(self._loop)
-            # Connections that break are the server's business, which calls again.
-            self._loop.set_exception_handler(lambda _, problem: _LOG.debug("the server's connection: %s", problem))
-            self._loop.run_until_complete(serve(self._app, config, shutdown_trigger=self._stopping.wait))
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # it cancels what is still open at the end
+                runner.run(self._until_ended(config))
             self._outcome.set_result(None)
         except BaseException as error:  # noqa: BLE001 - it is raised again in `ended`
             self._outcome.set_exception(error)
-        finally:
-            self._loop.close()
+
+    async def _until_ended(self, config: Config) -> None:
+        # Connections that break are the server's business, which calls again.
+        self._loop.set_exception_handler(lambda _, problem: _LOG.debug("the server's connection: %s", problem))
+        serving = asyncio.create_task(serve(self._app, config, shutdown_trigger=self._stopping.wait))
+        closing = asyncio.create_task(self._closing.wait())
+        await asyncio.wait((serving, closing), return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await serving
 
     def stop(self) -> None:
         """Takes no further call, and ends when those under way have been answered."""
-        if self._thread.is_alive():
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._closing.set)
 
     async def ended(self) -> None:
         """Returns once the thread has ended. Raises what ended it."""
