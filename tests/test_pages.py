@@ -26,6 +26,7 @@ ONE_PROGRAM = [
     "guides/stream-answers.md",
     "guides/stream-to-a-web-page.md",
     "guides/structured-output.md",
+    "guides/telemetry.md",
     "guides/tools-per-turn.md",
 ]
 """Pages whose Python blocks are one program, which asserts what it says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -16,13 +17,23 @@ from toolspeak.errors import ConfigurationError, ToolspeakError
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="toolspeak")
-def cli() -> None:
+@click.option(
+    "--telemetry",
+    is_flag=True,
+    envvar="TOOLSPEAK_TELEMETRY",
+    help="Export traces and metrics of runs by OTLP, as the variables OTEL_* say (needs the extra otel).",
+)
+def cli(*, telemetry: bool) -> None:
     """Any model can use tools.
 
     Exit codes: 0 answered, 1 ended without an answer, 2 wrong usage, 3 awaiting approval, 4 suspended, 130 interrupted.
 
     Set TOOLSPEAK_LOG=FILE to log details to FILE, such as retried requests and tracebacks of tools that crash.
     """
+    if telemetry:
+        room = importlib.import_module("toolspeak.telemetry")  # not at the top: it imports the agent
+        room.set_up_sdk()
+        room.instrument()
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """The names of spans, attributes and metrics.
 
 Those that begin with `gen_ai` are of OpenTelemetry's GenAI conventions (open-telemetry/semantic-conventions-genai
-v0.1.0). All of them are in development, and no released package has them as constants. `error.type`, `http.…` and
-`url.…` are of the general conventions. The rest is toolspeak's own.
+v0.1.0). All of them are in development, and no released package has them as constants. `error.type` is of
+the general conventions. The rest is toolspeak's own.
 """
 
 from __future__ import annotations
@@ -54,9 +54,6 @@ DECISION = "toolspeak.approval.decision"
 HANDED_OFF_FROM = "toolspeak.handoff.from"
 LINK = "toolspeak.link"
 LIMIT = "toolspeak.limit"
-UPSTREAM = "toolspeak.upstream"
-ENDPOINT = "toolspeak.endpoint"
-REQUEST_ID = "toolspeak.request.id"
 
 OTHER = "_OTHER"
 """The value of an attribute of a metric where its own could be any text."""

@@ -37,9 +37,6 @@ class Instruments:
         self.step_seconds = histogram(
             "toolspeak.step.duration", "s", "Duration of a step: a model turn and its calls", _SECONDS
         )
-        self.queue_seconds = histogram(
-            "toolspeak.queue.duration", "s", "Time for which a queued run waited for a worker", _LONG_SECONDS
-        )
         self.runs = meter.create_counter("toolspeak.runs", "{run}", "Runs that ended or paused, by their status")
         self.active = meter.create_up_down_counter("toolspeak.runs.active", "{run}", "Runs that a process drives now")
         self.takeovers = meter.create_counter(
@@ -56,12 +53,6 @@ class Instruments:
         )
         self.waiting = meter.create_up_down_counter(
             "toolspeak.approvals.waiting", "{question}", "Questions whose approver has not answered yet"
-        )
-        self.requests_seconds = histogram(
-            "gen_ai.server.request.duration", "s", "Duration of a request to the gateway", _SECONDS
-        )
-        self.first_token_seconds = histogram(
-            "gen_ai.server.time_to_first_token", "s", "Time until the gateway's answer begins", _SECONDS
         )
 
     def count_usage(self, usage: Usage, cost: float | None, labels: dict[str, str]) -> None:
