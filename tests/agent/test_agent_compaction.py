@@ -152,8 +152,8 @@ def test_what_cannot_be_summarised_is_left_out_and_the_model_is_told(summary):
     result, journal, provider = play([turn] * 3, LOOK, task=task, window=4000, run={"history": history})
     assert (result.answer, result.status) == ("Fine.", "answered")
     (event,) = journal.all(HistoryCompacted)
-    assert "left out" in event.summary
-    assert "left out" in "".join(texts(provider.requests[-1]))
+    assert "were removed" in event.summary
+    assert "were removed" in "".join(texts(provider.requests[-1]))
     assert task in "".join(texts(provider.requests[-1]))
 
 

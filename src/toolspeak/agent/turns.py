@@ -37,7 +37,10 @@ from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
 _NO_CALL = ToolCall("", "", {})
-_LEFT_OUT = "(It could not be summarised, and is left out. Ask, or look again, for what you need of it.)"
+_LEFT_OUT = (
+    "Earlier messages could not be summarised and were removed. Ask, or use the tools again, if you need something from"
+    " them."
+)
 """Replaces the summary if the model did not write one."""
 
 _SUMMARY_SECONDS = 120.0

@@ -97,6 +97,7 @@ class Setup:
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
         """The settings of a run, from its first record. Raises ConfigurationError for a run of another program."""
         optional = {field.name for field in fields(cls) if field.default is not MISSING and field.name not in recorded}
+        # All fields are text, but for these two, which may be null too.
         names = [field.name for field in fields(cls) if field.name not in optional | {"window", "listing"}]
         window, listing = recorded.get("window"), recorded.get("listing")
         texts = all(isinstance(recorded.get(name), str) for name in names)

@@ -172,6 +172,10 @@ class ToolResult:
         return joined
 
 
+FAILURE_PREFIX = "ERROR: "
+"""Begins the text of a failure, in dialects and APIs that have no field for one."""
+
+
 def failure(call: ToolCall | MalformedCall, code: FailureCode, message: str) -> ToolResult:
     """The result of a call that failed, with a message the model can act on."""
     return ToolResult(call.id, call.name or "", "failure", (TextPart(message),), code)

@@ -29,11 +29,13 @@ from toolspeak.data.events import (
     Event,
     HandedOff,
     HistoryCompacted,
+    InterceptorFailed,
     LimitReached,
     MetadataSet,
     ModelAnswered,
     ModelAsked,
     ModelFailed,
+    ModelTextReceived,
     Record,
     RunFinished,
     RunPaused,
@@ -44,6 +46,7 @@ from toolspeak.data.events import (
     SubRunUsed,
     ToolFinished,
     ToolStarted,
+    UnknownEvent,
     UserMessageQueued,
 )
 from toolspeak.data.messages import (
@@ -91,7 +94,7 @@ def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()
         return _started(record, event, before)
     if state is None:
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
-    change = _CHANGES.get(type(event))
+    change = _CHANGES[type(event)]
     after = state if change is None else change(state, record, event)
     return changed(after, seq=record.seq + 1, time=record.time)
 
@@ -383,7 +386,7 @@ def _added(totals: Totals, usage: Usage, cost: float | None, estimated: bool = F
     )
 
 
-_CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState]] = {
+_CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState] | None] = {
     ModelAsked: _model_asked,
     ModelAnswered: _model_answered,
     ToolStarted: _tool_started,
@@ -403,5 +406,8 @@ _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState]] = {
     RunResumed: _resumed,
     ModelFailed: _model_failed,
     RunFinished: _run_finished,
+    ModelTextReceived: None,
+    InterceptorFailed: None,
+    UnknownEvent: None,
 }
-"""What each event changes. An event that is not here leaves the state as it is."""
+"""What each event after RunStarted changes; None: nothing."""

@@ -44,8 +44,8 @@ from toolspeak.tools.builtin.files_read import KEY as FILES_READ
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="What happens to calls that write. ask (the default): you decide at the terminal; all: all are approved, "
-    "except repaired calls; all+repaired: all are approved; none: all are rejected.",
+    help="Calls that write or leave the machine. ask: you decide (default); all: approve everything except repaired "
+    "calls; all+repaired: approve everything; none: approve nothing.",
 )
 @click.option(
     "--schedule",

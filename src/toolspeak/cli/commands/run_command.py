@@ -62,8 +62,8 @@ the model is missing. Write --model openai:NAME (or set TOOLSPEAK_MODEL), and se
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="What happens to calls that write or leave the machine. ask (the default): you decide at the terminal; all: "
-    "all are approved, except repaired calls; all+repaired: all are approved; none: all are rejected.",
+    help="Calls that write or leave the machine. ask: you decide (default); all: approve everything except repaired "
+    "calls; all+repaired: approve everything; none: approve nothing.",
 )
 @rules_option
 @click.option(
@@ -73,7 +73,11 @@ the model is missing. Write --model openai:NAME (or set TOOLSPEAK_MODEL), and se
     help="How the calls of one turn run (default: serializable, concurrently unless their effects conflict).",
 )
 @click.option(
-    "--max-steps", type=click.IntRange(1), default=Limits().steps, show_default=True, help="The most model turns."
+    "--max-steps",
+    type=click.IntRange(1),
+    default=Limits().steps,
+    show_default=True,
+    help="Maximum number of model turns.",
 )
 @click.option(
     "--max-seconds",

@@ -41,7 +41,10 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
 )
 @click.option("--model", metavar="NAME", help="The model's name at the upstream (default: as in the request).")
 @click.option(
-    "--dialect", default=None, metavar="NAME", help="How the model writes calls: a dialect, auto, or native (auto)."
+    "--dialect",
+    default=None,
+    metavar="NAME",
+    help="How the model writes calls: a dialect, auto, or native (default: auto).",
 )
 @click.option(
     "--starts-in",

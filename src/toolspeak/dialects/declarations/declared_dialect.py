@@ -66,7 +66,18 @@ class ResultLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredDialect(WithGrammar):
-    """Implements `Dialect` from its parts."""
+    """Implements `Dialect` from its parts.
+
+    The text of results in a history comes from the first of these that applies:
+
+    1. A message of the role `tool` for each result, where the server takes that role and the template has `tool_turns`:
+       the result without a frame (`bare_result`, else `result_text`). The server's chat template frames it.
+    2. `template.results`, which gets the results with their texts without a frame.
+    3. `write_results`.
+    4. `results`, a layout around the text of each result.
+
+    `render_results` is 3 or 4: what the dialect writes by itself, without a template.
+    """
 
     info: DialectInfo
     table: MarkerTable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from toolspeak.data.messages import JSON, ToolResult
+from toolspeak.data.messages import FAILURE_PREFIX, JSON, ToolResult
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declarations.json_dialect import ONE_ARRAY, frames, json_dialect
-from toolspeak.dialects.prompts.rendering import ERROR, MarkerEscaper, result_value
+from toolspeak.dialects.prompts.rendering import MarkerEscaper, result_value
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Starts
@@ -21,7 +21,7 @@ def _tool_result(escaper: MarkerEscaper, result: ToolResult) -> str:
     failed = result.status == "failure"
     value = result_value(result)
     whole = len(result.content) == 1 and isinstance(value, dict)
-    text = ERROR + value if failed and isinstance(value, str) else cast("JSON", value)
+    text = FAILURE_PREFIX + value if failed and isinstance(value, str) else cast("JSON", value)
     content = cast("JSON", value) if whole else {"content": text}
     return f"""\
     {{

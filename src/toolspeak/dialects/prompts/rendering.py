@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from toolspeak.data.messages import (
+    FAILURE_PREFIX,
     JSON,
     FilePart,
     ImagePart,
@@ -35,9 +36,6 @@ from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Signature
 from toolspeak.dialects.text.scan import as_mapping
 from toolspeak.dialects.text.typed_text import resolve, schema_types
-
-ERROR = "ERROR: "
-"""The text before the text of a failure."""
 
 IN_TEXT = ("no_start", "quoted_call")
 """The codes of malformed calls that are reported to the model and stay in the turn's text."""
@@ -221,14 +219,14 @@ def result_or_error(result: ToolResult) -> JSON:
     value = result_value(result)
     if result.status != "failure":
         return value
-    return ERROR + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return FAILURE_PREFIX + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def result_text(result: ToolResult, live: re.Pattern[str]) -> str:
     """A result as plain text without live markers: text as it is, other values as JSON, a failure after `ERROR: `."""
     value = result_value(result)
     text = escape_text(value, live) if isinstance(value, str) else dump_json(value, live)
-    return ERROR + text if result.status == "failure" else text
+    return FAILURE_PREFIX + text if result.status == "failure" else text
 
 
 # --- markers that all begin with one character -----------------------------------------------------------------------
@@ -331,7 +329,7 @@ class MarkerEscaper:
         """As the function `result_text`, with this table's markers."""
         value = result_value(result)
         text = self.escape(value) if isinstance(value, str) else self.escape(self.dump(value))
-        return ERROR + text if result.status == "failure" else text
+        return FAILURE_PREFIX + text if result.status == "failure" else text
 
     def result_string(self, result: ToolResult) -> str:
         """The text of a result as one JSON string. A failure's begins with `ERROR: `."""

@@ -12,11 +12,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from toolspeak.data.messages import JsonPart, Message, ResultStatus, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import FAILURE_PREFIX, JsonPart, Message, ResultStatus, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect
-from toolspeak.dialects.prompts.rendering import ERROR
 
 _CONTENT = "QzQ{}QzQ"  # letters and digits, which no dialect escapes
 _AWKWARD = "\ud800"  # no request can carry it, so a dialect with its own quotes writes such a text as JSON
@@ -103,8 +102,8 @@ def _trimmed(edge: str, i: int, last: int) -> str:
 
 
 def _result(call: ToolCall, part: TextPart | JsonPart, status: ResultStatus, is_json: bool) -> ToolResult:
-    if isinstance(part, TextPart) and is_json and part.text.startswith(ERROR):
-        part, status = TextPart(part.text.removeprefix(ERROR)), "failure"
+    if isinstance(part, TextPart) and is_json and part.text.startswith(FAILURE_PREFIX):
+        part, status = TextPart(part.text.removeprefix(FAILURE_PREFIX)), "failure"
     return ToolResult(call.id, call.name, status, (part,))
 
 
@@ -122,7 +121,7 @@ def _layout(
         ends: list[ResultStatus | None] = [None, *statuses, None]
         for i, pair in enumerate(itertools.pairwise(ends)):
             edges[i][pair] = batch_edges[i]
-    opened = all(edge.endswith(('"', '"' + ERROR)) for each in edges[:-1] for edge in each.values())
+    opened = all(edge.endswith(('"', '"' + FAILURE_PREFIX)) for each in edges[:-1] for edge in each.values())
     is_json = opened and all(edge.startswith(after) for each in edges[1:] for edge in each.values())
     if suffix and not is_json:
         return None
@@ -160,7 +159,7 @@ def _edges(
 def _unquoted(edge: str, i: int, last: int, after: str) -> str:
     """An edge without the quotes of the JSON strings beside it, and without the prefix of a failure."""
     edge = edge.removeprefix(after) if i else edge
-    return edge if i == last else edge.removesuffix(ERROR).removesuffix('"')
+    return edge if i == last else edge.removesuffix(FAILURE_PREFIX).removesuffix('"')
 
 
 def _json(text: str, position: int) -> tuple[TextPart | JsonPart, int] | None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
+from toolspeak.data.messages import (
+    FAILURE_PREFIX,
+    MalformedCall,
+    Message,
+    TextMessage,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Listing
 from toolspeak.dialects.grammar.build import WithGrammar
@@ -15,7 +23,6 @@ from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.prompt import Prompt, choice_text, join_paragraphs
 from toolspeak.dialects.prompts.rendering import (
-    ERROR,
     append_message,
     calls_to_write,
     dump_json,
@@ -175,7 +182,7 @@ def _render_call(call: ToolCall | MalformedCall) -> str:
 
 def read_result(text: str) -> str:
     """A text result of `render_results`, without its escapes and its `ERROR: `."""
-    return unescape_text(text.removeprefix(ERROR), _LIVE)
+    return unescape_text(text.removeprefix(FAILURE_PREFIX), _LIVE)
 
 
 def _result_message(result: ToolResult, tool_role: bool) -> TextMessage:

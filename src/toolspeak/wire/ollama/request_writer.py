@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from toolspeak.data.messages import (
+    FAILURE_PREFIX,
     JSON,
     ContentPart,
     ImagePart,
@@ -98,7 +99,7 @@ def _message(role: Role, parts: Sequence[ContentPart]) -> dict[str, JSON]:
 def _result(result: ToolResult, ids: Mapping[str, str]) -> dict[str, JSON]:
     message = _message("tool", result.content)
     if result.status == "failure" and not message["content"].lower().startswith("error"):
-        message["content"] = f"ERROR: {message['content']}"  # the API has no field for it
+        message["content"] = FAILURE_PREFIX + message["content"]  # the API has no field for it
     return {**message, "tool_name": result.name, "tool_call_id": ids[result.call_id]}
 
 

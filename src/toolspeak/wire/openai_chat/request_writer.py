@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from toolspeak.data.messages import (
+    FAILURE_PREFIX,
     JSON,
     ContentPart,
     FilePart,
@@ -147,7 +148,7 @@ def _add_result(part: Part, ids: Mapping[str, str], out: list[JSON], deferred: l
         return
     text = text_of(part.content)
     if part.status == "failure" and not text.lower().startswith("error"):
-        text = f"ERROR: {text}"  # the API has no field for it
+        text = FAILURE_PREFIX + text  # the API has no field for it
     if part.call_id not in ids:
         deferred.append(TextPart(text))
         return
