@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
 
 from toolspeak.telemetry import convention_names
 from toolspeak.telemetry.instruments import Instruments
 
+CONTRIB = Path(__file__).parents[2] / "contrib"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md").read_text("utf-8")
 
 
@@ -24,3 +26,22 @@ def test_every_attribute_is_on_the_page():
     names -= {convention_names.__name__, convention_names.__package__}
     assert {name for name in names if f"`{name}`" not in PAGE} == set()
     assert len(names) > 30
+
+
+def test_the_dashboard_shows_every_metric_and_no_other():
+    """By the names that Prometheus gives them (OpenTelemetry, "Prometheus and OpenMetrics Compatibility")."""
+    names: dict[str, str] = {}
+    for instrument in vars(Instruments(MeterProvider().get_meter("test"))).values():
+        name = instrument.name.replace(".", "_") + ("_seconds" if instrument.unit == "s" else "")
+        if isinstance(instrument, Counter):
+            name += "_total"
+        names[name] = "_(?:bucket|sum|count)" if isinstance(instrument, Histogram) else ""
+    dashboard = json.loads((CONTRIB / "grafana-runs-dashboard.json").read_text("utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    shown = {name for query in queries for name in re.findall(r"([a-z_]+)\{", query)}
+    unknown = {name for name in shown if not any(re.fullmatch(known + end, name) for known, end in names.items())}
+    absent = {known for known, end in names.items() if not any(re.fullmatch(known + end, name) for name in shown)}
+    assert (unknown, absent) == (set(), set())
+    labels = {label for query in queries for label in re.findall(r"by \((?:le, )?([a-z_]+)\)", query)}
+    attributes = {str(value).replace(".", "_") for value in vars(convention_names).values()}
+    assert labels - attributes == set()
