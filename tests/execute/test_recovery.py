@@ -102,6 +102,27 @@ def test_a_verify_that_fails_while_it_is_awaited_has_said_nothing():
     assert result.code == "unknown_outcome"
 
 
+def test_an_idempotent_call_runs_again_when_its_verify_cannot_tell():
+    @tool(effects=Effects(writes={"bank:"}, idempotent=True), verify=lambda: None)
+    async def pay() -> str:
+        return "paid"
+
+    async def main():
+        async def emit(event):
+            pass
+
+        return await Executor(Toolset([pay])).run(
+            [ToolCall("c", "pay", {})],
+            emit=emit,
+            context=BatchContext("run"),
+            approver=approve_all,
+            doubtful_calls=CallsInDoubt({"c": None}, "report"),
+        )
+
+    (result,) = asyncio.run(main()).results
+    assert (result.status, result.text) == ("success", "paid")
+
+
 def in_doubt(made, decision, **arguments):
     """A batch of one call that was started before; nobody is there to be asked."""
     call = ToolCall("c", "send", arguments or {"to": "ann"})

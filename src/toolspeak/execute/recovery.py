@@ -82,7 +82,7 @@ class CallsInDoubt:
             verdict = await _verify(tool, prepared.arguments, context)
             if verdict is not None:
                 return verdict if isinstance(verdict, Happened) else True
-        elif effects.may_run_twice:
+        if effects.may_run_twice:
             return True
         decision = self.decisions[prepared.call.id]
         if decision is not None and decision.digest in ("", digest):

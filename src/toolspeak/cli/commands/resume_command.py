@@ -58,9 +58,9 @@ def resume_command(
 ) -> None:
     """Continue RUN (the beginning of its id is enough; default: the newest run that has not ended).
 
-    A call with a result never runs again. A call that was started and has no result runs again if its tool is
-    idempotent, or only reads and stays on this machine. Otherwise the tool's `verify` says what happened; without one
-    --in-doubt decides.
+    A call with a result never runs again. About a call that was started and has no result, its tool's `verify` says
+    what happened. Without that, it runs again if it is idempotent, or only reads and stays on this machine. For any
+    other call --in-doubt decides.
     """
     if run and every:
         raise ConfigurationError("use a run or --all, not both")
