@@ -22,6 +22,7 @@ from zlib import crc32
 
 from toolspeak.data.codec import dump_row, dump_text, load_record, load_row, load_text
 from toolspeak.data.events import (
+    ApprovalDecided,
     ModelAnswered,
     Record,
     RunFinished,
@@ -30,6 +31,7 @@ from toolspeak.data.events import (
     RunStarted,
     RunStatus,
     ToolFinished,
+    ToolStarted,
     UserMessageQueued,
 )
 from toolspeak.data.messages import JSON, Message
@@ -121,6 +123,17 @@ def status_after(event: object) -> RunStatus | None:
 
 LISTED = (RunStarted, RunResumed, RunPaused, RunFinished)
 """The events that change a run's `RunInfo`. Each has a `status_after`."""
+
+SYNCED = (ToolStarted, ToolFinished, ApprovalDecided, RunPaused, RunFinished)
+"""Events that are synced to the disk before the run continues: a power cut must not undo the start or the result of an
+effect, a person's decision, or an outcome that the caller knows."""
+
+ENDS = frozenset((RunPaused, RunFinished))
+FOLLOWED = ENDS | {ToolStarted}
+"""Events that must be in the file at its path before an effect happens or the caller learns of them.
+
+The log is also checked when a run pauses or ends, and with every lease. While the process lives, a missing log loses
+nothing. After the process has died, the next one notices that the log is missing."""
 
 
 def session_after(session: SessionInfo | None, record: Record, event: RunStarted) -> SessionInfo:

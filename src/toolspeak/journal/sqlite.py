@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
-from toolspeak.data.events import ApprovalDecided, Record, RunFinished, RunPaused, ToolFinished, ToolStarted
+from toolspeak.data.events import Record
 from toolspeak.data.protected import protect
-from toolspeak.errors import ConfigurationError, ToolspeakError
+from toolspeak.errors import ConfigurationError, JournalError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting
 from toolspeak.journal.leases import Connection, new_owner
-from toolspeak.journal.records import LISTED, Stored, pack, sum_of
+from toolspeak.journal.records import ENDS, FOLLOWED, LISTED, SYNCED, Stored, pack, sum_of
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import (
     BATCH,
@@ -33,17 +33,8 @@ from toolspeak.journal.sqlite_connection import (
     is_busy,
     journal_error,
 )
-from toolspeak.journal.sqlite_file import (
-    checked_place,
-    clocked,
-    close_all,
-    connected,
-    log_of,
-    mark_open,
-    opened,
-    roll_back,
-    salvaged,
-)
+from toolspeak.journal.sqlite_file import clocked, close_all, connected, log_of, mark_open, opened, roll_back, salvaged
+from toolspeak.journal.sqlite_log import MAGIC
 from toolspeak.journal.sqlite_tables import SqliteTables
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
@@ -52,17 +43,6 @@ _ENDINGS = ("", "-wal", "-shm", "-journal")
 _MOST_KNOWN = 10_000  # the most runs whose state is remembered
 _CHECKPOINT = 1000  # the pages of the write-ahead log between two checkpoints, approximately: SQLite's default
 _PAGE = 4096
-
-_SYNCED = (ToolStarted, ToolFinished, ApprovalDecided, RunPaused, RunFinished)
-"""Events that are synced to the disk before the run continues: a power cut must not undo the start or the result of an
-effect, a person's decision, or an outcome that the caller knows."""
-
-_ENDS = frozenset((RunPaused, RunFinished))
-_FOLLOWED = _ENDS | {ToolStarted}
-"""Events that must be in the file at its path before an effect happens or the caller learns of them.
-
-The log is also checked when a run pauses or ends, and with every lease. While the process lives, a missing log loses
-nothing. After the process has died, the next one notices that the log is missing."""
 
 
 @dataclass(slots=True)
@@ -133,7 +113,7 @@ class SqliteJournal(SqliteTables):
         return str(self.path)
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        synced = isinstance(record.event, _SYNCED) if self._sync == "effects" else self._sync == "always"
+        synced = isinstance(record.event, SYNCED) if self._sync == "effects" else self._sync == "always"
         await self._commits.add(record, pack(record), lease, synced=synced)
 
     def _may_wait(self, group: Sequence[Waiting]) -> bool:
@@ -155,9 +135,9 @@ class SqliteJournal(SqliteTables):
                 db.execute("COMMIT")
                 if full and not checkpoint:
                     self._syncs.took(time.perf_counter() - began)
-                followed = [kind for waiting in group if (kind := type(waiting.record.event)) in _FOLLOWED]
+                followed = [kind for waiting in group if (kind := type(waiting.record.event)) in FOLLOWED]
                 if followed:
-                    self._check_place(with_log=not _ENDS.isdisjoint(followed))
+                    self._check_place(with_log=not ENDS.isdisjoint(followed))
             except BaseException:
                 self._undo(db)
                 raise
@@ -175,10 +155,9 @@ class SqliteJournal(SqliteTables):
     def _write_all(self, db: sqlite3.Connection, group: Sequence[Waiting]) -> list[Exception | None]:
         outcomes: list[Exception | None] = []
         rows: list[tuple[int, str, int]] = []  # the next records of their runs: one statement adds them all
-        known_runs = self._known
         for waiting in group:
             record, stored, lease = waiting.record, waiting.stored, waiting.lease
-            known_run = known_runs.get(record.run_id)
+            known_run = self._known.get(record.run_id)
             if (
                 known_run is not None
                 and known_run.next == record.seq
@@ -365,9 +344,30 @@ class SqliteJournal(SqliteTables):
 
     def _check_place(self, *, with_log: bool = True) -> None:
         """Raises JournalError if the open file or its log is no longer the one at its path."""
-        if self._db is not None:
-            log = self._log if with_log else None
-            self._size = checked_place(self.path, self._name_of_file, self._place, self._size, log)
+        if self._db is None:
+            return
+        path = name = str(self.path)
+        what = ""
+        try:
+            status = os.stat(self._name_of_file)
+            if (status.st_dev, status.st_ino) != self._place:
+                what = "replaced by another file"
+            elif status.st_size < self._size:
+                what = "overwritten"
+            else:
+                self._size = status.st_size
+        except FileNotFoundError:
+            what = "deleted"
+        if not what and with_log and self._log is not None:
+            status = os.fstat(self._log)
+            magic = int.from_bytes(os.pread(self._log, 4, 0), "big")
+            if not status.st_nlink or (status.st_size and magic not in MAGIC):
+                name, what = f"{path}-wal", "overwritten" if status.st_nlink else "deleted"
+        if what:
+            raise JournalError(
+                f"the journal {path}: {name} was {what} while it was in use, so nothing more can be recorded in it,"
+                " and nothing more runs: restore it from a backup, or name another journal"
+            )
 
     def _error_of(self, error: BaseException) -> BaseException:
         return journal_error(error, self.path)
@@ -387,7 +387,6 @@ class SqliteJournal(SqliteTables):
 
     async def aclose(self) -> None:
         """Like `close`, but other tasks run while it waits for the disk."""
-
         await self._commits.drain()
         await self._commits.idle()
         close = self._detach()
@@ -407,7 +406,6 @@ class SqliteJournal(SqliteTables):
 
     def _detach(self) -> Callable[[], None] | None:
         """Detaches the connections from the object. Returns the function that closes them."""
-
         with self._lock:
             close, self._finalizer = self._finalizer, None
             self._db = self._reader = self._mode = self._log = None

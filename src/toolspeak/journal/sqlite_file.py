@@ -16,7 +16,7 @@ from toolspeak.errors import JournalError
 from toolspeak.journal.leases import is_alive, is_dead, since_boot
 from toolspeak.journal.sql_schema import VERSION, newer, steps_from
 from toolspeak.journal.sqlite_connection import NOTE
-from toolspeak.journal.sqlite_log import MAGIC, frames_missing, log_in
+from toolspeak.journal.sqlite_log import frames_missing, log_in
 
 _APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
 _TYPES = {
@@ -181,37 +181,6 @@ def _open_runs(file: Path, how: str) -> str:
 
 def _connected_to_read(file: Path, how: str) -> closing[sqlite3.Connection]:
     return closing(sqlite3.connect(f"{file.as_uri()}?{how}", uri=True))
-
-
-def checked_place(path: Path, file: str, place: tuple[int, int], size: int, log: int | None) -> int:
-    """Returns the size of the file.
-
-    - `place`: the device and inode of the open file.
-    - `size`: its size so far.
-    - `log`: a descriptor of its log, None if the log is not checked.
-
-    Raises JournalError if the file or its log is no longer the one at its path.
-    """
-    name, what = str(path), ""
-    try:
-        status = os.stat(file)
-        if (status.st_dev, status.st_ino) != place:
-            what = "replaced by another file"
-        elif status.st_size < size:
-            what = "overwritten"
-        size = status.st_size
-    except FileNotFoundError:
-        what = "deleted"
-    if not what and log is not None:
-        status = os.fstat(log)
-        if not status.st_nlink or (status.st_size and int.from_bytes(os.pread(log, 4, 0), "big") not in MAGIC):
-            name, what = f"{path}-wal", "overwritten" if status.st_nlink else "deleted"
-    if what:
-        raise JournalError(
-            f"the journal {path}: {name} was {what} while it was in use, so nothing more can be recorded in it,"
-            " and nothing more runs: restore it from a backup, or name another journal"
-        )
-    return size
 
 
 def openers_of(db: sqlite3.Connection) -> list[str]:
