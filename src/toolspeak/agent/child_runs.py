@@ -180,7 +180,7 @@ async def ask_for_sub_runs(
     unanswered: list[ApprovalRequest] = []
     questions = [question for run in runs for question in requests_for_parent(run)]
     try:
-        async with pause.ends():
+        async with pause.interrupts():
             for question, answer in await _answers(recorder, settings, questions):
                 if isinstance(answer, Decision):
                     call_id, digest = question.call.id, question.digest

@@ -118,7 +118,7 @@ class Execution:
             stop_on_block=self.stop_on_block,
             policy=policy,
             rules=rules,
-            recorder=None if recording is None else recording.recorder,
+            cassette_results=None if recording is None else recording.cassette_results,
             replayer=None if recording is None else recording.replayer,
         )
 

@@ -65,7 +65,7 @@ class Run:
         self._pause = contexts.pause
         self._work_with(settings)
         self._run_interception: RunInterception | None = None
-        self._lease = LeaseKeeper(settings.journal, run_id, contexts.pause.ask)
+        self._lease = LeaseKeeper(settings.journal, run_id, contexts.pause.request)
         self._usage = UsageRollUp(run_id, recorder, settings.journal)
         self._call = ENTERED.get()  # the call whose function drives this run, if one does
         self._pending: tuple[ApprovalRequest, ...] = ()
@@ -122,7 +122,7 @@ class Run:
         The turn and the calls that are under way come to their end and are recorded. The run's status is `suspended`
         then, unless it has ended or waits for approval. `Agent.resume` continues it.
         """
-        self._pause.ask()
+        self._pause.request()
 
     async def finish(self) -> RunState:
         """Runs to the end, or until the run pauses. Raises ProviderError when the model API fails."""

@@ -100,13 +100,13 @@ def executor_of(
 
     Raises ConfigurationError for settings that a custom executor has itself, and a schedule that needs a dialect.
     """
-    recorder, replayer = (None, None) if recording is None else (recording.recorder, recording.replayer)
+    results, replayer = (None, None) if recording is None else (recording.cassette_results, recording.replayer)
     if not isinstance(execution, Execution):
         choices = {
             "interceptors": interceptors,
             "policy": approval.policy,
             "rules": approval.rules is not None,
-            "recorder": recorder,
+            "cassette_results": results,
             "replayer": replayer,
         }
         check_executor(execution, choices, adds_tools=adds_tools)

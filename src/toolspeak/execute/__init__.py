@@ -32,7 +32,7 @@ from toolspeak.execute.calls.observe import (
     ToolCallStarted,
     ToolExecution,
 )
-from toolspeak.execute.calls.replay import RecordedResult, Replayer, ResultRecorder
+from toolspeak.execute.calls.replay import CassetteResults, RecordedResult, Replayer
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency, Timers
 from toolspeak.execute.concurrency.schedule import ScheduleName, Wait, hints, plan, waits
@@ -68,6 +68,7 @@ __all__ = [
     "BatchResult",
     "Block",
     "CallsInDoubt",
+    "CassetteResults",
     "Concurrency",
     "Decision",
     "EarlyStart",
@@ -88,7 +89,6 @@ __all__ = [
     "Proceed",
     "RecordedResult",
     "Replayer",
-    "ResultRecorder",
     "Rule",
     "RuleAction",
     "RunScope",

@@ -54,7 +54,7 @@ class Pause:
         self.callbacks: list[Callable[[], None]] = []
         """Called when the pause is requested."""
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Requests the pause: no further call starts."""
         if not self.is_requested:
             self.is_requested = True
@@ -62,7 +62,7 @@ class Pause:
                 callback()
 
     @asynccontextmanager
-    async def ends(self) -> AsyncGenerator[None]:
+    async def interrupts(self) -> AsyncGenerator[None]:
         """Cancels the block when the pause is requested, and raises BatchPaused."""
         loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
         self.callbacks.append(end := lambda: limit.reschedule(loop.time()))

@@ -70,7 +70,7 @@ class CallAdmission:
             context.state,
             settings.secrets,
             evaluator,
-            settings.recorder,
+            settings.cassette_results,
             settings.replayer,
         )
         self._skip_reason = ""
@@ -402,7 +402,7 @@ class CallAdmission:
         """Awaits an answer outside the deadline, and moves the deadline by the time it took."""
         clock = asyncio.get_running_loop()
         began = clock.time()
-        async with self._batch.context.pause.ends():
+        async with self._batch.context.pause.interrupts():
             answer = await question
         waited = clock.time() - began
         self.waited += waited

@@ -27,7 +27,7 @@ from toolspeak.execute.batch_state import INTERRUPTIBLE, BatchState, Call
 from toolspeak.execute.call_admission import CallAdmission
 from toolspeak.execute.calls.observe import Observation, Observed, Observer
 from toolspeak.execute.calls.prepare import PreparedCall, unique
-from toolspeak.execute.calls.replay import Replayer, ResultRecorder
+from toolspeak.execute.calls.replay import CassetteResults, Replayer
 from toolspeak.execute.calls.result_limits import ResultCap
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency, Limiter, Timers
@@ -71,7 +71,7 @@ class Executor:
     - `policy`: decides about every call before the approver. A function, or rules; the first one that fits decides.
     - `rules`: the standing rules.
     - `observers`: are called with every call as it starts and ends.
-    - `recorder`: records the calls' results, for a replay.
+    - `cassette_results`: records the calls' results, for a replay.
     - `replayer`: gives recorded results instead of calling functions.
 
     Raises ConfigurationError for tools that are not a list of tools, an approver that is not async, an unknown
@@ -95,7 +95,7 @@ class Executor:
         policy: Policy | Sequence[Rule] | None = None,
         rules: StandingRules | None = None,
         observers: tuple[Observer, ...] = (),
-        recorder: ResultRecorder | None = None,
+        cassette_results: CassetteResults | None = None,
         replayer: Replayer | None = None,
     ) -> None:
         check_schedule(schedule)
@@ -117,7 +117,7 @@ class Executor:
             ResultCap(max_result_bytes, pages=READ_RESULT in tools),
             throw_on_failure,
             stop_on_block,
-            recorder,
+            cassette_results,
             replayer,
         )
 

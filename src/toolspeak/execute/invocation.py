@@ -21,7 +21,7 @@ from toolspeak.data.values import changed, quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.prepare import PreparedCall, prepare
-from toolspeak.execute.calls.replay import Replayer, ResultRecorder
+from toolspeak.execute.calls.replay import CassetteResults, Replayer
 from toolspeak.execute.calls.result_limits import ResultCap
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import (
@@ -56,7 +56,7 @@ class ExecutorSettings:
     cap: ResultCap
     throw_on_failure: bool
     stop_on_block: bool
-    recorder: ResultRecorder | None
+    cassette_results: CassetteResults | None
     replayer: Replayer | None
     of_turn: bool = False
     """Whether `tools` are those of one turn, and others those of the next."""

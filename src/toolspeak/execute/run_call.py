@@ -48,9 +48,9 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
             else:
                 result = call.result
                 assert result is not None, "admission resolved it"
-                if settings.recorder is not None and result.code in _BY_CHANCE:
+                if settings.cassette_results is not None and result.code in _BY_CHANCE:
                     of_call = ToolCall(result.call_id, result.name, {})
-                    settings.recorder.keep(of_call, RecordedResult(result, skipped=True))
+                    settings.cassette_results.keep(of_call, RecordedResult(result, skipped=True))
             result, whole = finish_result(result, settings.secrets, settings.cap, context.memory)
             if whole is not None or call.error is not None:
                 context.scope.details[result.call_id] = LocalDetails(call.error, whole)
@@ -84,8 +84,8 @@ def _from_cache(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolRe
     if call.waited_for:
         return None
     result = batch.context.scope.result_cache.answer(prepared.call, prepared.effects)
-    if result is not None and settings.recorder is not None:
-        settings.recorder.keep(prepared.call, RecordedResult(result, recalled=True))
+    if result is not None and settings.cassette_results is not None:
+        settings.cassette_results.keep(prepared.call, RecordedResult(result, recalled=True))
     return result
 
 
@@ -101,8 +101,8 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
             return skipped
     elif reason := _reason_to_skip(batch, call, prepared):
         skipped = failure(prepared.call, "skipped", reason)
-        if settings.recorder is not None:
-            settings.recorder.keep(prepared.call, RecordedResult(skipped, skipped=True))
+        if settings.cassette_results is not None:
+            settings.cassette_results.keep(prepared.call, RecordedResult(skipped, skipped=True))
         return skipped
     try:
         if settings.interceptors:
@@ -195,8 +195,8 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
         result = recorded.result
     else:
         result, stop = await _invoke(batch, call, prepared)
-        if settings.recorder is not None:
-            settings.recorder.keep(prepared.call, RecordedResult(result, stop))
+        if settings.cassette_results is not None:
+            settings.cassette_results.keep(prepared.call, RecordedResult(result, stop))
         if stop is not None:
             await batch.stop_starting(batch.stop_of(stop, prepared.call.id))
     call.move("returned")

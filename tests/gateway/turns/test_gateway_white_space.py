@@ -16,12 +16,12 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.dialects import get_dialect
-from toolspeak.gateway.turns.turn_gate import LONGEST_BLANK, LeaveRules, TurnGate
+from toolspeak.gateway.turns.turn_gate import LONGEST_BLANK, ReleaseRules, TurnGate
 
 END = TurnEnded("stop")
 
 
-def left(deltas: list[Delta], rules: LeaveRules) -> list[Delta]:
+def left(deltas: list[Delta], rules: ReleaseRules) -> list[Delta]:
     gate = TurnGate(rules)
     return [leaving for delta in deltas for leaving in gate.feed(delta)]
 
@@ -57,19 +57,19 @@ TURNS: list[tuple[list[Delta], list[str]]] = [
 @pytest.mark.parametrize("held", [False, True], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("turn", "said"), TURNS)
 def test_what_is_left_of_the_text(turn: list[Delta], said: list[str], held: bool):
-    assert text(left(turn, LeaveRules(in_text=True, hold_text=held, hold_calls=held))) == said
+    assert text(left(turn, ReleaseRules(in_text=True, hold_text=held, hold_calls=held))) == said
 
 
 @pytest.mark.parametrize("turn", [turn for turn, _ in TURNS])
 def test_what_a_server_with_calls_of_its_own_says_stays_as_it_is(turn: list[Delta]):
     said = "".join(delta.text for delta in turn if isinstance(delta, TextDelta))
-    assert "".join(text(left(turn, LeaveRules()))) == said
+    assert "".join(text(left(turn, ReleaseRules()))) == said
 
 
 @given(st.lists(st.integers(1, 9), min_size=1), st.sampled_from(["hermes", "qwen3-coder", "cogency-json"]))
 def test_splits_do_not_matter(sizes: list[int], name: str):
     said = "<think>\nHm.\n</think>\n\n Yes,\n\nI do.\n"
-    rules, parser = LeaveRules(in_text=True), get_dialect(name).parser()
+    rules, parser = ReleaseRules(in_text=True), get_dialect(name).parser()
     deltas: list[Delta] = []
     at = turn = 0
     while at < len(said):

@@ -40,7 +40,7 @@ from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError, ProviderError
-from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, ResultRecorder, Secrets
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, CassetteResults, RecordedResult, Secrets
 from toolspeak.execute.approval.approvers import ApprovalAnswer, StandingApprover, ask, ask_together, decision_fact
 from toolspeak.execute.approval.evaluator import is_of_a_revision
 from toolspeak.execute.calls.prepare import new_id
@@ -51,7 +51,7 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 
 
-class CassetteRecorder(Recording, ResultRecorder):
+class CassetteRecorder(Recording, CassetteResults):
     """Writes a line as soon as there is something to say. See `Cassette.record`."""
 
     def __init__(self, path: str | PathLike[str], *, go_on: bool = False) -> None:
@@ -91,7 +91,7 @@ class CassetteRecorder(Recording, ResultRecorder):
             self._path.write_bytes(intact)
 
     @property
-    def recorder(self) -> ResultRecorder:
+    def cassette_results(self) -> CassetteResults:
         return self
 
     @property

@@ -49,7 +49,7 @@ class Player(Recording, Replayer):
         """The answer whose other arguments are being asked about."""
 
     @property
-    def recorder(self) -> None:
+    def cassette_results(self) -> None:
         return None
 
     @property

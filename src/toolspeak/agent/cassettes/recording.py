@@ -10,7 +10,7 @@ from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.errors import ReplayDiverged
-from toolspeak.execute import Approver, BatchApprover, Replayer, ResultRecorder, Secrets
+from toolspeak.execute import Approver, BatchApprover, CassetteResults, Replayer, Secrets
 from toolspeak.providers.base import Provider
 
 
@@ -28,7 +28,7 @@ class Recording(Protocol):
 
     @property
     @abstractmethod
-    def recorder(self) -> ResultRecorder | None:
+    def cassette_results(self) -> CassetteResults | None:
         """What keeps the calls' results, if it records."""
 
     @property

@@ -25,7 +25,7 @@ from toolspeak.execute.approval.approvers import (
 )
 from toolspeak.execute.approval.policy_rules import StandingRules
 from toolspeak.execute.calls.prepare import PreparedCall
-from toolspeak.execute.calls.replay import Replayer, ResultRecorder
+from toolspeak.execute.calls.replay import CassetteResults, Replayer
 from toolspeak.execute.calls.result_limits import describe
 from toolspeak.execute.calls.secrets import Secrets, hide_effects
 from toolspeak.execute.concurrency.limits import in_thread
@@ -134,7 +134,7 @@ class RequestBuilder:
     state: StateView | None
     secrets: Secrets
     evaluator: PolicyEvaluator
-    recorder: ResultRecorder | None = None
+    cassette_results: CassetteResults | None = None
     replayer: Replayer | None = None
     _revisions: dict[tuple[str, str], ApprovalRequest] = field(default_factory=dict[tuple[str, str], ApprovalRequest])
 
@@ -159,8 +159,8 @@ class RequestBuilder:
         if len(text) > _PREVIEW_CHARACTERS:
             text = f"(no preview: it has {len(text):,} characters; the arguments are complete)"
         preview = self.secrets.hide_text(text)
-        if self.recorder is not None:
-            self.recorder.keep_preview(prepared.call, preview)
+        if self.cassette_results is not None:
+            self.cassette_results.keep_preview(prepared.call, preview)
         return preview
 
     def revision_of(self, prepared: PreparedCall, decision: Decision) -> ApprovalRequest | None:

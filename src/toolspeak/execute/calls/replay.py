@@ -28,7 +28,7 @@ class RecordedResult:
     spent: tuple[SubRunUsed, ...] = ()
 
 
-class ResultRecorder(Protocol):
+class CassetteResults(Protocol):
     """Records the results of calls."""
 
     def keep(self, call: ToolCall, recorded: RecordedResult) -> None: ...

@@ -20,7 +20,7 @@ from toolspeak.gateway.http.asgi import Fields, check_values, decoded
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.requests.conversation_repair import healed
 from toolspeak.gateway.settings.gateway_settings import Bounds
-from toolspeak.gateway.turns.turn_gate import LeaveRules, Note
+from toolspeak.gateway.turns.turn_gate import Note, ReleaseRules
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.wire.anthropic import ANTHROPIC
@@ -39,7 +39,7 @@ _ANY_OBJECT = OutputSchema("json", {"type": "object"}, strict=False)
 
 def turn_of(
     wire_request: WireRequest, route: Route, client_format: str
-) -> tuple[TextDriver | NativeDriver, TurnRequest, LeaveRules]:
+) -> tuple[TextDriver | NativeDriver, TurnRequest, ReleaseRules]:
     """The driver for a client's request, the driver's request, and the rules by which its answer leaves."""
     request = wire_request.request
     messages = [message for message in request.messages if isinstance(message, Message)]
@@ -47,7 +47,7 @@ def turn_of(
     if not request.tools and not any(message.calls or message.results for message in messages):
         # A conversation without tools passes unchanged, with its images and output format.
         turn = TurnRequest(messages, (), output=request.output, options=options)
-        return route.plain, turn, LeaveRules(hold_text=not wire_request.stream, hold_calls=not wire_request.stream)
+        return route.plain, turn, ReleaseRules(hold_text=not wire_request.stream, hold_calls=not wire_request.stream)
     choice = request.choice if request.tools else ToolChoice("none")
     rules = _rules(wire_request, route, choice, client_format)
     # A driver that may fall back to text gets the system messages apart, like a driver for text.
@@ -107,11 +107,11 @@ def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:
             raise Failure(400, f"{what} has {len(name)} characters; {bounds.name_chars} are allowed", "name_too_long")
 
 
-def _rules(wire_request: WireRequest, route: Route, choice: ToolChoice, client_format: str) -> LeaveRules:
+def _rules(wire_request: WireRequest, route: Route, choice: ToolChoice, client_format: str) -> ReleaseRules:
     capabilities, upstream = route.provider.capabilities, route.upstream
     requires = choice.mode in ("required", "specific")
     enforced = capabilities.grammar is not None if route.is_text else capabilities.tool_choice
-    return LeaveRules(
+    return ReleaseRules(
         choice,
         wire_request.request.parallel,
         hold_calls=not wire_request.stream or upstream.hold_calls or route.holds,

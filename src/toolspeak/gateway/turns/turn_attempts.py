@@ -25,7 +25,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.turns.turn_gate import LeaveRules, Note, TurnGate, text_size
+from toolspeak.gateway.turns.turn_gate import Note, ReleaseRules, TurnGate, text_size
 from toolspeak.wire.base import ModelRequest, WireRequest
 
 BYTES_PER_TOKEN = 4
@@ -65,7 +65,7 @@ class TurnReport:
 async def run_turn(
     driver: Driver,
     request: TurnRequest,
-    rules: LeaveRules,
+    rules: ReleaseRules,
     put: Put,
     report: TurnReport,
     prompt_size: Callable[[], int],
@@ -159,7 +159,7 @@ def _again(why: str, turn: ParsedTurn) -> Note:
     return Note("asked_again", "the model did not call the required tool, so the gateway asked it again")
 
 
-def _correction(turn: ParsedTurn, why: str, rules: LeaveRules) -> list[Message]:
+def _correction(turn: ParsedTurn, why: str, rules: ReleaseRules) -> list[Message]:
     """The messages that ask the model to repeat its turn: the turn, and what is wrong with it."""
     turn_messages = [turn.message] if turn.message.parts else []
     if turn.calls:
@@ -178,7 +178,7 @@ def _correction(turn: ParsedTurn, why: str, rules: LeaveRules) -> list[Message]:
     return [*turn_messages, Message("user", (TextPart(f"That was no tool call. {_demand(rules)}"),))]
 
 
-def _demand(rules: LeaveRules) -> str:
+def _demand(rules: ReleaseRules) -> str:
     name = rules.choice.name
     return f"Call the tool {name!r} now." if name else "Call one of the tools now."
 

@@ -65,7 +65,7 @@ class Note:
 
 
 @quick()
-class LeaveRules:
+class ReleaseRules:
     """The client's conditions for a turn, and how its deltas may leave.
 
     `hold_calls`: a call leaves whole, once it counts. `hold_text`: text waits for the first call. `repairs` and
@@ -111,7 +111,7 @@ class TurnGate:
     leaves with the delta that follows it: until then every format can spoil the call.
     """
 
-    def __init__(self, rules: LeaveRules) -> None:
+    def __init__(self, rules: ReleaseRules) -> None:
         self.outcome: Outcome | None = None
         self.notes: list[Note] = []
         self.size = 0
