@@ -13,8 +13,8 @@ from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDial
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import marker_prefix, result_text
-from toolspeak.dialects.readers.body import Body
-from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
+from toolspeak.dialects.readers.body import Body, skip_space
+from toolspeak.dialects.readers.open_call import OpenCall
 from toolspeak.dialects.readers.tagged_values import escape_name, unescape_name
 from toolspeak.dialects.readers.xml_calls import XmlCalls
 from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, XmlTag, open_tag

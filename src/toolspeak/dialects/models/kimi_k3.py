@@ -15,9 +15,9 @@ from toolspeak.dialects.grammar.schema_rules import only
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
+from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueTags
 from toolspeak.dialects.readers.pair_tags import KINDS
-from toolspeak.dialects.readers.reader_states import skip_space
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import TEXT, value_types, write_text
 from toolspeak.dialects.text.end_marker import stands

@@ -15,11 +15,10 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import NINE, series
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import result_text
-from toolspeak.dialects.readers.body import Body, ChosenBody
+from toolspeak.dialects.readers.body import Body, ChosenBody, skip_space
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
-from toolspeak.dialects.readers.reader_states import skip_space
 from toolspeak.dialects.text.candidates import NAME, first_of, one_of
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Follows, Signature

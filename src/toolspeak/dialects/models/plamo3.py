@@ -12,7 +12,8 @@ from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDial
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
-from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, ReaderState, known_name, skip_space
+from toolspeak.dialects.readers.body import ReaderState, known_name, skip_space
+from toolspeak.dialects.readers.open_call import CallSteps, OpenCall
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, JsonScanner

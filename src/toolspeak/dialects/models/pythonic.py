@@ -25,11 +25,10 @@ from toolspeak.dialects.prompts.rendering import (
     result_or_error,
     result_text,
 )
-from toolspeak.dialects.readers.body import Body, ChosenBody
+from toolspeak.dialects.readers.body import Body, ChosenBody, skip_space
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.readers.python_calls import KEY, NAME, VALUE_START, PythonCalls
-from toolspeak.dialects.readers.reader_states import skip_space
 from toolspeak.dialects.text.candidates import beginnings_of
 from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker, MarkerTable
 from toolspeak.dialects.text.openings import Matches, Signature

@@ -1,12 +1,15 @@
-"""The contract of a reader of a block's body, its fast path, and the reader of fabricated results."""
+"""The contract of a reader of a block's body, its fast path, readers with states, and the reader of fabricated
+results."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, Delta
-from toolspeak.dialects.text.scan import Buffer, Caps, JsonScanner, Problem, string_special
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, Delta, TextAside
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.text.scan import BEYOND_CAPS, Buffer, Caps, JsonScanner, Problem, string_special
 
 MAX_UNRECORDED, PIECE = 1 << 15, 12
 """Two limits of a `PassThrough`: the characters that it takes before it records them, and the characters that each
@@ -16,6 +19,9 @@ TRUNCATED = (
     "the turn was cut off before the end of this block, so nothing in it ran; "
     "write it again, in smaller pieces if it is long"
 )
+
+ReaderState = Callable[[str, int, list[Delta]], int]
+_SPACE = re.compile(r"[ \t\r\n]*")  # the white space of XML and JSON; other white space is text, and may begin a value
 
 
 class PassThrough:
@@ -161,6 +167,75 @@ class Body(ABC):
         vars(self).clear()
 
 
+class Steps(Body):
+    """Implements `feed` for states. Each state takes text from text[position:] and returns where the next state begins.
+
+    A state that needs more characters sets `_wait`. The caller then feeds the rest again with more text.
+    """
+
+    _state: ReaderState
+    _between: ReaderState  # the state between calls, in a body that may hold text there
+    _wait: bool = False
+    _base: int = 0  # the body's offset of the current chunk's character 0
+
+    def __init__(self, first_index: int, caps: Caps) -> None:
+        super().__init__(caps)
+        self._index: int = first_index
+        self._fragments: list[str] = []  # of the open call's arguments, not sent yet
+
+    def feed(self, text: str, start: int, out: list[Delta]) -> int:
+        position, end = start, len(text)
+        self._base = self.raw.length - start
+        self._wait = False
+        while position < end and not (self.done or self._wait or self.problem):
+            position = self._state(text, position, out)
+        if self._fragments:
+            self._flush_fragments(out)
+        self.raw.add(text[start:position])
+        return position
+
+    def resume(self) -> bool:
+        if self.problem is not None and self.problem.code in BEYOND_CAPS:
+            return False
+        self.problem = None
+        return True
+
+    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
+        """Text between calls, up to a possible marker. It is not part of the answer."""
+        at = text.find("<", position)
+        stop = at if at >= 0 else len(text)
+        if stop > position:
+            out.append(TextAside(text[position:stop]))
+        if stop < len(text):
+            self._state = self._between
+        return stop
+
+    def _since(self, offset: int, text: str, stop: int) -> str:
+        """The body's text from `offset` up to text[stop] of the current chunk."""
+        return self.raw.since(offset) + text[max(offset, self.raw.length) - self._base : stop]
+
+    def _fail(self, code: str, reason: str, position: int) -> int:
+        self.problem, self.problem_offset = Problem(code, reason), max(0, self._base + position)
+        return position
+
+    def _flush_fragments(self, out: list[Delta]) -> str:
+        """Sends the collected fragments of the arguments as one, and returns it."""
+        fragment = "".join(self._fragments)
+        if fragment:
+            out.append(ArgumentsDelta(self._index, fragment))
+        self._fragments.clear()
+        return fragment
+
+    def _tool_name(self, name: str) -> str:
+        """The tool's name for a name that the model wrote."""
+        return name
+
+    def _add_call(self, delta: CallCompleted | CallMalformed, out: list[Delta]) -> None:
+        out.append(delta)
+        self.calls.append(delta)
+        self._index += 1
+
+
 class ChosenBody(Body):
     """A placeholder until the body's beginning shows which of several readers reads it (`choose`)."""
 
@@ -187,3 +262,19 @@ class ResultsBody(Body):
 
     def end(self, out: list[Delta]) -> None:
         self._scanner.end()
+
+
+def known_name(name: str, tools: Mapping[str, ToolSpec]) -> str:
+    """The tool's name for a name that a model wrote: with OpenAI's namespace `functions.` in any format."""
+    if name in tools:
+        return name
+    bare = name.removeprefix("functions.")
+    return bare if bare in tools else name
+
+
+def skip_space(text: str, position: int) -> int:
+    """The position after the white space at text[position]."""
+    if text[position : position + 1] > " ":
+        return position
+    match = _SPACE.match(text, position)
+    return match.end() if match else position

@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.element_tags import ElementSyntax, ElementTag, explicit_type, value_tags, whole_element
 from toolspeak.dialects.readers.loose_values import read_other
+from toolspeak.dialects.readers.open_call import OpenCall
 from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent
-from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, ValueEnd, no_call_end
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, is_text, read_value, value_types
 from toolspeak.dialects.text.end_marker import begins

@@ -9,8 +9,8 @@ from typing import TypeAlias, cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.readers.body import PassThrough
-from toolspeak.dialects.readers.reader_states import Steps, json_string, string_text
+from toolspeak.dialects.readers.body import PassThrough, Steps
+from toolspeak.dialects.readers.open_call import json_string, string_text
 from toolspeak.dialects.readers.whole_call import WholeCall
 from toolspeak.dialects.text.scan import Buffer, Caps, Problem, decode_json
 

@@ -8,9 +8,8 @@ from typing import cast
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.body import PassThrough
+from toolspeak.dialects.readers.body import PassThrough, ReaderState, Steps, known_name, skip_space
 from toolspeak.dialects.readers.json_call import PLAIN_KEY, PLAIN_STRING, CallShape, JsonCall, head_of
-from toolspeak.dialects.readers.reader_states import ReaderState, Steps, known_name, skip_space
 from toolspeak.dialects.text.scan import (
     Buffer,
     Caps,

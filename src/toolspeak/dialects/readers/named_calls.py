@@ -14,8 +14,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.body import PassThrough
-from toolspeak.dialects.readers.reader_states import Steps, known_name, skip_space
+from toolspeak.dialects.readers.body import PassThrough, Steps, known_name, skip_space
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
 from toolspeak.dialects.text.scan import (

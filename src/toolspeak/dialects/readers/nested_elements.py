@@ -16,8 +16,8 @@ from functools import cache, lru_cache
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueRules, ValueTags
-from toolspeak.dialects.readers.reader_states import skip_space
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, ValueEnd
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.reader_states import skip_space, without
+from toolspeak.dialects.readers.body import skip_space
+from toolspeak.dialects.readers.open_call import without
 from toolspeak.dialects.readers.tagged_values import Explicit, Reading
 from toolspeak.dialects.text.end_marker import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
+from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.function_calls import Flow, FunctionCalls, json_content
 from toolspeak.dialects.readers.python_literals import (
     ESCAPE,
@@ -29,7 +30,6 @@ from toolspeak.dialects.readers.python_literals import (
     read_number,
     unescape,
 )
-from toolspeak.dialects.readers.reader_states import skip_space
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
 
 _KEY_RUN = re.compile(r"[\w-]*")

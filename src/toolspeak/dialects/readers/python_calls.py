@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.readers.body import known_name, skip_space
+from toolspeak.dialects.readers.open_call import json_string
 from toolspeak.dialects.readers.python_arguments import PythonArguments
 from toolspeak.dialects.readers.python_literals import RUNS, WORDS
-from toolspeak.dialects.readers.reader_states import json_string, known_name, skip_space
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
 from toolspeak.dialects.text.scan import Caps, shorten
 

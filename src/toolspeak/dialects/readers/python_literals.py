@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from toolspeak.dialects.readers.function_calls import Flow
-from toolspeak.dialects.readers.reader_states import string_text
+from toolspeak.dialects.readers.open_call import string_text
 
 NUMBER = re.compile(
     r"[+-]?(?:0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+"

@@ -24,8 +24,9 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
+from toolspeak.dialects.readers.body import skip_space
+from toolspeak.dialects.readers.open_call import CallSteps, OpenCall, string_text, without
 from toolspeak.dialects.readers.open_value import Inside, OpenValue, ValueEvent, ValueRules, ValueTags
-from toolspeak.dialects.readers.reader_states import CallSteps, OpenCall, skip_space, string_text, without
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, Explicit, begins_json, is_text, read_value
 from toolspeak.dialects.text.end_marker import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner, Problem, shorten

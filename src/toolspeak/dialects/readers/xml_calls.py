@@ -14,8 +14,9 @@ from functools import lru_cache
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.readers.body import skip_space
+from toolspeak.dialects.readers.open_call import OpenCall
 from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueRules, ValueTags
-from toolspeak.dialects.readers.reader_states import OpenCall, skip_space
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call

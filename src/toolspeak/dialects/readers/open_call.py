@@ -1,4 +1,4 @@
-"""The base of body readers with states: the loop, the open call, and the fragments of its arguments.
+"""The base of body readers whose arguments are text: the open call, and the fragments of its arguments.
 
 A reader of elements adds the states that find where calls, arguments and values begin and end. The steps that open,
 fill and close them are here.
@@ -16,14 +16,13 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 
 import msgspec
 
-from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta, TextAside
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.body import Body, PassThrough
+from toolspeak.dialects.readers.body import PassThrough, Steps
 from toolspeak.dialects.readers.whole_call import WholeCall
 from toolspeak.dialects.text.scan import (
-    BEYOND_CAPS,
     Buffer,
     Caps,
     JsonScanner,
@@ -36,78 +35,6 @@ from toolspeak.dialects.text.scan import (
 )
 
 _ENCODE = msgspec.json.Encoder().encode
-
-ReaderState = Callable[[str, int, list[Delta]], int]
-_SPACE = re.compile(r"[ \t\r\n]*")  # the white space of XML and JSON; other white space is text, and may begin a value
-
-
-class Steps(Body):
-    """Implements `feed` for states. Each state takes text from text[position:] and returns where the next state begins.
-
-    A state that needs more characters sets `_wait`. The caller then feeds the rest again with more text.
-    """
-
-    _state: ReaderState
-    _between: ReaderState  # the state between calls, in a body that may hold text there
-    _wait: bool = False
-    _base: int = 0  # the body's offset of the current chunk's character 0
-
-    def __init__(self, first_index: int, caps: Caps) -> None:
-        super().__init__(caps)
-        self._index: int = first_index
-        self._fragments: list[str] = []  # of the open call's arguments, not sent yet
-
-    def feed(self, text: str, start: int, out: list[Delta]) -> int:
-        position, end = start, len(text)
-        self._base = self.raw.length - start
-        self._wait = False
-        while position < end and not (self.done or self._wait or self.problem):
-            position = self._state(text, position, out)
-        if self._fragments:
-            self._flush_fragments(out)
-        self.raw.add(text[start:position])
-        return position
-
-    def resume(self) -> bool:
-        if self.problem is not None and self.problem.code in BEYOND_CAPS:
-            return False
-        self.problem = None
-        return True
-
-    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
-        """Text between calls, up to a possible marker. It is not part of the answer."""
-        at = text.find("<", position)
-        stop = at if at >= 0 else len(text)
-        if stop > position:
-            out.append(TextAside(text[position:stop]))
-        if stop < len(text):
-            self._state = self._between
-        return stop
-
-    def _since(self, offset: int, text: str, stop: int) -> str:
-        """The body's text from `offset` up to text[stop] of the current chunk."""
-        return self.raw.since(offset) + text[max(offset, self.raw.length) - self._base : stop]
-
-    def _fail(self, code: str, reason: str, position: int) -> int:
-        self.problem, self.problem_offset = Problem(code, reason), max(0, self._base + position)
-        return position
-
-    def _flush_fragments(self, out: list[Delta]) -> str:
-        """Sends the collected fragments of the arguments as one, and returns it."""
-        fragment = "".join(self._fragments)
-        if fragment:
-            out.append(ArgumentsDelta(self._index, fragment))
-        self._fragments.clear()
-        return fragment
-
-    def _tool_name(self, name: str) -> str:
-        """The tool's name for a name that the model wrote."""
-        return name
-
-    def _add_call(self, delta: CallCompleted | CallMalformed, out: list[Delta]) -> None:
-        out.append(delta)
-        self.calls.append(delta)
-        self._index += 1
 
 
 @quick(frozen=False)
@@ -292,14 +219,6 @@ class CallSteps(Steps):
         return self._call
 
 
-def known_name(name: str, tools: Mapping[str, ToolSpec]) -> str:
-    """The tool's name for a name that a model wrote: with OpenAI's namespace `functions.` in any format."""
-    if name in tools:
-        return name
-    bare = name.removeprefix("functions.")
-    return bare if bare in tools else name
-
-
 def json_string(text: str) -> str:
     """A string as JSON, with characters beyond ASCII unescaped. Fast for long strings."""
     try:
@@ -311,14 +230,6 @@ def json_string(text: str) -> str:
 def string_text(text: str) -> str:
     """A piece of a string as it is between JSON quotes. Fast for short pieces."""
     return encode_basestring(text)[1:-1]
-
-
-def skip_space(text: str, position: int) -> int:
-    """The position after the white space at text[position]."""
-    if text[position : position + 1] > " ":
-        return position
-    match = _SPACE.match(text, position)
-    return match.end() if match else position
 
 
 @cache
