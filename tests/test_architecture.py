@@ -51,8 +51,9 @@ WIRE_SHARED = {
 
 # What the commands share: files beside their folder. `main` and `command_table` find a command by its name.
 CLI_SHARED = {
-    "argument_editor", "attended_run", "command_options", "demo_project", "demo_schedules", "exit_codes",
-    "journal_option", "reply_description", "rules_file", "run_lookup", "signals", "terminal_approver", "timeline_file",
+    "agents_option", "argument_editor", "attended_run", "command_options", "demo_project", "demo_schedules",
+    "exit_codes", "journal_option", "reply_description", "rules_file", "run_lookup", "signals", "terminal_approver",
+    "timeline_file",
 }  # fmt: skip
 
 # What every dialect is made against: files beside the folders of `dialects`.

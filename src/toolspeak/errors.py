@@ -21,8 +21,10 @@
     └── RunError                 a run that cannot continue, for instance without a decision     no
         ├── RunBusy              another process holds the run                                 once it has let go
         ├── RunConflict          someone else continued the run or the session              from where it is now
+        ├── RunStuck             a worker resumed the run often, and it got no further          when it is mended
         ├── LeaseLost            another process took the run over                             from where it is now
         ├── SubRunPaused         a run that a tool started waits, and its call with it         when it was decided
+        ├── CallWaits            a tool's call waits for a time or an outside event            when it has come
         └── ReplayDiverged       a replayed run asks for something that was not recorded       no
             └── TurnCutOff       (agent/cassettes/recording.py) the recorded turn has no end   no
 
@@ -182,12 +184,21 @@ class SubRunPaused(RunError):
         """The sub-run's RunResult."""
 
 
+class CallWaits(RunError):
+    """A tool's call waits for a time or an event (`RunContext.wait_for`). Do not catch it in the tool: the tool is
+    called again when what it waits for has come."""
+
+
 class RunConflict(RunError):
     """Another writer appended to the run or the session since it was read."""
 
 
 class RunBusy(RunError):
     """Another process drives the run; the message says for how many seconds at most if that process is dead."""
+
+
+class RunStuck(RunError):
+    """A worker resumed the run several times, and it got no further."""
 
 
 class LeaseLost(RunError):

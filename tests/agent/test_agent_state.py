@@ -171,8 +171,7 @@ def test_records_that_cannot_come_here_are_refused():
 
 LEADS_TO = {
     "running": RunResumed(),
-    "awaiting_approval": RunPaused("awaiting_approval"),
-    "suspended": RunPaused("suspended"),
+    **{status: RunPaused(status) for status in ("queued", "waiting", "awaiting_approval", "suspended")},
     **{status: RunFinished(status, "", "") for status in ("answered", "no_answer", "failed")},
 }
 

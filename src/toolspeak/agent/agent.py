@@ -14,30 +14,29 @@ from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tool
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
-from toolspeak.agent.options import Approval, DepsT, DialectSettings, Execution, Instructions, RunOptions
-from toolspeak.agent.result import Resumption, RunResult, SubRunStart, result_of, resumed_run, stored_run
+from toolspeak.agent.options import Approval, CommonOptions, DepsT, DialectSettings, Execution, Instructions, RunOptions
+from toolspeak.agent.result import Resumption, RunResult, result_of, resumed_run, stored_run
 from toolspeak.agent.run import Run
 from toolspeak.agent.run_starter import RunStarter
 from toolspeak.agent.settings import USUAL_EXECUTION, RunSettings, executor_of
-from toolspeak.agent.state.history import Window, paired, without_secrets
+from toolspeak.agent.state.history import Window
 from toolspeak.agent.state.output import Output, OutputT, choose_output, with_output
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import Place
+from toolspeak.agent.submission import StartOnce, prepared_start, submit_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     check_approval,
-    check_messages,
-    check_options,
-    check_priced,
     check_settings,
     checked_choice,
     secrets_of,
     toolset_of,
     turn_tools_of,
 )
-from toolspeak.data.events import PAUSED, Limits, RunStarted
+from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price
+from toolspeak.data.run_values import PAUSED
 from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect
 from toolspeak.errors import ConfigurationError, ProviderError, SubRunPaused
@@ -166,12 +165,10 @@ class Agent(RunStarter[DepsT, OutputT]):
             self.rules = StandingRules(self.rules)  # a copy: rules that a replay adds were kept when it was recorded
         self.description = description
         self._deps_type = deps_type
-        self._limits = limits
         self._all_tools = self.toolset  # of any turn; None if only the function knows
         if tools_of is not None:
             selected = cast("object", tools_of)
             self._all_tools = self.toolset + selected.tools if isinstance(selected, ToolFilter) else None
-        self._choice = checked_choice(tool_choice, self._all_tools)
         self._journal = journal
         runs, policy = executor_of(
             execution,
@@ -199,7 +196,9 @@ class Agent(RunStarter[DepsT, OutputT]):
             tools_of=tools_of,
             agent=name,
             handoffs={transfer.name: agent for transfer, agent in zip(transfers, names, strict=True)},
-            choice=self._choice,
+            choice=checked_choice(tool_choice, self._all_tools),
+            all_tools=self._all_tools,
+            limits=limits,
             rules=self.rules,
             interceptors=by_levels,
             in_doubt_policy=approval.in_doubt,
@@ -215,45 +214,40 @@ class Agent(RunStarter[DepsT, OutputT]):
 
     def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run:
         """As `start`, in a session: the run follows the messages of the session until this place."""
-        check_options(options, RunOptions.__annotations__)
-        history = options.get("history", ())
-        check_messages(task, history)
         check_start(self._settings, options.get("deps"), self._deps_type)
-        message = Message.user(task) if isinstance(task, str) else task
-        messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
-        parent = options.get("parent_run_id")
+        run_id, parent = options.get("run_id"), options.get("parent_run_id")
         call = None if place is not None else parent_call(parent)
-        settings = changed(
-            self._settings,
-            journal=self._run_journal(None if call is None else call.run_id),
-            deps=options.get("deps"),
-            principal=options.get("principal"),
-            traceparent=options.get("traceparent"),
-            parent_run_id=parent,
-        )
-        limits = options.get("limits") or self._limits
-        for each in (self._settings, *self._settings.family.values()):
-            check_priced(limits, each.driver.name, each.prices)
-        started = RunStarted(
-            messages,
-            self.driver.name,
-            limits,
-            setup=options.get("setup", {}),
-            choice=checked_choice(options.get("tool_choice", self._choice), self._all_tools),
-        )
-        if place is not None:
-            started = changed(
-                started,
-                session_id=place.session_id,
-                session_version=place.version,
-                follows=place.follows,
-                follows_seq=place.follows_seq,
-            )
-        if call is None:
-            return Run(settings, new_id(), [started], before=place.before if place else ())
-        run_id = sub_run_id(call, self._settings.agent, messages)
-        resumption = Resumption(settings, run_id, {})
-        return Run(settings, run_id, (), load=SubRunStart(resumption, started).load)
+        journal = self._run_journal(None if call is None else call.run_id)
+        settings, started = prepared_start(changed(self._settings, journal=journal), task, options, place)
+        before = place.before if place else ()
+        if call is not None:
+            run_id = sub_run_id(call, settings.agent, started.messages)
+        elif run_id is None:
+            return Run(settings, new_id(), [started], before=before)
+        start = StartOnce(Resumption(settings, run_id, {}), started, is_sub_run=call is not None)
+        return Run(settings, run_id, (), before=before, load=start.load)
+
+    async def submit(
+        self, task: str | Message, *, at: float | None = None, **options: Unpack[CommonOptions]
+    ) -> RunResult[OutputT]:
+        """Records a run that no process drives yet: its status is `queued`. A worker of this agent's name drives it
+        (`toolspeak worker`), from the time `at` on (Unix seconds; None: at once). Options as in `start`, but for
+        `deps`, which the worker has.
+
+        With a `run_id` it is the same run however often it is submitted; then this returns how the run stands, its
+        answer if it has one. Raises RunConflict if that id has another task, and ConfigurationError for an agent
+        without a journal.
+        """
+        return await self.submit_after(None, task, at, cast("RunOptions", options))
+
+    async def submit_after(
+        self, place: Place | None, task: str | Message, at: float | None, options: RunOptions
+    ) -> RunResult[OutputT]:
+        """As `submit`, in a session."""
+        if self._journal is None:
+            raise ConfigurationError("to submit a run, give the agent the journal of its workers: Agent(journal=…)")
+        _, started = prepared_start(self._settings, task, options, place)
+        return self.checked(await submit_run(self._journal, self.name, started, options, at))
 
     async def resume(
         self,
@@ -271,6 +265,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         decisions: Mapping[str, bool | Decision] = _NO_DECISIONS,
         *,
         deps: DepsT | None = None,
+        most_attempts: int | None = None,
     ) -> Run:
         """Returns the run for `resume`, not yet driven.
 
@@ -284,7 +279,7 @@ class Agent(RunStarter[DepsT, OutputT]):
             if self._journal is None:
                 raise ConfigurationError("to resume a run by its id, give the agent its journal: Agent(journal=…)")
             settings = changed(self._settings, journal=self._journal, deps=deps)
-            return Run(settings, run, (), load=Resumption(settings, run, decided).load)
+            return Run(settings, run, (), load=Resumption(settings, run, decided, most_attempts).load)
         return resumed_run(run, decided, self._settings, deps)
 
     def as_tool(
@@ -359,6 +354,10 @@ class Agent(RunStarter[DepsT, OutputT]):
             raise
         if result.status in PAUSED and run.is_sub_run:
             raise SubRunPaused(f"the run of {self._settings.agent} is {result.status.replace('_', ' ')}", result)
+        return self.checked(result)
+
+    def checked(self, result: RunResult[OutputT]) -> RunResult[OutputT]:
+        """The result with the value of its answer, if the agent's answers have a type."""
         output = self._settings.output
         if output is None or result.status != "answered":
             return result

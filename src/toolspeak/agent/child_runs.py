@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from toolspeak.agent.recorder import Recorder
+from toolspeak.agent.run_inputs import ended_waits
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.codec import dumps
@@ -157,41 +158,64 @@ def at_rest(
     if state is None or state.parent_run_id != call.run_id:
         return SubRun(run_id, settings.agent, "failed", "")
     is_kept = settings.keeps or settings.journal is journal_of_parent(state.parent_run_id)
-    return SubRun(run_id, settings.agent, state.status, state.reason, pending, is_kept)
+    return SubRun(run_id, settings.agent, state.status, state.reason, pending, is_kept, state.until)
 
 
 _SHORT = 8
 """How many characters of a run's id precede the call ids of its questions."""
 
 
-async def ask_for_sub_runs(
+async def ask_for_calls(
     recorder: Recorder, settings: RunSettings, pause: Pause, calls: Sequence[SubRuns]
 ) -> tuple[tuple[ApprovalRequest, ...], bool]:
-    """Asks the questions of the runs that these calls started, and records the answers.
+    """Records what these calls wait for, asks the questions of the runs that they started, and records the answers.
 
-    Returns the unanswered questions, with which the run has paused, and whether the run must be suspended. If there is
-    no question and it must not, its batch continues.
+    Returns the unanswered questions, and whether the run must pause because it was asked to or a sub-run was. If it
+    must wait, it has paused when this returns; else its batch goes on.
     """
     runs = [run for call in calls for run in call.waiting]
     for call in calls:
-        await recorder.record(CallSuspended(call.call_id, tuple(call.resting)))
+        if call.is_entered:
+            await recorder.record(_suspended(call, settings))
     if recorder.state.stop is not None:
         return (), False  # the run ends: the calls are not entered again
     unanswered: list[ApprovalRequest] = []
     questions = [question for run in runs for question in requests_for_parent(run)]
+    answered = False
     try:
         async with pause.interrupts():
             for question, answer in await _answers(recorder, settings, questions):
                 if isinstance(answer, Decision):
                     call_id, digest = question.call.id, question.digest
                     await recorder.record(decision_fact(call_id, answer, digest, settings.secrets))
+                    answered = True
                 else:
                     unanswered.append(question)
     except BatchPaused:
         return (), True
+    ended = await ended_waits(settings.journal, recorder.state, settings.clock())
+    await recorder.record_all(ended)
+    waits = recorder.state.pending.waits
+    times = [*(wait.until for wait in waits.values()), *(run.until for run in runs)]
+    until = min((time for time in times if time is not None), default=None)
     if unanswered:
-        await recorder.record(RunPaused("awaiting_approval", tuple(question.call.id for question in unanswered)))
-    return tuple(unanswered), not unanswered and any(run.status == "suspended" for run in runs)
+        names = tuple(question.call.id for question in unanswered)
+        await recorder.record(RunPaused("awaiting_approval", names, until))
+        return tuple(unanswered), False
+    if any(run.status in ("suspended", "queued") for run in runs):
+        return (), True
+    if not ended and not answered and (waits or any(run.status == "waiting" for run in runs)):
+        await recorder.record(RunPaused("waiting", tuple(call.call_id for call in calls), until))
+    return (), False
+
+
+def _suspended(call: SubRuns, settings: RunSettings) -> CallSuspended:
+    """The fact that a call waits."""
+    wait = call.wait
+    if wait is None:
+        return CallSuspended(call.call_id, tuple(call.resting))
+    until = wait.until if wait.seconds is None else settings.clock() + wait.seconds
+    return CallSuspended(call.call_id, tuple(call.resting), wait.event, until)
 
 
 async def _answers(

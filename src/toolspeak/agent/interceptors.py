@@ -20,8 +20,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.state.decide import Finish
 from toolspeak.agent.state.state import RunState
-from toolspeak.data.events import PAUSED, Event, MetadataSet, RunStarted, StopRequested
+from toolspeak.data.events import Event, MetadataSet, RunStarted, StopRequested
 from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
+from toolspeak.data.run_values import PAUSED
 from toolspeak.data.values import quick
 from toolspeak.dialects import ParsedTurn
 from toolspeak.errors import AgentStop, ConfigurationError

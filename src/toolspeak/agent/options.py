@@ -132,6 +132,8 @@ class CommonOptions(TypedDict, total=False):
     - `principal`: on whose behalf the run acts. In every record.
     - `traceparent`: the trace that the run belongs to. In every record.
     - `parent_run_id`: the run that started this one. In every record.
+    - `run_id`: an id of your own (letters, digits and `._:-`). If the agent's journal has the run, with the same task,
+      agent and principal, that run goes on, or its result is returned if it has ended.
     """
 
     history: Sequence[Message]
@@ -140,6 +142,7 @@ class CommonOptions(TypedDict, total=False):
     principal: str | None
     traceparent: str | None
     parent_run_id: str | None
+    run_id: str | None
     setup: Mapping[str, JSON]
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.handoffs import settings_of
+from toolspeak.agent.publisher import Publisher
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
@@ -25,7 +26,7 @@ from toolspeak.data.events import (
     SubRunUsed,
     ToolFinished,
 )
-from toolspeak.data.messages import Message, failure
+from toolspeak.data.messages import Message, failure, no_extra
 from toolspeak.data.values import changed
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError
 from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Timers
@@ -67,8 +68,7 @@ class Recorder:
         self.current = state
         """The run's state; None before its first record."""
         self.lease: Lease | None = None
-        self.watcher: Channel[Watched] | None = None
-        """Gets every record and delta."""
+        self.watcher: Channel[Watched] | Publisher | None = None
         self.settings = settings
         self._run_id = run_id
         self._before = before
@@ -265,6 +265,8 @@ class RunContexts:
             observers=self._recorder.observers,
             trace=self._recorder.trace,
             tools=self.turn_tools,
+            waits=state.pending.waits if state.pending.started else no_extra(),
+            ended_waits=state.pending.ended_waits if state.pending.started else no_extra(),
         )
 
     @property

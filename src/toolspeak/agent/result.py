@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, cast
 
-from toolspeak.agent.child_runs import decided_by_parent
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import WRAP_UP, fold
@@ -16,18 +15,16 @@ from toolspeak.agent.state.steps import RunRecords, RunStep
 from toolspeak.agent.storage.runs import LoadedRun, load_whole
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import (
-    PAUSED,
-    UNFINISHED,
     ApprovalRequested,
     Event,
     Record,
     RunResumed,
     RunStarted,
-    RunStatus,
 )
 from toolspeak.data.messages import Message, Usage
+from toolspeak.data.run_values import PAUSED, UNFINISHED, RunStatus
 from toolspeak.data.values import changed, quick
-from toolspeak.errors import ConfigurationError, FormatError, RunConflict, RunError
+from toolspeak.errors import ConfigurationError, FormatError, RunConflict, RunError, RunStuck
 from toolspeak.execute import Decision, ToolExecution, Wait, hints, waits
 from toolspeak.execute.approval.approvers import decision_facts
 from toolspeak.journal.base import Journal
@@ -258,46 +255,34 @@ async def stored_run(text: str, journal: Journal | None) -> RunResult[Any]:
 
 @quick()
 class Resumption:
-    """Resumes a run from its journal, with decisions about its calls."""
+    """Resumes a run from its journal, with decisions about its calls.
+
+    `most_attempts`: how many times in a row it may have been resumed without getting further. None: any number.
+    """
 
     settings: RunSettings
     run_id: str
     decisions: Mapping[str, Decision]
 
+    most_attempts: int | None = None
+
     async def load(self) -> LoadedRun:
         """Reads the run's state, and what is recorded first. Call it while this process holds the run's lease.
 
-        Raises RunError for a run that does not exist or has ended, and for a decision about a call that does not wait.
+        Raises RunError for a run that does not exist or has ended, and for a decision about a call that does not wait;
+        RunStuck for one that was resumed `most_attempts` times and got no further.
         """
         loaded = await load_whole(self.settings.journal, self.run_id)
         state, memory = loaded.known, cast("dict[str, Any]", self.settings.secrets.reveal(loaded.memory))
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
+        if self.most_attempts is not None and state.resumptions >= self.most_attempts:
+            raise RunStuck(
+                f"run {self.run_id} was resumed {state.resumptions} times and got no further: the process that drives"
+                " it dies or fails each time. Look at its last records (`toolspeak show`) and at the worker's log"
+            )
         opening = opening_of(state, self.decisions, self.settings)
         return changed(loaded, memory=memory, opening=opening)
-
-
-@quick()
-class SubRunStart:
-    """Starts a run from a call's function, or continues it if the function is entered again.
-
-    `started` is the first record of a new one. The decisions about its calls are those of its parent.
-    """
-
-    resumption: Resumption
-    started: RunStarted
-
-    async def load(self) -> LoadedRun:
-        """As `Resumption.load`. For a run that has ended, nothing is recorded."""
-        settings, run_id = self.resumption.settings, self.resumption.run_id
-        if await settings.journal.run(run_id) is None:
-            return LoadedRun(None, (), (), {}, [self.started])
-        loaded = await load_whole(settings.journal, run_id)
-        state = loaded.known
-        loaded = changed(loaded, memory=cast("dict[str, Any]", settings.secrets.reveal(loaded.memory)))
-        if state.status not in UNFINISHED:
-            return loaded
-        return changed(loaded, opening=opening_of(state, decided_by_parent(state), settings))
 
 
 def opening_of(state: RunState, decisions: Mapping[str, Decision], settings: RunSettings) -> Sequence[Event]:

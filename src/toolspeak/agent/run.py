@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from toolspeak.agent.batches import pause_run, run_batch
 from toolspeak.agent.channel import Channel
-from toolspeak.agent.child_runs import UsageRollUp, ask_for_sub_runs, at_rest
+from toolspeak.agent.child_runs import UsageRollUp, at_rest
 from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
+from toolspeak.agent.publisher import Publisher
 from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched
+from toolspeak.agent.run_inputs import configuration, facts_from_inputs, without_secrets_in
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
+from toolspeak.agent.state.decide import AskModel, AwaitApproval, AwaitExternal, Compact, Finish, RunTools, decide
 from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.output import AnswerType
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import RunRecords
 from toolspeak.agent.storage.runs import LeaseKeeper, LoadRun
 from toolspeak.agent.tracing import UNTRACED, RunTrace, begin_trace
-from toolspeak.agent.turns import TurnLeft, Turns, seconds_left, time_is_over
+from toolspeak.agent.turns import TurnLeft, Turns
 from toolspeak.agent.validation import check_priced
-from toolspeak.data.events import PAUSED, AnswerRejected, Event, RunFinished, RunPaused, UserMessageQueued
+from toolspeak.data.events import AnswerRejected, Event, RunFinished, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message, ToolCall
-from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
-from toolspeak.execute import NONE_IN_DOUBT, Answer, ApprovalRequest, BatchPaused, ToolExecution
-from toolspeak.execute.approval.approvers import decision_of
-from toolspeak.execute.recovery import calls_in_doubt
-from toolspeak.execute.sub_runs import ENTERED, BatchHeld
+from toolspeak.data.run_values import PAUSED
+from toolspeak.errors import ProviderError, RunError
+from toolspeak.execute import Answer, ApprovalRequest, ToolExecution
+from toolspeak.execute.sub_runs import ENTERED
 from toolspeak.journal.base import Journal
 
 
@@ -66,6 +67,7 @@ class Run:
         self._work_with(settings)
         self._run_interception: RunInterception | None = None
         self._lease = LeaseKeeper(settings.journal, run_id, contexts.pause.request)
+        self._publisher: Publisher | None = None
         self._usage = UsageRollUp(run_id, recorder, settings.journal)
         self._call = ENTERED.get()  # the call whose function drives this run, if one does
         self._pending: tuple[ApprovalRequest, ...] = ()
@@ -124,6 +126,23 @@ class Run:
         """
         self._pause.request()
 
+    def drive_for(self, engine: str, *, takes_over: bool = False) -> None:
+        """Names the engine that delivered the run, in the run's lease. `takes_over`: the engine knows that the worker
+        that it delivered the run to before is gone."""
+        self._lease.engine, self._lease.takes_over = engine, takes_over
+
+    def step_aside(self) -> None:
+        """As `suspend`, but the run is `queued` then: another worker goes on with it."""
+        self._pause.request("queued")
+
+    def _publish(self) -> None:
+        """Shows deltas to the processes that follow the run, from the next turn on."""
+        if self._publisher is None:
+            recorder, journal = self._recorder, self._settings.journal
+            watcher = cast("Any", recorder.watcher)
+            self._publisher = Publisher(journal, self.run_id, watcher)
+            recorder.watcher, self._contexts.show = self._publisher, self._publisher.offer
+
     async def finish(self) -> RunState:
         """Runs to the end, or until the run pauses. Raises ProviderError when the model API fails."""
         self._claim()
@@ -161,7 +180,10 @@ class Run:
     async def _begin(self) -> None:
         """Takes the lease, reads the run's state, records how it begins, and enters the run's interceptors."""
         recorder, settings = self._recorder, self._settings
+        self._lease.publish = self._publish
         recorder.lease = await self._lease.acquire()
+        if recorder.lease.followed:
+            self._publish()
         self._usage.begin(settings.parent_run_id)
         if self._call is not None and settings.parent_run_id == self._call.run_id:
             self._call.begin(self.run_id)
@@ -171,9 +193,9 @@ class Run:
             recorder.run_records.prepend(loaded.records, loaded.before)
             self.memory.update(loaded.memory)
         state = recorder.current
+        self._usage.skip(state)
         if state is not None:
             check_priced(state.limits, settings.driver.name, settings.prices)
-        self._usage.skip(state)
         self._trace, self._opening = begin_trace(recorder, settings, self.run_id, self._opening)
         with self._trace.active():
             await self._open()
@@ -182,12 +204,20 @@ class Run:
 
     async def _open(self) -> None:
         """Records how the run begins, and enters its interceptors."""
-        recorder, start = self._recorder, RunStart(())
-        if recorder.current is None:
+        recorder, settings, start = self._recorder, self._settings, RunStart(())
+        state = recorder.current
+        if state is None:
             opening, start = await self._interceptors.before_run(self._opening)
             await recorder.record_all(opening)
         elif self._opening:
-            await recorder.resume(self._opening)
+            await recorder.resume([*await facts_from_inputs(settings, state, self._opening), *self._opening])
+            if state.status == "queued" and state.seq == 1:
+                submitted = cast("RunStarted", self.run_records.records[0].event)
+                (started, *facts), start = await self._interceptors.before_run(
+                    [without_secrets_in(submitted, settings)]
+                )
+                await recorder.record_all(configuration(settings, self.state, submitted, cast("RunStarted", started)))
+                await recorder.record_all(facts)
         self._opening = ()
         if "run" in self._interceptors.levels and self.state.stop is None and self.state.status not in FINAL:
             self._run_interception = RunInterception(self._interceptors, start, lambda: recorder.state.metadata)
@@ -205,6 +235,9 @@ class Run:
         finally:
             if self._call is not None:
                 self._call.rest(at_rest(self._recorder.current, self._settings, self.run_id, self._call, self._pending))
+            if self._publisher is not None:
+                await self._publisher.close()
+                self._recorder.watcher = self._contexts.show = None
             await self._usage.report(self._recorder.current, self._settings.agent)
             if self._run_interception is not None:
                 await self._run_interception.leave()
@@ -226,7 +259,7 @@ class Run:
             if state.agent is not None and state.agent != self._settings.agent:
                 await self._hand_over(state.agent)
             output, action = self._settings.output, decide(state, self._settings.window)
-            if self._pause.is_requested and not isinstance(action, AwaitApproval | Finish):
+            if self._pause.is_requested and not isinstance(action, AwaitApproval | AwaitExternal | Finish):
                 await self._suspend()
                 break
             match action:
@@ -243,14 +276,14 @@ class Run:
                     await self._turns.compact(plan)
                     state = recorder.state
                     continue
-                case AwaitApproval():
+                case AwaitApproval() | AwaitExternal():
                     break
                 case Finish():
                     await self._accept(action)
             state = recorder.state
             if state.status == "running":
                 return True
-            if state.status == "suspended":
+            if state.status in PAUSED:
                 break
         if self._run_interception is not None and self.state.status in PAUSED:
             _, facts = await self._run_interception.end(Finish(self.state.status, "", ""))
@@ -345,8 +378,7 @@ class Run:
         return self.run_records.steps[-1].executions
 
     async def _suspend(self) -> None:
-        await self._turns.drop_early()
-        await self.record(RunPaused("suspended"))
+        await pause_run(self._recorder, self._turns, self._contexts)
 
     def stream(self) -> AsyncGenerator[Watched]:
         """Yields deltas as they come, and records once they are durable. Leaving the loop early cancels the run."""
@@ -369,50 +401,5 @@ class Run:
         return channel.read(self.finish)
 
     async def _run_tools(self, action: RunTools) -> None:
-        """Runs a batch. Where calls wait for runs that they started, asks what those wait for, and runs the rest of the
-        batch again once that is decided."""
-        settings, loop = self._settings, asyncio.get_running_loop()
-        while True:
-            state = self._recorder.state
-            pending, decisions = state.pending, state.approvals.decisions
-            seconds, early = seconds_left(state, settings.clock), await self._turns.begin_batch()
-            until = None if seconds is None else loop.time() + seconds
-            doubtful = NONE_IN_DOUBT
-            if pending.started:
-                doubtful = calls_in_doubt(pending.doubtful_calls, settings.in_doubt_policy)
-            try:
-                batch = await settings.executor.run(
-                    action.calls,
-                    emit=self._facts.emit,
-                    context=self._contexts.batch(state),
-                    approver=settings.approver,
-                    decisions={one.call_id: decision_of(one) for one in decisions} if decisions else {},
-                    finished={one.call_id: one for one in pending.results} if pending.results else {},
-                    doubtful_calls=doubtful,
-                    deadline=seconds,
-                    max_calls=action.max_calls,
-                    early=early,
-                    stop=state.stop,
-                )
-            except BatchPaused:
-                await self._suspend()
-                return
-            except BatchHeld as waits:
-                self._pending, suspended = await ask_for_sub_runs(self._recorder, settings, self._pause, waits.held)
-                if suspended:
-                    await self._suspend()
-                following = decide(self.state)
-                if self.state.status != "running" or not isinstance(following, RunTools):
-                    return
-                action = following
-                continue
-            except (AgentStop, ToolFailed) as stop:
-                batch = stop.batch  # the executor has recorded that the run is to end
-            break
-        if self._recorder.state.pending.calls and not batch.pending:
-            await self._facts.complete(batch)
-        if batch.pending:
-            self._pending = batch.pending
-            await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
-        elif until is not None and loop.time() >= until + batch.waited:
-            await self.record(time_is_over(self.state, settings.clock))
+        settings, recorder = self._settings, self._recorder
+        self._pending = await run_batch(action, settings, recorder, self._turns, self._facts, self._contexts)

@@ -12,6 +12,7 @@ from toolspeak.agent.run import Run
 from toolspeak.agent.state.output import OutputT
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import (
+    Place,
     WhenOpen,
     fork_session,
     known_session,
@@ -85,8 +86,27 @@ class Session(Generic[DepsT, OutputT]):
         Raises RunBusy while another process drives the last run. If another run continues the session before this
         one begins, driving this one raises RunConflict.
         """
-        place = await place_of(self._journal, self.session_id, self._principal, when_open)
+        place = await self._place(when_open, options.get("run_id"))
         return self._agent.start_after(place, task, cast("RunOptions", {**options, "principal": self._principal}))
+
+    async def submit(
+        self,
+        task: str | Message,
+        *,
+        at: float | None = None,
+        when_open: WhenOpen = "refuse",
+        **options: Unpack[CommonOptions],
+    ) -> RunResult[OutputT]:
+        """Records the session's next run for a worker. See `Agent.submit`; `when_open` as in `start`."""
+        place = await self._place(when_open, options.get("run_id"))
+        own = cast("RunOptions", {**options, "principal": self._principal})
+        return await self._agent.submit_after(place, task, at, own)
+
+    async def _place(self, when_open: WhenOpen, run_id: str | None) -> Place:
+        run = None if run_id is None else await self._journal.run(run_id)
+        if run is not None and run.session_id == self.session_id:
+            return Place(self.session_id)  # the run has its place already
+        return await place_of(self._journal, self.session_id, self._principal, when_open)
 
     @overload
     async def run(

@@ -15,6 +15,7 @@ from toolspeak.agent.state.output import AnswerType
 from toolspeak.agent.validation import check_execution, check_executor
 from toolspeak.data.messages import ToolChoice
 from toolspeak.data.prices import PRICES, Price
+from toolspeak.data.run_values import Limits
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect
@@ -75,6 +76,9 @@ class RunSettings:
     family: Mapping[str, RunSettings] = field(default_factory=dict[str, "RunSettings"])
     """The settings of all agents that hand-offs lead to, by name."""
     choice: ToolChoice = ToolChoice()
+    limits: Limits = Limits()
+    all_tools: Toolset | None = None
+    """The tools of any turn. None if only the function that selects them knows."""
     rules: StandingRules = field(default_factory=StandingRules)
     prices: Mapping[str, Price] = field(default_factory=lambda: PRICES)
     recording: Recording | None = None

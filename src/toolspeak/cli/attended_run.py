@@ -7,6 +7,7 @@ import ctypes
 import io
 import logging
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, fields
@@ -37,10 +38,11 @@ from toolspeak.cli.rules_file import open_rules
 from toolspeak.cli.terminal_approver import has_terminal, terminal_approver
 from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.codec import dumps
-from toolspeak.data.events import PAUSED, Record
+from toolspeak.data.events import Record
 from toolspeak.data.messages import JSON
 from toolspeak.data.prices import Price, read_prices
 from toolspeak.data.protected import protect
+from toolspeak.data.run_values import PAUSED
 from toolspeak.data.values import quick
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
@@ -292,6 +294,12 @@ def _finish(result: RunResult, as_json: bool) -> int:
     if result.status == "awaiting_approval":
         _print_waiting_calls(result)
         return AWAITING_APPROVAL
+    if result.status in ("queued", "waiting"):
+        until = (
+            "" if result.state.until is None else time.strftime(" until %H:%M:%S", time.localtime(result.state.until))
+        )
+        click.echo(f"toolspeak: {result.status}{until}: a worker or {resuming(result.run_id)} continues it", err=True)
+        return SUSPENDED
     if result.status == "suspended":
         click.echo(f"toolspeak: suspended: {resuming(result.run_id)} continues it", err=True)
         return SUSPENDED

@@ -7,6 +7,8 @@ import importlib
 import click
 
 COMMANDS: dict[str, str] = {
+    "decide": "Decide about a call that waits for approval.",
+    "deliver": "Bring an event to a run.",
     "demo": "Watch a scripted model find and fix a bug.",
     "dialects": "List the dialects, or find a model's dialect.",
     "diff": "Show where two runs differ.",
@@ -21,10 +23,12 @@ COMMANDS: dict[str, str] = {
     "serve": "Serve any model to any client, with tool calls.",
     "sessions": "List the sessions with their runs.",
     "show": "Show what happened in a run.",
+    "submit": "Record a run for a worker.",
     "suspend": "Suspend a run, to continue it later.",
     "tools": "List the built-in tools, or those of a file.",
     "translate": "Translate a conversation into another dialect.",
     "usage": "Show the usage of each key of the gateway.",
+    "worker": "Drive the submitted runs of your agents.",
 }
 """The line in `toolspeak --help` for each command. The command NAME is `NAME_command` in commands/NAME_command.py."""
 

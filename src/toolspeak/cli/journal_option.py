@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from platformdirs import user_data_path
 
 from toolspeak.cli.command_options import CommandT
-from toolspeak.cli.run_lookup import SHORT
+from toolspeak.cli.run_lookup import short_id
 from toolspeak.journal import Journal, MemoryJournal, open_journal
 
 
@@ -37,4 +37,4 @@ def resuming(run_id: str) -> str:
     if context is not None and context.get_parameter_source("journal") is ParameterSource.COMMANDLINE:
         value = str(context.params["journal"])
         where = " --journal URL" if "://" in value else f" --journal {shlex.quote(value)}"  # a URL may hold a password
-    return f"`toolspeak resume {run_id[:SHORT]}{where}`"
+    return f"`toolspeak resume {short_id(run_id)}{where}`"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from toolspeak.data.events import UNFINISHED, RunStarted
+from toolspeak.data.events import RunStarted
 from toolspeak.data.messages import JSON
+from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.journal.leases import is_held
@@ -15,10 +17,20 @@ from toolspeak.journal.leases import is_held
 InfoT = TypeVar("InfoT", RunInfo, SessionInfo)
 SHORT = 8
 """How many characters of an id lists show."""
+_OUR_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def short_id(run_id: str) -> str:
+    """A run's id as lists show it: the beginning of one of ours, the whole of a caller's own."""
+    return run_id[:SHORT] if _OUR_ID.fullmatch(run_id) else run_id
 
 
 async def find_run(journal: Journal, prefix: str) -> RunInfo:
-    """The only run whose id begins with `prefix`. Raises ConfigurationError unless there is exactly one."""
+    """The run with this id, or the only one whose id begins with it. Raises ConfigurationError if there is none, or
+    more than one."""
+    exact = await journal.run(prefix)
+    if exact is not None:
+        return exact
     infos = await journal.runs(prefix=prefix, limit=10)
     return _one(infos, [info.run_id for info in infos], f"run {prefix!r}")
 

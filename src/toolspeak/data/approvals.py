@@ -1,11 +1,13 @@
-"""Decisions about calls that need approval, and the rules that decide without a question."""
+"""Questions about calls that need approval, decisions about them, and the rules that decide without a question."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, ToolCall, no_extra
+from toolspeak.data.tools import Effects
 from toolspeak.data.values import value
 
 RuleAction = Literal["approve", "modify", "reject", "escalate", "terminate"]
@@ -102,3 +104,36 @@ class Escalate:
 
     reason: str = ""
     person: bool = False
+
+
+@value()
+class ApprovalRequested:
+    """A call waits for an approval."""
+
+    call_id: str
+    """The call's id. For a call of a sub-run it begins with the first 8 characters of the sub-run's id and a slash."""
+    reason: str
+    """Why the call needs an approval."""
+    call: ToolCall
+    """The call as it would run."""
+    effects: Effects
+    preview: str = ""
+    """What the call would change: a unified diff, a command."""
+    digest: str = ""
+    """SHA-256 (hex) of the tool's definition, the arguments and the effects. A decision holds for this digest alone."""
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@value()
+class ApprovalDecided:
+    """A decision about the request with this digest. The fields are those of `Decision`."""
+
+    call_id: str
+    approved: bool
+    reason: str = ""
+    by: str = ""
+    digest: str = ""
+    arguments: Mapping[str, JSON] | None = None
+    ends_run: bool = False
+    always: Rule | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)

@@ -9,43 +9,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from toolspeak.data.approvals import Rule
+from toolspeak.data.approvals import ApprovalDecided, ApprovalRequested
 from toolspeak.data.messages import JSON, FinishReason, Message, ToolCall, ToolChoice, ToolResult, Usage, no_extra
+from toolspeak.data.run_values import LimitName, Limits, PauseReason, RunStatus
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import value
 
-RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval", "suspended"]
-PauseReason = Literal["awaiting_approval", "suspended"]
-PAUSED: frozenset[RunStatus] = frozenset({"awaiting_approval", "suspended"})
-"""The statuses of runs that have stopped and can be resumed."""
-UNFINISHED: tuple[RunStatus, ...] = ("running", *sorted(PAUSED))
-"""The statuses of runs that can continue."""
 StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
-LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "failures"]
-
-
-@value()
-class Limits:
-    """What a run may use before it must wrap up; None is no limit. Sub-runs count as the run's own use.
-
-    - `steps`: model turns; the wrap-up answer comes on top.
-    - `calls`: tool calls.
-    - `seconds`: wall-clock time since the start.
-    - `tokens`: input and output of all turns, estimated where the provider does not say.
-    - `cost`: USD.
-    - `repeats`: steps in a row with the same calls and results as one or two steps before; polls do not count.
-    - `failures`: steps in a row in which every call failed.
-
-    The model is warned at half of `repeats` and `failures`.
-    """
-
-    steps: int | None = 50
-    calls: int | None = None
-    seconds: float | None = None
-    tokens: int | None = None
-    repeats: int | None = 4
-    failures: int | None = 8
-    cost: float | None = None
 
 
 @value()
@@ -60,6 +30,8 @@ class RunStarted:
     - `choice`: what the model must do with its tools.
     - `caller_trace`: the trace context of the run's caller, empty without one, if `Record.traceparent` is a span of the
       run's own from here on. None: it is the caller's.
+    - `due`: of a submitted run, when a worker may drive it (Unix seconds). None: the process that started it drives it.
+    - `model`: "" if the run was submitted by its agent's name alone. Then `RunConfigured` says it.
     """
 
     messages: tuple[Message, ...]
@@ -72,6 +44,24 @@ class RunStarted:
     setup: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     choice: ToolChoice = ToolChoice()
     caller_trace: str | None = None
+    due: float | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@value()
+class RunConfigured:
+    """The first process that drives a submitted run set what the submission left open. None: it stays as it is.
+
+    - `messages`: in place of the last `replaced` messages, which are those of `RunStarted`: an interceptor changed
+      them, or the agent has secrets.
+    - `model`, `limits`, `choice`: the agent's, of a run that was submitted by its agent's name.
+    """
+
+    messages: tuple[Message, ...] | None = None
+    replaced: int = 0
+    model: str | None = None
+    limits: Limits | None = None
+    choice: ToolChoice | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -140,39 +130,6 @@ class ModelFailed:
 
 
 @value()
-class ApprovalRequested:
-    """A call waits for an approval."""
-
-    call_id: str
-    """The call's id. For a call of a sub-run it begins with the first 8 characters of the sub-run's id and a slash."""
-    reason: str
-    """Why the call needs an approval."""
-    call: ToolCall
-    """The call as it would run."""
-    effects: Effects
-    preview: str = ""
-    """What the call would change: a unified diff, a command."""
-    digest: str = ""
-    """SHA-256 (hex) of the tool's definition, the arguments and the effects. A decision holds for this digest alone."""
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
-class ApprovalDecided:
-    """A decision about the request with this digest. The fields are those of `Decision`."""
-
-    call_id: str
-    approved: bool
-    reason: str = ""
-    by: str = ""
-    digest: str = ""
-    arguments: Mapping[str, JSON] | None = None
-    ends_run: bool = False
-    always: Rule | None = None
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
 class ToolStarted:
     """A tool's function is about to be called.
 
@@ -194,11 +151,34 @@ class ToolStarted:
 
 @value()
 class CallSuspended:
-    """A call's function is over without a result, for a sub-run waits. The function is called again when the run goes
-    on, and finds its runs (`sub_runs`) as they are by then."""
+    """A call's function is over without a result. It is called again when the run goes on.
+
+    - `sub_runs`: the runs that it started and that wait. It finds them as they are by then.
+    - `event`: the event that it waits for, "" for a time alone. None: it waits for its sub-runs only.
+    - `until`: when it stops waiting, in Unix seconds; None: never.
+    """
 
     call_id: str
     sub_runs: tuple[str, ...] = ()
+    event: str | None = None
+    until: float | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@value()
+class WaitEnded:
+    """What a suspended call waited for has come: the event with its payload, or (`expired`) the time.
+
+    - `key`: that of the delivery.
+    - `by`: the principal that delivered it.
+    """
+
+    call_id: str
+    event: str
+    payload: JSON = None
+    expired: bool = False
+    key: str = ""
+    by: str | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -334,11 +314,17 @@ class HandedOff:
 
 @value()
 class RunPaused:
-    """The run stopped while no call was under way, and can be resumed. It waits for decisions about these calls, or was
-    suspended."""
+    """The run stopped while no call was under way, and can be resumed.
+
+    - `reason`: it waits for decisions about calls (`awaiting_approval`), for a time or an event (`waiting`) or for a
+      worker (`queued`), or was suspended.
+    - `call_ids`: the calls that wait.
+    - `until`: when it goes on at the latest, in Unix seconds; None: when something comes from outside.
+    """
 
     reason: PauseReason
     call_ids: tuple[str, ...] = ()
+    until: float | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -370,6 +356,7 @@ class UnknownEvent:
 
 Event: TypeAlias = (
     RunStarted
+    | RunConfigured
     | UserMessageQueued
     | ModelAsked
     | ModelTextReceived
@@ -379,6 +366,7 @@ Event: TypeAlias = (
     | ApprovalDecided
     | ToolStarted
     | CallSuspended
+    | WaitEnded
     | ToolFinished
     | MetadataSet
     | InterceptorFailed

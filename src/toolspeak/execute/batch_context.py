@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from toolspeak.data.events import Event, StopRequested
+from toolspeak.data.events import CallSuspended, Event, StopRequested, WaitEnded
 from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult, no_extra
+from toolspeak.data.run_values import PauseReason
 from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ToolFailed
@@ -51,13 +52,15 @@ class Pause:
 
     def __init__(self) -> None:
         self.is_requested = False
+        self.reason: PauseReason = "suspended"
+        """Why the run pauses: a person suspends it, or its worker ends and another one goes on (`queued`)."""
         self.callbacks: list[Callable[[], None]] = []
         """Called when the pause is requested."""
 
-    def request(self) -> None:
-        """Requests the pause: no further call starts."""
+    def request(self, reason: PauseReason = "suspended") -> None:
+        """Requests the pause: no further call starts. The first reason counts."""
         if not self.is_requested:
-            self.is_requested = True
+            self.is_requested, self.reason = True, reason
             for callback in tuple(self.callbacks):
                 callback()
 
@@ -231,6 +234,8 @@ class BatchContext:
     - `observers`: observers of this run, beside those of the executor.
     - `trace`: surrounds the calls' functions.
     - `tools`: the tools of this turn, in place of the executor's. None: the executor's.
+    - `waits`: what calls wait for that has not come yet, by call id. Their functions are not called.
+    - `ended_waits`: what has come for calls that waited, by call id.
     """
 
     run_id: str = field(default_factory=new_id)
@@ -246,6 +251,8 @@ class BatchContext:
     observers: tuple[Observer, ...] = ()
     trace: CallTrace | None = None
     tools: Toolset | None = None
+    waits: Mapping[str, CallSuspended] = field(default_factory=no_extra)
+    ended_waits: Mapping[str, Sequence[WaitEnded]] = field(default_factory=no_extra)
 
     def run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
         """Makes the context of a tool's preview and its `verify`."""

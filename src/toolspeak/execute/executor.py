@@ -172,7 +172,7 @@ class Executor:
         Raises AgentStop, with the batch's result, if a tool, an interceptor or the approver did, or a decision ended
         the run. Raises ToolFailed (`throw_on_failure`). Raises BatchPaused if the context's `pause` was requested, once
         the calls under way have their results; the others are left for the next `run`. Raises BatchHeld if calls wait
-        for runs that their functions started; the next `run` calls these functions again. Raises what `emit` or the
+        (see `BatchHeld`); the next `run` calls these functions again. Raises what `emit` or the
         approver raises: a fact that cannot be recorded stops the batch, and its call does not run. Cancelling cancels
         the async tools and waits for them, orphans the synchronous ones, and records no result of either.
         """
@@ -312,7 +312,7 @@ class Scheduler:
             for fact in applied(notes, batch.notes.current, "call", batch.settings.secrets.hide_text):
                 await batch.emit(fact)
         if self._open_calls:
-            raise BatchHeld(tuple(batch.held)) if batch.held and not pause.is_requested else BatchPaused
+            raise BatchHeld(tuple(batch.held)) if batch.held else BatchPaused
 
     def _start_ready(self) -> None:
         # A task may run at once (eager task factories) and come back here: the loop below takes its calls too.

@@ -35,7 +35,7 @@ from toolspeak.execute.concurrency.limits import (
 )
 from toolspeak.execute.concurrency.schedule import Conflicts, ScheduleName
 from toolspeak.execute.hooks import Interceptor
-from toolspeak.execute.sub_runs import ENTERED, SubRuns
+from toolspeak.execute.sub_runs import ENTERED, SubRuns, WaitRequest
 from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.stored_results import READ_RESULT
 from toolspeak.tools.toolset import Toolset
@@ -107,7 +107,8 @@ class Invocation:
     async def _call(self, timers: Timers) -> tuple[ThreadOutcome, bool]:
         tool, arguments, entered = self.prepared.tool, self.prepared.arguments, None
         if tool.injected:
-            self.sub_runs = SubRuns(self.context.run_id, self.prepared.call.id)
+            call_id = self.prepared.call.id
+            self.sub_runs = SubRuns(self.context.run_id, call_id, self.context.ended_waits.get(call_id, ()))
             entered = ENTERED.set(self.sub_runs)
             self.is_over = Flag()
             arguments = {**arguments, **injected(tool.injected, self._run_context(self.is_over))}
@@ -152,7 +153,13 @@ class Invocation:
             memory=context.memory,
             progress=self._progress(is_over),
             cancelled=lambda: is_over.is_set,
+            wait=self._wait,
         )
+
+    def _wait(self, event: str, until: float | None, seconds: float | None) -> tuple[Any, bool]:
+        assert self.sub_runs is not None, "made with the context"
+        ended = self.sub_runs.wait_for(WaitRequest(event, until, seconds))
+        return ended.payload, ended.expired
 
     def _progress(self, is_over: Flag) -> Callable[[str], None]:
         loop, home = asyncio.get_running_loop(), threading.get_ident()

@@ -95,6 +95,9 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
     settings = batch.settings
     if batch.context.pause.is_requested:
         raise NotStarted
+    if prepared.call.id in batch.context.waits:
+        batch.held.append(SubRuns(batch.context.run_id, prepared.call.id, is_entered=False))
+        raise CallHeld
     if settings.replayer is not None:
         skipped = settings.replayer.skipped(prepared.call)
         if skipped is not None:
@@ -207,8 +210,8 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
 async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tuple[ToolResult, AgentStop | None]:
     """Enters the function, or awaits the early call; returns its result, and the AgentStop if it ends the run.
 
-    Raises CallHeld if a run that the function started waits, and what the function raised if that is no Exception, such
-    as KeyboardInterrupt.
+    Raises CallHeld if the function waits, or a run that it started. Raises what the function raised if that is no
+    Exception, such as KeyboardInterrupt.
     """
     settings, early, written = batch.settings, call.early, prepared.call
     if early is None:
@@ -231,7 +234,8 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
         result = _interrupted(batch, call, written, error)
         return (replace(result, extra={"still_running": True}) if still_running else result), None
     sub_runs = invocation.sub_runs
-    if sub_runs is not None and sub_runs.resting and not timed_out and not isinstance(outcome.error, AgentStop):
+    waits = sub_runs is not None and (sub_runs.resting or sub_runs.wait is not None)
+    if waits and sub_runs is not None and not timed_out and not isinstance(outcome.error, AgentStop):
         problem, stop = await _of_sub_runs(batch, call, prepared, sub_runs)
         if problem:
             outcome = ThreadOutcome(error=ToolError(problem))
@@ -268,7 +272,7 @@ async def _of_sub_runs(
     batch: BatchState, call: Call, prepared: PreparedCall, runs: SubRuns
 ) -> tuple[str, AgentStop | None]:
     """What is wrong with the runs that the function started, and whether a decision about one ends this run too.
-    Raises CallHeld if one of them waits: what the function returned rests on an answer that is not there yet."""
+    Raises CallHeld if the call or one of them waits: what the function returned rests on what is not there yet."""
     if runs.waiting and runs.at_work:
         await runs.all_rest(seconds_of(prepared, batch.settings.tool_timeout))
     ended = [run for run in runs.resting.values() if run.reason == "terminated"]
@@ -280,7 +284,7 @@ async def _of_sub_runs(
             f"the run of {lost_runs[0].agent} that this call started waits for approval, and no journal keeps it: give "
             "that agent a journal of its own (Agent(journal=…)), or an approver"
         ), None
-    if runs.waiting:
+    if runs.waiting or runs.wait is not None:
         call.move("entering")
         batch.held.append(runs)
         raise CallHeld

@@ -1,22 +1,67 @@
-"""The contract of a journal: an append-only list of records per run, leases on runs, and sessions of runs."""
+"""The contract of a journal: an append-only list of records per run, leases on runs, what comes for a run from outside,
+and sessions of runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Collection, Sequence
+from typing import Literal, Protocol
 
-from toolspeak.data.events import Record, RunStatus
-from toolspeak.data.messages import Message
+from toolspeak.data.events import Record
+from toolspeak.data.messages import JSON, Message
+from toolspeak.data.run_values import RunStatus
 from toolspeak.data.values import quick
 
 
 @quick()
 class Lease:
-    """The right to drive a run, until another process takes the run over. Every takeover has a higher epoch."""
+    """The right to drive a run, until another process takes the run over. Every takeover has a higher epoch.
+
+    `followed`: a process follows the run (`Requests.follow`).
+    """
 
     run_id: str
     owner: str
     epoch: int
+    followed: bool = False
+
+
+@quick()
+class Requests:
+    """What other processes ask of the holder of a lease.
+
+    - `suspend`: to suspend the run.
+    - `follow`: to publish the run's deltas, because a process follows the run.
+    """
+
+    suspend: bool = False
+    follow: bool = False
+
+
+InputKind = Literal["decision", "event", "resume"]
+
+
+@quick()
+class RunInput:
+    """Something that came for a run from outside. It stands beside the records, because only the holder of the lease
+    writes those; the next process that drives the run turns it into a record.
+
+    - `kind`: a decision about a call, an event, or the wish that a suspended run goes on.
+    - `name`: the call's id, or the event's name.
+    - `key`: of the same kind and key, the first one counts.
+    - `data`: the decision or the payload.
+    - `principal`: who sent it.
+    - `time`: when it was stored, in Unix seconds.
+    - `taken_by`: the run that has it, which may be a sub-run. None: no run yet.
+    """
+
+    run_id: str
+    kind: InputKind
+    name: str
+    key: str
+    data: JSON = None
+    principal: str | None = None
+    time: float = 0.0
+    taken_by: str | None = None
 
 
 @quick()
@@ -28,6 +73,7 @@ class RunInfo:
     - `records`: the number of its records.
     - `owner`: the holder of its lease; None without a lease.
     - `held_until`: the end of its lease, in Unix seconds.
+    - `due`: from when on a worker may drive the run, in Unix seconds. None: not before something comes from outside.
     """
 
     run_id: str
@@ -43,6 +89,7 @@ class RunInfo:
     parent_run_id: str | None = None
     owner: str | None = None
     held_until: float | None = None
+    due: float | None = None
 
 
 @quick()
@@ -124,15 +171,16 @@ class Journal(Protocol):
         """Returns the runs with an id that begins with `prefix`, newest first. `alone`: only runs outside a session."""
         ...
 
-    async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
+    async def acquire(self, run_id: str, owner: str, seconds: float, *, takes_over: str | None = None) -> Lease:
         """Takes the lease of a run for `seconds`. The run may be new. Raises RunBusy while another owner holds a lease.
 
-        A lease ends early if its owner is a process of this machine that has died (see `journal.leases`).
+        A lease ends early if its owner is a process of this machine that has died (see `journal.leases`), or if it was
+        taken for the engine `takes_over`, which knows that the owner is gone.
         """
         ...
 
-    async def renew(self, lease: Lease, seconds: float) -> bool:
-        """Extends the lease to `seconds` from now. Returns whether a suspension of the run was requested.
+    async def renew(self, lease: Lease, seconds: float) -> Requests:
+        """Extends the lease to `seconds` from now. Returns what other processes ask of its holder.
 
         Raises LeaseLost if the run was taken over or released.
         """
@@ -148,6 +196,41 @@ class Journal(Protocol):
 
     async def release(self, lease: Lease) -> None:
         """Ends the lease. Does nothing if the run was taken over."""
+        ...
+
+    async def due_runs(
+        self, now: float, *, agents: Collection[str], without: Collection[str] = (), limit: int = 100
+    ) -> Sequence[RunInfo]:
+        """Returns runs of these agents that a worker should drive: those that are due at `now` (Unix seconds), the
+        longest due first, and those whose process died. Leaves out runs that a process holds, runs that tools started,
+        and the runs of the principals `without`."""
+        ...
+
+    async def add_input(self, new: RunInput) -> RunInput:
+        """Stores what came for a run, and returns what is stored under its kind and key: this, or an earlier one.
+
+        The run is due at once then, unless it has ended; a suspended one only by a `resume`. Raises RunError if the
+        journal does not have the run.
+        """
+        ...
+
+    async def inputs(self, run_id: str, *, driver: bool = False) -> Sequence[RunInput]:
+        """Returns what came for a run, in order. `driver`: the run's driver asks, and has seen them now: a pause that
+        follows does not make the run due for them again."""
+        ...
+
+    async def take_input(self, entry: RunInput, run_id: str) -> bool:
+        """Gives an input to a run: its own, or the sub-run that waits for it. False if another run has it."""
+        ...
+
+    async def publish(self, run_id: str, text: str) -> None:
+        """Shows a text to the processes that follow the run. It is not stored for long, and who reads slowly loses it.
+        An empty text only says that there may be new records."""
+        ...
+
+    def follow(self, run_id: str) -> AsyncGenerator[str]:
+        """Yields what is published of a run, and "" when there may be new records: at least every second. While it is
+        read, `Requests.follow` is set for the holder of the run."""
         ...
 
     async def session(self, session_id: str) -> SessionInfo | None:

@@ -16,18 +16,26 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from toolspeak.errors import LeaseLost, RunBusy
-from toolspeak.journal.base import Lease, RunInfo
+from toolspeak.journal.base import Lease, Requests, RunInfo
 
 
-def new_owner() -> str:
-    """Returns a new name for a lease holder in this process: `machine pid start random`."""
-    return f"{_myself(os.getpid())} {os.urandom(4).hex()}"
+def new_owner(engine: str | None = None) -> str:
+    """Returns a new name for a lease holder in this process: `machine pid start random`, and the engine that it drives
+    runs for."""
+    name = f"{_myself(os.getpid())} {os.urandom(4).hex()}"
+    return name if engine is None else f"{name} {engine}"
+
+
+def engine_of(owner: str) -> str | None:
+    """The engine that an owner drives runs for, None for a process of its own."""
+    parts = owner.split(" ")
+    return parts[4] if len(parts) == 5 else None
 
 
 def is_dead(owner: str) -> bool:
     """Whether the owner is a process of this machine that has ended. False if that is unknown."""
     parts = owner.split(" ")
-    if len(parts) != 4 or parts[0] != _machine() or not parts[1].isdigit():
+    if len(parts) not in (4, 5) or parts[0] != _machine() or not parts[1].isdigit():
         return False
     pid, start = int(parts[1]), parts[2]
     with suppress(PermissionError, OverflowError, ValueError):
@@ -94,6 +102,12 @@ def check_lease(run_id: str, lease: Lease | None, owner: str | None, epoch: int)
         raise LeaseLost(f"run {run_id} was taken over by another process, so this one cannot continue it")
 
 
+def may_take(holder: str, takes_over: str | None) -> bool:
+    """Whether a lease that has not run out may be taken from its holder: a dead process, or one that drives runs for
+    the engine `takes_over`."""
+    return (takes_over is not None and engine_of(holder) == takes_over) or is_dead(holder)
+
+
 def is_held(info: RunInfo) -> bool:
     """Whether a process drives the run."""
     return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
@@ -119,10 +133,11 @@ class SqlLeases(ABC):
     """The lease methods of `Journal`. Each run has one row, whose epoch counts the run's holders."""
 
     @abstractmethod
-    def _writing(self) -> AbstractAsyncContextManager[Connection]:
-        """A transaction. It is durable at its end, and undone if it ends with an exception."""
+    def _writing(self, *, synced: bool = False) -> AbstractAsyncContextManager[Connection]:
+        """A transaction. It is durable at its end, and undone if it ends with an exception. `synced`: a power cut does
+        not undo it either."""
 
-    async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
+    async def acquire(self, run_id: str, owner: str, seconds: float, *, takes_over: str | None = None) -> Lease:
         async with self._writing() as db:
             # Created first, so that two processes that want the same new run lock one row.
             await db.change("INSERT INTO runs (run_id, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING", run_id)
@@ -131,29 +146,31 @@ class SqlLeases(ABC):
                 run_id,
             )
             holder, until, now = rows[0]
-            if holder not in (None, owner) and until > now and not is_dead(holder):
+            if holder not in (None, owner) and until > now and not may_take(holder, takes_over):
                 raise busy(run_id, until - now)
             rows = await db.rows(
-                "UPDATE runs SET owner = $2, epoch = epoch + 1, held_until = {now} + $3 WHERE run_id = $1"
-                " RETURNING epoch",
+                "UPDATE runs SET owner = $2, epoch = epoch + 1, held_until = {now} + $3,"
+                # What an engine has begun it goes on with, whatever becomes of the worker.
+                f" due = {'due' if engine_of(owner) is None else 'coalesce(due, 0)'} WHERE run_id = $1"
+                " RETURNING epoch, coalesce(followed, 0) > {now}",
                 run_id,
                 owner,
                 float(seconds),
             )
-            return Lease(run_id, owner, rows[0][0])
+            return Lease(run_id, owner, rows[0][0], bool(rows[0][1]))
 
-    async def renew(self, lease: Lease, seconds: float) -> bool:
+    async def renew(self, lease: Lease, seconds: float) -> Requests:
         async with self._writing() as db:
             rows = await db.rows(
                 "UPDATE runs SET held_until = {now} + $3 WHERE run_id = $1 AND epoch = $2 AND owner IS NOT NULL"
-                " RETURNING suspend",
+                " RETURNING suspend, coalesce(followed, 0) > {now}",
                 lease.run_id,
                 lease.epoch,
                 float(seconds),
             )
         if not rows:
             check_lease(lease.run_id, lease, None, 0)
-        return rows[0][0] == lease.epoch
+        return Requests(rows[0][0] == lease.epoch, bool(rows[0][1]))
 
     async def ask_to_suspend(self, run_id: str) -> bool:
         async with self._writing() as db:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import cast
 
-from toolspeak.data.events import Record, RunStarted, RunStatus
+from toolspeak.data.events import Record, RunConfigured, RunFinished, RunPaused, RunStarted
+from toolspeak.data.run_values import UNFINISHED, RunStatus
 from toolspeak.data.values import quick
-from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
-from toolspeak.journal.leases import busy, check_lease
+from toolspeak.journal.base import Lease, Requests, RunInfo, RunInput, SearchHit, SessionInfo
+from toolspeak.journal.leases import busy, check_lease, engine_of, is_held, may_take
 from toolspeak.journal.records import (
+    CHANGES_OF_RUNS,
     check_runs,
     gone_on,
     hits_in,
@@ -23,8 +27,12 @@ from toolspeak.journal.records import (
     starts_rightly,
     status_after,
     title_of,
+    unknown_run,
     words,
 )
+
+_MOST_PIECES = 256  # published texts that wait for one reader
+_LOOK_SECONDS = 0.2
 
 
 @quick(frozen=False, eq=False)
@@ -35,6 +43,15 @@ class _Run:
     epoch: int = 0
     until: float = 0.0
     suspend: int = 0
+    due: float | None = None
+    inputs: list[_Input] = field(default_factory=list["_Input"])
+    readers: list[asyncio.Queue[str]] = field(default_factory=list[asyncio.Queue[str]])
+
+
+@quick(frozen=False, eq=False)
+class _Input:
+    entry: RunInput
+    is_seen: bool = False
 
 
 class MemoryJournal:
@@ -53,6 +70,8 @@ class MemoryJournal:
         if not record.seq or type(record.event) is RunStarted:
             self._begin(run, record)
         run.records.append(record)
+        if type(record.event) in CHANGES_OF_RUNS:
+            _show(run, record)
 
     def _begin(self, run: _Run, record: Record) -> None:
         if not starts_rightly(record):
@@ -91,19 +110,21 @@ class MemoryJournal:
         infos.sort(key=lambda info: (info.created, info.run_id), reverse=True)
         return tuple(infos[:limit])
 
-    async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
+    async def acquire(self, run_id: str, owner: str, seconds: float, *, takes_over: str | None = None) -> Lease:
         run = self._runs.setdefault(run_id, _Run())
-        if run.owner not in (None, owner) and run.until > time.monotonic():
+        if run.owner not in (None, owner) and run.until > time.monotonic() and not may_take(run.owner, takes_over):
             raise busy(run_id, run.until - time.monotonic())
         run.owner, run.epoch, run.until = owner, run.epoch + 1, time.monotonic() + seconds
-        lease = run.lease = Lease(run_id, owner, run.epoch)
+        if engine_of(owner) is not None and run.due is None:
+            run.due = 0.0  # what an engine has begun it goes on with, whatever becomes of the worker
+        lease = run.lease = Lease(run_id, owner, run.epoch, bool(run.readers))
         return lease
 
-    async def renew(self, lease: Lease, seconds: float) -> bool:
+    async def renew(self, lease: Lease, seconds: float) -> Requests:
         run = self._runs.get(lease.run_id) or _Run()
         check_lease(lease.run_id, lease, run.owner, run.epoch)
         run.until = time.monotonic() + seconds
-        return run.suspend == run.epoch
+        return Requests(run.suspend == run.epoch, bool(run.readers))
 
     async def ask_to_suspend(self, run_id: str) -> bool:
         run = self._runs.get(run_id)
@@ -116,6 +137,64 @@ class MemoryJournal:
         run = self._runs.get(lease.run_id)
         if run is not None and run.epoch == lease.epoch:
             run.owner = run.lease = None
+
+    async def due_runs(
+        self, now: float, *, agents: Collection[str], without: Collection[str] = (), limit: int = 100
+    ) -> Sequence[RunInfo]:
+        infos = [_info(run) for run in self._runs.values() if run.records]
+        due = [
+            info
+            for info in infos
+            if info.agent in agents and info.parent_run_id is None and info.principal not in (without or ())
+            if (info.due is not None and info.due <= now) or (info.status == "running" and info.owner is not None)
+        ]
+        due.sort(key=lambda info: now if info.due is None else info.due)
+        return tuple([info for info in due if not is_held(info)][:limit])
+
+    async def add_input(self, new: RunInput) -> RunInput:
+        run = self._runs.get(new.run_id)
+        if run is None or not run.records:
+            raise unknown_run(new.run_id)
+        known = next((one for one in run.inputs if (one.entry.kind, one.entry.key) == (new.kind, new.key)), None)
+        if known is None:
+            run.inputs.append(known := _Input(new))
+        status = _info(run).status
+        if not known.is_seen and status in UNFINISHED and (status != "suspended" or new.kind == "resume"):
+            run.due = new.time
+        return known.entry
+
+    async def inputs(self, run_id: str, *, driver: bool = False) -> Sequence[RunInput]:
+        entries = self._runs[run_id].inputs if run_id in self._runs else []
+        for one in entries if driver else ():
+            one.is_seen = True
+        return tuple(one.entry for one in entries)
+
+    async def take_input(self, entry: RunInput, run_id: str) -> bool:
+        for one in self._runs[entry.run_id].inputs:
+            if (one.entry.kind, one.entry.key) == (entry.kind, entry.key) and one.entry.taken_by in (None, run_id):
+                one.entry, one.is_seen = replace(one.entry, taken_by=run_id), True
+                return True
+        return False
+
+    async def publish(self, run_id: str, text: str) -> None:
+        for reader in self._runs[run_id].readers if run_id in self._runs else ():
+            with suppress(asyncio.QueueFull):
+                reader.put_nowait(text)
+
+    async def follow(self, run_id: str) -> AsyncGenerator[str]:
+        reader: asyncio.Queue[str] = asyncio.Queue(_MOST_PIECES)
+        run = self._runs.setdefault(run_id, _Run())
+        run.readers.append(reader)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        text = await reader.get()
+                except TimeoutError:
+                    text = ""
+                yield text
+        finally:
+            run.readers.remove(reader)
 
     async def session(self, session_id: str) -> SessionInfo | None:
         return self._sessions.get(session_id)
@@ -182,16 +261,18 @@ def _info(run: _Run) -> RunInfo:
     first = run.records[0]
     started = cast("RunStarted", first.event)
     status: RunStatus = "running"
-    updated = first.time
+    model, updated = started.model, first.time
     for record in run.records:
         changed = status_after(record.event)
         if changed is not None:
             status, updated = changed, record.time
+        elif isinstance(record.event, RunConfigured) and record.event.model is not None:
+            model = record.event.model
     return RunInfo(
         first.run_id,
         status,
         title_of(started.messages),
-        started.model,
+        model,
         first.agent,
         first.time,
         updated,
@@ -201,4 +282,18 @@ def _info(run: _Run) -> RunInfo:
         first.parent_run_id,
         run.owner,
         run.until - time.monotonic() + time.time() if run.owner else None,
+        run.due,
     )
+
+
+def _show(run: _Run, record: Record) -> None:
+    """Changes from when on a run is due."""
+    event = record.event
+    if isinstance(event, RunStarted):
+        run.due = event.due
+    elif isinstance(event, RunFinished):
+        run.due = None
+    elif isinstance(event, RunPaused):
+        run.due = record.time if event.reason == "queued" and event.until is None else event.until
+        if any(not one.is_seen and (event.reason != "suspended" or one.entry.kind == "resume") for one in run.inputs):
+            run.due = record.time

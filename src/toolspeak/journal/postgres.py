@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from toolspeak.data.events import Record
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import unbroken
+from toolspeak.journal.postgres_listener import PostgresListener, channel_of
 from toolspeak.journal.postgres_pool import AgainError, PostgresPool
 from toolspeak.journal.records import Row
 from toolspeak.journal.sql import SqlJournal
+from toolspeak.journal.sql_inputs import FOLLOW_SECONDS
 from toolspeak.journal.sql_schema import SPAN, VERSION, newer, steps_from
 
 _TYPES = {
@@ -26,6 +29,7 @@ _TYPES = {
     "arrivals": "",  # PostgreSQL's tables are in that order anyway
     "sums": "",  # the server computes checksums (data_checksums)
     "clocks": "",  # the server has one clock
+    "pieces": "",  # NOTIFY carries them
 }
 _FILL = {
     "{now}": "extract(epoch FROM clock_timestamp())::double precision",
@@ -56,6 +60,10 @@ class PostgresJournal(SqlJournal):
 
     def __init__(self, dsn: str, *, schema: str = "toolspeak", pool_size: int = 10, seconds: float = 60.0) -> None:
         self.dsn = dsn
+        self._schema = schema
+        self._listeners: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, PostgresListener] = (
+            weakref.WeakKeyDictionary()
+        )
         self._pool = PostgresPool(
             dsn,
             "the journal",
@@ -84,7 +92,7 @@ class PostgresJournal(SqlJournal):
         return await super().append(record, lease)
 
     @asynccontextmanager
-    async def _writing(self) -> AsyncGenerator[PostgresConnection]:
+    async def _writing(self, *, synced: bool = False) -> AsyncGenerator[PostgresConnection]:
         async with self._pool.connection() as connection, connection.transaction():
             yield PostgresConnection(connection)
 
@@ -125,6 +133,24 @@ class PostgresJournal(SqlJournal):
             private,
         )
         return [row[0] for row in rows]
+
+    async def publish(self, run_id: str, text: str) -> None:
+        async with self._pool.connection() as connection:
+            await connection.execute("SELECT pg_notify($1, $2)", channel_of(self._schema, run_id), text)
+
+    async def follow(self, run_id: str) -> AsyncGenerator[str]:
+        loop = asyncio.get_running_loop()
+        listener = self._listeners.get(loop)
+        if listener is None:
+            listener = self._listeners[loop] = PostgresListener(self._pool.listening)
+        since = -FOLLOW_SECONDS
+        async with aclosing(listener.texts(channel_of(self._schema, run_id), 1.0)) as texts:
+            await self._follow(run_id)
+            async for text in texts:
+                if loop.time() - since > FOLLOW_SECONDS / 3:
+                    await self._follow(run_id)
+                    since = loop.time()
+                yield text
 
     async def aclose(self) -> None:
         """Closes this event loop's connections."""

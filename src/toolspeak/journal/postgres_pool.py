@@ -95,6 +95,13 @@ class PostgresPool:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise JournalError(self._problem(error)) from error
 
+    async def listening(self) -> Any:
+        """Opens a connection of asyncpg that does not belong to the pool, to listen on."""
+        untyped: Any = asyncpg
+        return await untyped.connect(
+            self._dsn, timeout=_CHECK_SECONDS, server_settings={"application_name": "toolspeak"}
+        )
+
     async def check(self) -> None:
         """Opens and closes one connection. Creates no tables. Raises JournalError."""
         untyped: Any = asyncpg

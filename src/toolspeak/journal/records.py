@@ -25,6 +25,7 @@ from toolspeak.data.events import (
     ApprovalDecided,
     ModelAnswered,
     Record,
+    RunConfigured,
     RunFinished,
     RunPaused,
     RunResumed,
@@ -36,7 +37,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import JSON, Message
 from toolspeak.data.values import quick
-from toolspeak.errors import FormatError, JournalError, RunConflict
+from toolspeak.errors import FormatError, JournalError, RunConflict, RunError
 from toolspeak.journal.base import RunInfo, SearchHit, SessionInfo
 
 LARGE = 64 * 1024
@@ -111,7 +112,9 @@ def snippet(text: str, query_words: Sequence[str]) -> str:
 def status_after(event: object) -> RunStatus | None:
     """The run's status after an event; None if the event does not change it."""
     match event:
-        case RunStarted() | RunResumed():
+        case RunStarted(due=due):
+            return "running" if due is None else "queued"
+        case RunResumed():
             return "running"
         case RunPaused(reason):
             return reason
@@ -121,12 +124,18 @@ def status_after(event: object) -> RunStatus | None:
             return None
 
 
-LISTED = (RunStarted, RunResumed, RunPaused, RunFinished)
-"""The events that change a run's `RunInfo`. Each has a `status_after`."""
+CHANGES_OF_RUNS = (RunStarted, RunConfigured, RunResumed, RunPaused, RunFinished)
+"""The events that change what lists show of their run."""
 
 SYNCED = (ToolStarted, ToolFinished, ApprovalDecided, RunPaused, RunFinished)
 """Events that are synced to the disk before the run continues: a power cut must not undo the start or the result of an
 effect, a person's decision, or an outcome that the caller knows."""
+
+
+def is_synced(event: object) -> bool:
+    """Whether an event is `SYNCED`, or the start of a submitted run: who submitted it counts on it."""
+    return isinstance(event, SYNCED) or (type(event) is RunStarted and event.due is not None)
+
 
 ENDS = frozenset((RunPaused, RunFinished))
 FOLLOWED = ENDS | {ToolStarted}
@@ -199,6 +208,10 @@ def session_conflict(session_id: str, expected: int, version: int | None) -> Run
     return RunConflict(
         f"another process has continued session {session_id}: it is at version {version}, not {expected}; open it again"
     )
+
+
+def unknown_run(run_id: str) -> RunError:
+    return RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
 
 
 def starts_rightly(record: Record) -> bool:

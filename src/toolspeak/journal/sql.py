@@ -14,17 +14,18 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, cast
 
 from toolspeak.data.codec import dump, dump_text, load, load_text
-from toolspeak.data.events import Record, RunStarted, RunStatus
+from toolspeak.data.events import Record, RunStarted
 from toolspeak.data.messages import Message
+from toolspeak.data.run_values import RunStatus
 from toolspeak.errors import FormatError, JournalError
 from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
-from toolspeak.journal.leases import Connection, SqlLeases, busy, check_lease, is_dead
+from toolspeak.journal.leases import Connection, busy, check_lease, is_dead
 from toolspeak.journal.records import (
+    CHANGES_OF_RUNS,
     Row,
     Stored,
     check_runs,
@@ -44,6 +45,7 @@ from toolspeak.journal.records import (
     unpack,
     words,
 )
+from toolspeak.journal.sql_inputs import RUN_COLUMNS, SqlInputs
 from toolspeak.journal.sql_schema import SPAN
 
 PAGE = 1000
@@ -60,23 +62,19 @@ WHERE run_id = $1 AND (CASE WHEN owner IS NULL THEN 0 ELSE epoch END) = $5
 {{unless}}"""
 """Adds a record if the lease is valid (epoch $5, 0 for no lease) and the record is the run's next."""
 
-_LISTED = f"""
-SELECT run_id, status, title, model, agent, created, updated,
-    {{end}} - number * {SPAN}, session_id, principal, parent_run_id, owner, {{held}}
-FROM """
-
-_RUN = f"{_LISTED}runs WHERE created IS NOT NULL"
+_RUN = f"{RUN_COLUMNS}runs WHERE created IS NOT NULL"
 
 _SESSION = """
 SELECT session_id, title, created, updated, version, runs, last_run, principal, forked_run, forked_seq, {history}
 FROM sessions"""
 
 _START = """
-INSERT INTO runs (run_id, status, title, model, agent, created, updated, session_id, principal, parent_run_id, epoch)
-VALUES ($1, 'running', $2, $3, $4, $5, $5, $6, $7, $8, 0)
+INSERT INTO runs (
+    run_id, status, title, model, agent, created, updated, session_id, principal, parent_run_id, due, epoch)
+VALUES ($1, $9, $2, $3, $4, $5, $5, $6, $7, $8, $10, 0)
 ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, title = excluded.title, model = excluded.model,
     agent = excluded.agent, created = excluded.created, updated = excluded.updated, session_id = excluded.session_id,
-    principal = excluded.principal, parent_run_id = excluded.parent_run_id
+    principal = excluded.principal, parent_run_id = excluded.parent_run_id, due = excluded.due
 WHERE runs.created IS NULL"""
 
 _OF_SESSION = """\
@@ -97,11 +95,8 @@ DELETE FROM found WHERE {found} >= $1 AND {found} < $2""",
 )
 
 
-class SqlJournal(SqlLeases):
+class SqlJournal(SqlInputs):
     """The methods of `Journal` that SQLite and PostgreSQL share."""
-
-    @abstractmethod
-    def _reading(self) -> AbstractAsyncContextManager[Connection]: ...
 
     @abstractmethod
     async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
@@ -141,11 +136,8 @@ class SqlJournal(SqlLeases):
                 record.seq,
                 record.run_id,
             )
-        status = status_after(event)
-        if status is not None and record.seq:
-            await db.change(
-                "UPDATE runs SET status = $1, updated = $2 WHERE run_id = $3", status, record.time, record.run_id
-            )
+        if type(event) in CHANGES_OF_RUNS and record.seq:
+            await self._show(db, record)
 
     async def _start(self, db: Connection, record: Record, event: RunStarted) -> None:
         if event.session_id is not None:
@@ -161,6 +153,8 @@ class SqlJournal(SqlLeases):
             event.session_id,
             _column(record.principal),
             _column(record.parent_run_id),
+            status_after(event),
+            event.due,
         )
 
     async def _refuse(self, db: Connection, record: Record, lease: Lease | None) -> None:
@@ -236,7 +230,7 @@ class SqlJournal(SqlLeases):
         query, arguments = _where(f"SELECT * FROM runs WHERE created IS NOT NULL{outside}", where)
         order = "ORDER BY created DESC, run_id DESC"
         # Counts only the records of the runs that are listed, not of those beyond the limit.
-        sql = f"{_LISTED}({query} {order}{_limit(limit)}) AS runs {order}"
+        sql = f"{RUN_COLUMNS}({query} {order}{_limit(limit)}) AS runs {order}"
         async with self._reading() as db:
             rows = await db.rows(sql, *arguments)
         return tuple(RunInfo(*row) for row in rows)
@@ -293,11 +287,12 @@ class SqlJournal(SqlLeases):
             for run_id, _, owner, until, now in runs:
                 if owner is not None and until > now and not is_dead(owner):
                     raise busy(run_id, until - now)
-            for _, number, _, _, _ in runs:
+            for run_id, number, _, _, _ in runs:
                 for statement in _DELETE:
                     placeholder_count = statement.count("$")
                     await db.change(statement, *(number * SPAN, (number + 1) * SPAN)[:placeholder_count])
                 await self._delete_records(db, number)
+                await db.change("DELETE FROM inputs WHERE run_id = $1", run_id)
                 await db.change("DELETE FROM runs WHERE number = $1", number)
             await db.change("DELETE FROM sessions WHERE session_id = $1", session_id)
 

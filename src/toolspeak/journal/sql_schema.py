@@ -2,7 +2,8 @@
 
 A released step never changes: every change is a new step. Each database fills in these placeholders: `{integer}`,
 `{key}`, `{number}` (a key that the database counts), `{real}`, `{bytes}`, `{found}` (the table of searched words),
-`{arrivals}`, `{sums}` and `{clocks}`. Each of the last four holds statements, with `;` and a line break between them.
+`{arrivals}`, `{sums}`, `{clocks}` and `{pieces}`. Each of the last five holds statements, with `;` and a line break
+between them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,17 @@ STEPS: Sequence[Sequence[str]] = (
     ("{arrivals}",),
     ("{sums}",),
     ("{clocks}",),
+    (
+        "ALTER TABLE runs ADD COLUMN due {real}",
+        "ALTER TABLE runs ADD COLUMN followed {real}",
+        "CREATE INDEX runs_due ON runs (due) WHERE due IS NOT NULL",
+        "CREATE INDEX runs_running ON runs (number) WHERE status = 'running'",
+        """CREATE TABLE inputs (
+            number {number}, run_id TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL,
+            data TEXT NOT NULL, principal TEXT, time {real} NOT NULL, seen {integer} NOT NULL DEFAULT 0,
+            taken_by TEXT, UNIQUE (run_id, kind, key))""",
+        "{pieces}",
+    ),
 )
 """Step n - 1 upgrades version n - 1 to version n.
 
@@ -48,6 +60,8 @@ STEPS: Sequence[Sequence[str]] = (
 - Version 4: in SQLite, records in the order of their arrival (`journal.sqlite_connection`).
 - Version 5: in SQLite, a checksum with each record, and the processes that have the file open.
 - Version 6: in SQLite, the clocks of leases.
+- Version 7: when a worker may drive a run, what came for it from outside, and who follows it; in SQLite, the deltas for
+  those who follow.
 """
 
 VERSION = len(STEPS)

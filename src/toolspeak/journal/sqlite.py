@@ -21,7 +21,7 @@ from toolspeak.errors import ConfigurationError, JournalError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting
 from toolspeak.journal.leases import Connection, new_owner
-from toolspeak.journal.records import ENDS, FOLLOWED, LISTED, SYNCED, Stored, pack, sum_of
+from toolspeak.journal.records import CHANGES_OF_RUNS, ENDS, FOLLOWED, Stored, is_synced, pack, sum_of
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import (
     BATCH,
@@ -113,7 +113,7 @@ class SqliteJournal(SqliteTables):
         return str(self.path)
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        synced = isinstance(record.event, SYNCED) if self._sync == "effects" else self._sync == "always"
+        synced = is_synced(record.event) if self._sync == "effects" else self._sync == "always"
         await self._commits.add(record, pack(record), lease, synced=synced)
 
     def _may_wait(self, group: Sequence[Waiting]) -> bool:
@@ -163,7 +163,7 @@ class SqliteJournal(SqliteTables):
                 and known_run.next == record.seq
                 and known_run.epoch == (lease.epoch if lease else 0)
                 and stored.places is None
-                and not isinstance(record.event, LISTED)
+                and not isinstance(record.event, CHANGES_OF_RUNS)
             ):
                 pos = known_run.first + record.seq
                 rows.append((pos, stored.text, sum_of(pos, stored.text)))
@@ -213,9 +213,9 @@ class SqliteJournal(SqliteTables):
         self._note(cast("SqliteConnection", db).db, 1, len(stored.text) + sum(map(len, stored.blobs.values())))
 
     @asynccontextmanager
-    async def _writing(self) -> AsyncGenerator[SqliteConnection]:
-        full = self._sync == "always"
-        db = await self._transaction(self._begin_writing)
+    async def _writing(self, *, synced: bool = False) -> AsyncGenerator[SqliteConnection]:
+        full = self._sync == "always" or (synced and self._sync == "effects")
+        db = await self._transaction(partial(self._begin_writing, full), writes=True)
         try:
             yield SqliteConnection(db)
             if not full:
@@ -233,7 +233,7 @@ class SqliteJournal(SqliteTables):
 
     @asynccontextmanager
     async def _reading(self) -> AsyncGenerator[SqliteConnection]:
-        db = await self._transaction(self._begin_reading)
+        db = await self._transaction(self._begin_reading, writes=False)
         try:
             yield SqliteConnection(db)
             db.execute("COMMIT")
@@ -241,12 +241,12 @@ class SqliteJournal(SqliteTables):
             roll_back(db)
             raise self._error_of(error) from error
 
-    async def _transaction(self, begin: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+    async def _transaction(self, begin: Callable[[], sqlite3.Connection], *, writes: bool) -> sqlite3.Connection:
         """Begins a transaction once no other process and not the thread holds the lock."""
         loop = asyncio.get_running_loop()
         since, wait = loop.time(), FIRST_WAIT
         while True:
-            if begin == self._begin_writing or self._reader is None:
+            if writes or self._reader is None:
                 await self._commits.idle()
             try:
                 return begin()
@@ -256,9 +256,8 @@ class SqliteJournal(SqliteTables):
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
-    def _begin_writing(self) -> sqlite3.Connection:
+    def _begin_writing(self, full: bool) -> sqlite3.Connection:
         """Begins a transaction that writes. It holds the lock when this returns."""
-        full = self._sync == "always"
         self._lock.acquire()
         try:
             self._check_place()

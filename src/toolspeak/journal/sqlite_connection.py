@@ -121,7 +121,7 @@ def _own(sql: str) -> str:
     return sql
 
 
-_NUMBERS = [str(number) for number in range(1, 100)]
+_NUMBERS = [str(number) for number in range(1, 1000)]
 
 
 def at_once(work: Coroutine[Any, Any, ResultT]) -> ResultT:

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import JournalError
 from toolspeak.journal.leases import is_alive, is_dead, since_boot
 from toolspeak.journal.sql_schema import VERSION, newer, steps_from
@@ -40,6 +41,7 @@ _TYPES = {
     ),
     "sums": "ALTER TABLE records ADD COLUMN sum INTEGER;\nCREATE TABLE openers (name TEXT PRIMARY KEY)",
     "clocks": "CREATE TABLE clocks (name TEXT PRIMARY KEY, start REAL NOT NULL)",
+    "pieces": "CREATE TABLE pieces (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, data TEXT NOT NULL)",
 }
 _LOOKS = 3
 
@@ -172,7 +174,7 @@ def _who(file: Path) -> str:
 def _open_runs(file: Path, how: str) -> str:
     with _connected_to_read(file, how) as db:
         rows = db.execute(
-            "SELECT run_id FROM runs WHERE status IN ('running', 'awaiting_approval', 'suspended')"
+            f"SELECT run_id FROM runs WHERE status IN ({', '.join(map(repr, UNFINISHED))})"
             " ORDER BY created DESC LIMIT 5"
         )
         names = ", ".join(run_id for (run_id,) in rows)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from toolspeak.data.events import PAUSED, Record
+from toolspeak.data.events import Record
+from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import JournalError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import Commits
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.records import Row, sum_of
 from toolspeak.journal.sql import SqlJournal
+from toolspeak.journal.sql_inputs import FOLLOW_SECONDS
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import END, NOTE, delete_run, rows_of
 from toolspeak.journal.sqlite_file import connected
+
+_MOST_PIECES = 500
+"""Published texts that are kept in the file, of all runs: who lags further behind loses them."""
+
+_FOLLOW_PAUSE = 0.05
+"""Seconds between two looks for something new."""
 
 
 class SqliteTables(SqlJournal):
@@ -42,19 +52,52 @@ class SqliteTables(SqlJournal):
                 raise self._damaged(f"record {pos % SPAN} of run {run_id} differs from what was written")
         return [(pos, data, places) for pos, data, places, _ in rows]
 
-    async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
-        lease = await super().acquire(run_id, owner, seconds)
+    async def acquire(self, run_id: str, owner: str, seconds: float, *, takes_over: str | None = None) -> Lease:
+        lease = await super().acquire(run_id, owner, seconds, takes_over=takes_over)
         try:
             info = await self.run(run_id)
-            if info is not None and info.status in (
-                "running",
-                *PAUSED,
-            ):  # the run would continue, and a call with a lost result would run again
+            # A call whose result is missing would run again. Nothing has run of a run that is only submitted.
+            if info is not None and info.status in UNFINISHED and (info.status != "queued" or info.records > 1):
                 await self._check_tables(run_id)
         except BaseException:
             await self.release(lease)
             raise
         return lease
+
+    async def publish(self, run_id: str, text: str) -> None:
+        async with self._writing() as db:
+            await db.change("INSERT INTO pieces (run_id, data) VALUES ($1, $2)", run_id, text)
+            await db.change(f"DELETE FROM pieces WHERE id <= (SELECT max(id) - {_MOST_PIECES} FROM pieces)")
+
+    async def follow(self, run_id: str) -> AsyncGenerator[str]:
+        rows = await self._pieces(run_id, None)
+        newest, version, looked, noted = rows[-1][0] if rows else 0, -1, 0.0, 0.0
+        while True:
+            if time.monotonic() - noted > FOLLOW_SECONDS / 3:
+                await self._follow(run_id)
+                noted = time.monotonic()
+            current = await self._changes()
+            if current != version or time.monotonic() - looked > 1:
+                version, looked = current, time.monotonic()
+                rows = await self._pieces(run_id, newest)
+                for number, text in rows:
+                    newest = number
+                    if text:
+                        yield text
+                yield ""
+            await asyncio.sleep(_FOLLOW_PAUSE)
+
+    async def _pieces(self, run_id: str, after: int | None) -> Sequence[tuple[int, str]]:
+        async with self._reading() as db:
+            if after is None:
+                return [(row[0] or 0, "") for row in await db.rows("SELECT max(id) FROM pieces")]
+            rows = await db.rows("SELECT id, data FROM pieces WHERE run_id = $1 AND id > $2 ORDER BY id", run_id, after)
+        return [(row[0], row[1]) for row in rows]
+
+    async def _changes(self) -> int:
+        """A number that changes when anybody has written to the file."""
+        async with self._reading() as db:
+            return (await db.rows("PRAGMA data_version"))[0][0]
 
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
         records = await super().read(run_id, start, most)

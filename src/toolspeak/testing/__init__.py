@@ -13,7 +13,7 @@ from toolspeak.testing.dialects import (
     parse_pieces,
 )
 from toolspeak.testing.invariants import CheckedParser, TurnChecker, check_deltas, check_nothing_lost
-from toolspeak.testing.journal import JOURNAL_CHECKS
+from toolspeak.testing.queued_runs import JOURNAL_CHECKS
 from toolspeak.testing.scripted_requests import ScriptedRequest, assert_played, assert_request, scripted_request
 from toolspeak.testing.splits import chunks, every_split, join_deltas
 

@@ -1,4 +1,4 @@
-"""The contract of a journal, as checks for a store of your own.
+"""The contract of a journal, as checks for a store of your own; `queued_runs` has more of them.
 
 Each check takes `open_store`, a function that opens the same store, empty at first, again and again: two journals of it
 act as two processes. A check raises AssertionError. Ids are new in each check, so one store serves them all.
@@ -206,14 +206,14 @@ async def check_a_request_to_suspend_reaches_the_holder(open_store: OpenStore) -
     assert not await other.ask_to_suspend(run_id)
     lease = await mine.acquire(run_id, "mine", 60)
     await mine.append(a_run(run_id)[0], lease)
-    assert not await mine.renew(lease, 60)
+    assert not (await mine.renew(lease, 60)).suspend
     assert await other.ask_to_suspend(run_id)
     await mine.append(Record(ModelAsked("model", "", ""), run_id, 1, 1, 1001.0), lease)  # what is asked is no record
-    assert await mine.renew(lease, 60)
+    assert (await mine.renew(lease, 60)).suspend
     await mine.release(lease)
     assert not await other.ask_to_suspend(run_id)
     again = await mine.acquire(run_id, "mine", 60)
-    assert not await mine.renew(again, 60), "what was asked of one lease is asked of another"
+    assert not (await mine.renew(again, 60)).suspend, "what was asked of one lease is asked of another"
     await mine.acquire(run_id, "mine", -1)
     assert not await other.ask_to_suspend(run_id), "an expired lease has no holder"
     await mine.append(Record(RunPaused("suspended"), run_id, 2, 1, 1002.0), await mine.acquire(run_id, "mine", 60))
@@ -351,7 +351,7 @@ async def check_search(open_store: OpenStore) -> None:
     assert list(await journal.search(word, principal=user)) == []
 
 
-JOURNAL_CHECKS: tuple[Check, ...] = (
+RECORD_CHECKS: tuple[Check, ...] = (
     check_records_come_back,
     check_one_of_two_writers_wins,
     check_a_run_begins_with_its_start,
@@ -368,4 +368,4 @@ JOURNAL_CHECKS: tuple[Check, ...] = (
     check_a_session_is_added_as_it_is,
     check_search,
 )
-"""The checks of the contract. All of them hold for every store."""
+"""The checks about records, leases and sessions."""

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias
 from typing_extensions import TypeVar
 
 from toolspeak.data.messages import JSON, Message, ToolCall
+from toolspeak.errors import ConfigurationError, RunError
 
 DepsT = TypeVar("DepsT", default=Any, covariant=True)  # noqa: PLC0105 - users read the name
 
@@ -47,6 +48,10 @@ def _no_memory() -> dict[str, Any]:
     return {}
 
 
+def _no_wait(_event: str, _until: float | None, _seconds: float | None) -> tuple[JSON, bool]:
+    raise RunError("only the function of a tool can wait, while it is called in an agent's run")
+
+
 # Without slots: on Python 3.11 `RunContext[Deps](…)` fails for a frozen, slotted and generic dataclass.
 @dataclass(frozen=True)
 class RunContext(Generic[DepsT]):
@@ -62,6 +67,7 @@ class RunContext(Generic[DepsT]):
       are there when the run is resumed, so it holds JSON; other things belong in `deps`.
     - `progress`: reports a line of text to those who watch the run.
     - `cancelled`: whether a synchronous tool should give up.
+    - `wait`: what `wait_for`, `wait_until` and `sleep` call.
     """
 
     deps: DepsT
@@ -71,6 +77,44 @@ class RunContext(Generic[DepsT]):
     memory: dict[str, Any] = field(default_factory=_no_memory)
     progress: Callable[[str], None] = _ignore
     cancelled: Callable[[], bool] = _never
+    wait: Callable[[str, float | None, float | None], tuple[JSON, bool]] = _no_wait
+
+    def wait_for(self, event: str, *, timeout: float | None = None) -> JSON:
+        """Makes the call wait for an outside event, and returns the event's payload (`RunClient.deliver`).
+
+        The call is over without a result, by an exception that the tool must not catch (CallWaits), and the run pauses:
+        no process holds it. When the event has come, in whichever process, the function is called again with the same
+        arguments, and this returns the payload. What the function did before happens again, so put what must happen
+        once behind it, or under the `idempotency_key`. Several waits of one call must come in the same order again.
+
+        - `event`: the name of the event. An event counts for one wait.
+        - `timeout`: in seconds from the first time; None waits without a limit.
+
+        Raises TimeoutError when the time is over, ConfigurationError for a name that is empty or too long.
+        """
+        check_event(event)
+        payload, expired = self.wait(event, None, timeout)
+        if expired:
+            raise TimeoutError(f"{event} did not come in time")
+        return payload
+
+    def wait_until(self, time: float) -> None:
+        """Makes the call wait until a time (Unix seconds), as `wait_for` does. The time of the first call counts."""
+        self.wait("", float(time), None)
+
+    def sleep(self, seconds: float) -> None:
+        """Makes the call wait for so many seconds, as `wait_for` does."""
+        self.wait("", None, float(seconds))
+
+
+MOST_NAME = 200
+"""The longest name of an event, in characters."""
+
+
+def check_event(event: object) -> None:
+    """Raises ConfigurationError for what is no name of an event."""
+    if not isinstance(event, str) or not event or len(event) > MOST_NAME or "\0" in event:
+        raise ConfigurationError(f"the name of an event is a text of 1 to {MOST_NAME} characters, not {event!r:.100}")
 
 
 Injected: TypeAlias = Literal["context", "call", "state"]

@@ -10,8 +10,9 @@ from typing import Any, cast
 from rich.cells import cell_len, set_cell_size
 
 from toolspeak.agent import RunState
-from toolspeak.data.events import PAUSED, HistoryCompacted
+from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolResult
+from toolspeak.data.run_values import PAUSED
 
 LINE = 100
 """The most characters of arguments on the line of a call's name; longer ones get a line each."""

@@ -205,7 +205,7 @@ class Renderer:
                 self._line("! the answer does not match the requested type: ", "yellow", one_line(reason))
             case StopRequested(reason, message):
                 self._line(f"! the run stops ({reason.replace('_', ' ')}): ", "yellow", one_line(message))
-            case RunPaused("suspended"):
+            case RunPaused("suspended" | "queued" | "waiting"):
                 pass  # the summary shows it
             case RunPaused(_, call_ids):
                 self._show_waiting(call_ids)

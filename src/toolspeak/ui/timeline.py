@@ -16,6 +16,7 @@ from toolspeak.data.events import (
     ModelFailed,
     ModelTextReceived,
     Record,
+    RunConfigured,
     RunFinished,
     RunPaused,
     RunResumed,
@@ -24,6 +25,7 @@ from toolspeak.data.events import (
     ToolFinished,
     ToolStarted,
     UserMessageQueued,
+    WaitEnded,
 )
 from toolspeak.data.messages import MalformedCall, ToolCall, Usage
 from toolspeak.ui.format import argument_lines, compaction_text, count, money, one_line, result_lines, shorten
@@ -79,8 +81,15 @@ class Timeline:
                 again = " again" if call_id in self._started_at else ""
                 self._started_at[call_id] = record.time
                 yield f"  {self._name(call_id)} started{again}"
-            case CallSuspended(call_id):
+            case CallSuspended(call_id, event=None):
                 yield f"  {self._name(call_id)} waits for a run that it started"
+            case CallSuspended(call_id, event=event, until=until):
+                yield f"  {self._name(call_id)} waits for {one_line(event or 'a time')}{self._limit_of(until, record)}"
+            case WaitEnded(call_id, event, expired=expired, by=by):
+                news = (
+                    f"{one_line(event)} {'did not come in time' if expired else 'has come'}" if event else "it is time"
+                )
+                yield f"  {self._name(call_id)}: {news}{f', from {one_line(by)}' if by else ''}"
             case ToolFinished(result):
                 started_at = self._started_at.get(result.call_id)
                 duration = f" in {record.time - started_at:.2f} s" if started_at is not None and self._times else ""
@@ -99,8 +108,12 @@ class Timeline:
                 yield f"  {one_line(used.agent)} ran for it{usage_note}"
             case HandedOff(_, agent, model):
                 yield f"→ {one_line(agent)} continues ({one_line(model)})"
-            case RunPaused("suspended"):
-                yield "suspended"
+            case RunConfigured(model=model):
+                yield "configured" if model is None else f"driven by {one_line(model)}"
+            case RunPaused("suspended" | "queued" as reason):
+                yield reason
+            case RunPaused("waiting", call_ids, until):
+                yield f"paused: {', '.join(map(self._name, call_ids))} wait{self._limit_of(until, record)}"
             case RunPaused(_, call_ids):
                 yield f"paused: {', '.join(map(self._name, call_ids))} wait for approval"
             case RunResumed():
@@ -110,6 +123,10 @@ class Timeline:
                 yield f"{status.replace('_', ' ')} ({one_line(reason)}): {_short(answer)}"
             case _:
                 yield f"{type(record.event).__name__}"
+
+    def _limit_of(self, until: float | None, record: Record) -> str:
+        """How long a call waits at most."""
+        return f", at most {until - record.time:.0f} s" if until is not None and self._times else ""
 
     def _cut_off(self) -> Iterator[str]:
         """The text of a turn that did not finish."""

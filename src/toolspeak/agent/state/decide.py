@@ -44,6 +44,15 @@ class AwaitApproval:
 
 
 @quick()
+class AwaitExternal:
+    """Wait: these calls go on at a time, or once an event has come. `until`: the earliest of the times (Unix seconds),
+    None if there is none."""
+
+    call_ids: tuple[str, ...]
+    until: float | None = None
+
+
+@quick()
 class Finish:
     """End the run."""
 
@@ -52,7 +61,7 @@ class Finish:
     reason: str
 
 
-NextAction: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | Finish
+NextAction: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | AwaitExternal | Finish
 
 
 def decide(state: RunState, window: Window | None = None) -> NextAction:
@@ -63,6 +72,9 @@ def decide(state: RunState, window: Window | None = None) -> NextAction:
     if pending.calls:
         if state.status == "awaiting_approval" and state.approvals.undecided:
             return AwaitApproval(tuple(state.approvals.undecided))
+        if state.status == "waiting" and (waits := pending.waits):
+            times = [wait.until for wait in waits.values() if wait.until is not None]
+            return AwaitExternal(tuple(waits), min(times, default=None))
         allowed = state.limits.calls
         if allowed is None:
             return RunTools(pending.calls)

@@ -18,7 +18,6 @@ from toolspeak.agent.state.state import (
     Log,
     PendingCalls,
     RunState,
-    Totals,
     TurnRules,
 )
 from toolspeak.data.events import (
@@ -37,6 +36,7 @@ from toolspeak.data.events import (
     ModelFailed,
     ModelTextReceived,
     Record,
+    RunConfigured,
     RunFinished,
     RunPaused,
     RunResumed,
@@ -48,6 +48,7 @@ from toolspeak.data.events import (
     ToolStarted,
     UnknownEvent,
     UserMessageQueued,
+    WaitEnded,
 )
 from toolspeak.data.messages import (
     NORMAL_END,
@@ -56,7 +57,6 @@ from toolspeak.data.messages import (
     ToolCall,
     ToolChoice,
     ToolResult,
-    Usage,
     tokens_of,
 )
 from toolspeak.data.values import changed
@@ -119,7 +119,7 @@ def _tool_started(state: RunState, _: Record, started: ToolStarted) -> RunState:
     )
 
 
-def _call_suspended(state: RunState, _: Record, event: CallSuspended) -> RunState:
+def _call_suspended(state: RunState, _: Record, event: CallSuspended | WaitEnded) -> RunState:
     pending = state.pending
     return changed(state, pending=changed(pending, started=pending.started.append(event)))
 
@@ -175,14 +175,14 @@ def _limit_reached(state: RunState, _: Record, reached: LimitReached) -> RunStat
 def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
     return changed(
         state,
-        totals=_added(state.totals, event.usage, event.cost),
+        totals=state.totals.plus(event.usage, event.cost),
         history=Log(compacted(state.history, event)),
         context=ContextSize(event.tokens_after, task_after(state.history, state.context.task, event), compacted=True),
     )
 
 
 def _sub_run_used(state: RunState, _: Record, used: SubRunUsed) -> RunState:
-    return changed(state, totals=_added(state.totals, used.usage, used.cost, used.usage_estimated))
+    return changed(state, totals=state.totals.plus(used.usage, used.cost, used.usage_estimated))
 
 
 def _handed_off(state: RunState, _: Record, event: HandedOff) -> RunState:
@@ -195,7 +195,8 @@ def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
         latest = {request.call_id: request for request in requests if request.call_id in event.call_ids}
         requests = Log(latest.values())
     approvals = Approvals(requests, state.approvals.decisions)
-    return changed(state, status=_following(state, event.reason), paused_at=record.time, approvals=approvals)
+    status = _following(state, event.reason)
+    return changed(state, status=status, paused_at=record.time, until=event.until, approvals=approvals, resumptions=0)
 
 
 def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
@@ -205,9 +206,20 @@ def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
         state,
         status=_following(state, "running"),
         paused_at=None,
+        until=None,
         approvals=changed(state.approvals, requested_at=None),
         started=state.started + seconds_paused,
+        resumptions=state.resumptions + 1,
     )
+
+
+def _configured(state: RunState, _: Record, event: RunConfigured) -> RunState:
+    if event.messages is not None:
+        history = Log([*state.history[: len(state.history) - event.replaced], *event.messages])
+        context = ContextSize(sum(map(tokens_of, history)), len(history) - 1)
+        state = changed(state, history=history, turns_before=_turns_in(history), context=context)
+    turn = state.turn if event.choice is None else TurnRules(event.choice)
+    return changed(state, model=event.model or state.model, limits=event.limits or state.limits, turn=turn)
 
 
 def _following(state: RunState, status: RunStatus) -> RunStatus:
@@ -257,6 +269,9 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
         parent_run_id=record.parent_run_id,
         turns_before=_turns_in(history),
         context=ContextSize(sum(map(tokens_of, history)), len(history) - 1),
+        status="running" if event.due is None else "queued",
+        paused_at=None if event.due is None else record.time,
+        until=event.due,
         seq=record.seq + 1,
         turn=TurnRules(event.choice),
     )
@@ -299,7 +314,7 @@ def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunStat
     count = len([call for call in calls if type(call) is ToolCall])
     return changed(
         state,
-        totals=_added(state.totals, event.usage, event.cost, event.usage_estimated, count),
+        totals=state.totals.plus(event.usage, event.cost, event.usage_estimated, count),
         history=history,
         turn=TurnRules(choice, reminded, empty_turns, rules.rejected_answers),
         pending=PendingCalls(calls) if calls else NO_CALLS,
@@ -308,6 +323,7 @@ def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunStat
         wrapped_up=state.limit is not None,
         answer=answer,
         reason="" if calls or pauses else _reason(event, answer),
+        resumptions=0,
     )
 
 
@@ -335,7 +351,7 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
         raise RunError(f"run {state.run_id} has a result for {result.call_id}, and no call that waits for one")
     results = pending.results.append(result)
     if len(results) < len(pending.calls):
-        return changed(state, pending=changed(pending, results=results), memory=memory)
+        return changed(state, pending=changed(pending, results=results), memory=memory, resumptions=0)
     parts = tuple(results)
     for part, call in zip(parts, pending.calls, strict=True):
         if part.call_id != call.id:
@@ -362,6 +378,7 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
         progress=progress,
         context=changed(state.context, tokens=state.context.tokens + tokens_of(message)),
         turn=turn,
+        resumptions=0,
     )
 
 
@@ -374,23 +391,13 @@ def _in_order(state: RunState, results: Sequence[ToolResult]) -> tuple[ToolResul
     return tuple([by_id[call.id] for call in state.pending.calls])
 
 
-def _added(totals: Totals, usage: Usage, cost: float | None, estimated: bool = False, calls: int = 0) -> Totals:
-    """The totals with a turn's usage, cost (USD) and calls."""
-    return Totals(
-        totals.usage.plus(usage),
-        totals.tokens + (usage.total or 0),
-        totals.estimated or estimated,
-        totals.known_cost + (cost or 0.0),
-        totals.unpriced or cost is None,
-        totals.calls + calls,
-    )
-
-
 _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState] | None] = {
+    RunConfigured: _configured,
     ModelAsked: _model_asked,
     ModelAnswered: _model_answered,
     ToolStarted: _tool_started,
     CallSuspended: _call_suspended,
+    WaitEnded: _call_suspended,
     ToolFinished: _tool_finished,
     UserMessageQueued: _message_queued,
     ApprovalRequested: _approval_requested,

@@ -19,6 +19,7 @@ from toolspeak.data.events import (
     RunStatus,
     StopRequested,
     ToolStarted,
+    WaitEnded,
 )
 from toolspeak.data.messages import (
     JSON,
@@ -55,7 +56,12 @@ _FAILED = (
 
 TRANSITIONS: Mapping[RunStatus, tuple[RunStatus, ...]] = MappingProxyType(
     {
-        "running": ("running", "awaiting_approval", "suspended", "answered", "no_answer", "failed"),
+        "queued": ("running", "suspended", "no_answer"),
+        "running": (
+            *("running", "queued", "waiting", "awaiting_approval", "suspended"),
+            *("answered", "no_answer", "failed"),
+        ),
+        "waiting": ("running", "suspended", "no_answer"),
         "awaiting_approval": ("running", "no_answer"),
         "suspended": ("running", "no_answer"),
         "answered": (),
@@ -147,6 +153,17 @@ class Totals:
         """USD of all turns; None if some have no known price."""
         return None if self.unpriced else self.known_cost
 
+    def plus(self, usage: Usage, cost: float | None, estimated: bool = False, calls: int = 0) -> Totals:
+        """The totals with a turn's usage, cost (USD) and calls."""
+        return Totals(
+            self.usage.plus(usage),
+            self.tokens + (usage.total or 0),
+            self.estimated or estimated,
+            self.known_cost + (cost or 0.0),
+            self.unpriced or cost is None,
+            self.calls + calls,
+        )
+
 
 @quick()
 class PendingCalls:
@@ -155,8 +172,8 @@ class PendingCalls:
     calls: tuple[ToolCall | MalformedCall, ...] = ()
     results: Log[ToolResult] = field(default_factory=lambda: NOTHING)
     """The results until now, in the order they came."""
-    started: Log[ToolStarted | CallSuspended | ApprovalDecided] = field(default_factory=lambda: NOTHING)
-    """The calls that were started, those that wait for their sub-runs, and decisions about a call after its start."""
+    started: Log[ToolStarted | CallSuspended | WaitEnded | ApprovalDecided] = field(default_factory=lambda: NOTHING)
+    """The calls that were started or wait, what has come for those, and decisions about a call after its start."""
     polls: bool = False
     """Whether one of the calls polls. Such a step does not count as a repetition."""
     handoff: HandedOff | None = None
@@ -173,6 +190,8 @@ class PendingCalls:
         for one in self.started:
             if isinstance(one, CallSuspended):
                 doubtful.pop(one.call_id, None)  # its function has ended and will be entered again
+            elif isinstance(one, WaitEnded):
+                continue
             elif one.call_id not in finished:
                 doubtful[one.call_id] = one if isinstance(one, ApprovalDecided) else None
         return doubtful
@@ -181,6 +200,27 @@ class PendingCalls:
     def sub_runs(self) -> tuple[str, ...]:
         """The ids of the sub-runs that the calls have started, and may wait for."""
         return tuple(run_id for one in self.started if isinstance(one, CallSuspended) for run_id in one.sub_runs)
+
+    @property
+    def waits(self) -> dict[str, CallSuspended]:
+        """The calls that wait for a time or an event which has not come yet."""
+        finished = {result.call_id for result in self.results} if self.started else set[str]()
+        waits: dict[str, CallSuspended] = {}
+        for one in self.started:
+            if isinstance(one, WaitEnded) or (isinstance(one, CallSuspended) and one.event is None):
+                waits.pop(one.call_id, None)
+            elif isinstance(one, CallSuspended) and one.call_id not in finished:
+                waits[one.call_id] = one
+        return waits
+
+    @property
+    def ended_waits(self) -> dict[str, tuple[WaitEnded, ...]]:
+        """What has come for each call that waited, in the order in which its function waited for it."""
+        ended: dict[str, tuple[WaitEnded, ...]] = {}
+        for one in self.started:
+            if isinstance(one, WaitEnded):
+                ended[one.call_id] = (*ended.get(one.call_id, ()), one)
+        return ended
 
 
 @quick()
@@ -326,6 +366,8 @@ class RunState:
     status: RunStatus = "running"
     paused_at: float | None = None
     """Unix seconds at which the run paused; None while it runs."""
+    until: float | None = None
+    """Until when it pauses at most, in Unix seconds."""
     step: int = 0
     seq: int = 0
     """The number of the next record."""
@@ -349,6 +391,8 @@ class RunState:
     error: str = ""
     stop: StopRequested | None = None
     """Set when the run has to end."""
+    resumptions: int = 0
+    """How many times in a row the run was resumed and got no further: a process that drives it may die each time."""
     metadata: Mapping[str, JSON] = field(default_factory=no_extra)
     """What interceptors store with the run."""
     memory: Log[MemoryChanged] = field(default_factory=lambda: NOTHING)

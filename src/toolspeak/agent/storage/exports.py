@@ -10,8 +10,9 @@ from toolspeak.agent.storage.runs import close_run, load_state
 from toolspeak.agent.storage.sessions import known_session
 from toolspeak.data.checks import Misfit, integer, kind_of, number, text
 from toolspeak.data.codec import dump, dumps, load, load_text, loads
-from toolspeak.data.events import PAUSED, UNFINISHED, Record
+from toolspeak.data.events import Record
 from toolspeak.data.messages import Message
+from toolspeak.data.run_values import PAUSED, UNFINISHED
 from toolspeak.errors import FormatError
 from toolspeak.journal import Journal, MemoryJournal, RunInfo, SessionInfo
 from toolspeak.journal.records import plain

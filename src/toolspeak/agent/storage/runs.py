@@ -13,7 +13,6 @@ from toolspeak.agent.state.history import unstarted_result
 from toolspeak.agent.state.state import Log, RunState
 from toolspeak.agent.state.steps import remembered
 from toolspeak.data.events import (
-    UNFINISHED,
     Event,
     HistoryCompacted,
     Record,
@@ -23,6 +22,7 @@ from toolspeak.data.events import (
     ToolFinished,
 )
 from toolspeak.data.messages import Message
+from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunError
 from toolspeak.journal.base import Journal, Lease
@@ -36,16 +36,30 @@ RENEW_SECONDS = 3.0
 """Between two renewals. A renewal also reads whether the run is to be suspended."""
 
 
+_GOES_ON = ("running", "queued", "waiting")
+"""The statuses of runs that go on without a person."""
+
+
 class LeaseKeeper:
     """A run's lease, renewed until it is released.
 
     - `suspend`: called when another process asks for the run to be suspended.
+    - `publish`: called when another process follows the run.
     - `seconds`: how long the lease lasts without renewal.
+    - `engine`: the name of the engine that delivered the run, None for a run of this process alone.
+    - `takes_over`: whether to take the lease of an earlier delivery of the engine.
     """
 
     def __init__(
-        self, journal: Journal, run_id: str, suspend: Callable[[], None], seconds: float = LEASE_SECONDS
+        self,
+        journal: Journal,
+        run_id: str,
+        suspend: Callable[[], None],
+        seconds: float = LEASE_SECONDS,
     ) -> None:
+        self.engine: str | None = None
+        self.takes_over = False
+        self.publish: Callable[[], None] | None = None
         self._journal = journal
         self._run_id = run_id
         self._suspend = suspend
@@ -56,14 +70,16 @@ class LeaseKeeper:
 
     async def acquire(self) -> Lease:
         """Takes the lease and returns it. Raises RunBusy if another process has it."""
-        lease = self._lease = await self._journal.acquire(self._run_id, new_owner(), self._seconds)
+        takes_over = self.engine if self.takes_over else None
+        owner = new_owner(self.engine)
+        lease = self._lease = await self._journal.acquire(self._run_id, owner, self._seconds, takes_over=takes_over)
         # A timer and no task: most runs end before the first renewal.
         self._timer = asyncio.get_running_loop().call_later(RENEW_SECONDS, self._due, lease)
         return lease
 
     async def release(self) -> None:
         """Releases the lease, if it was taken."""
-        lease, self._lease = self._lease, None
+        lease, self._lease, self.publish = self._lease, None, None
         if lease is None:
             return
         self._stop_timer()
@@ -86,8 +102,11 @@ class LeaseKeeper:
 
     async def _renew(self, lease: Lease) -> None:
         try:
-            if await self._journal.renew(lease, self._seconds):
+            requests = await self._journal.renew(lease, self._seconds)
+            if requests.suspend:
                 self._suspend()
+            if requests.follow and self.publish is not None:
+                self.publish()
         except LeaseLost:
             return  # the journal refuses the next record
         except JournalError:
@@ -191,7 +210,7 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
     info = await journal.run(run_id)
     if info is None:
         raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
-    if info.status != "running":
+    if info.status not in _GOES_ON:
         status = info.status.replace("_", " ")
         raise RunError(f"run {run_id} is {status}: only a run in progress can be suspended")
     if await journal.ask_to_suspend(run_id):
@@ -199,7 +218,7 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
     try:
         async with LeaseKeeper(journal, run_id, lambda: None) as lease:
             state = await load_state(journal, run_id)
-            if state.status != "running":
+            if state.status not in _GOES_ON:
                 raise RunError(f"run {run_id} has ended meanwhile: it is {state.status.replace('_', ' ')}")
             await _append(journal, lease, state, RunPaused("suspended"), info.agent)
     except RunBusy:

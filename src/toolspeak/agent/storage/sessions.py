@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import close_run, closed, load_state
-from toolspeak.data.events import PAUSED, UNFINISHED
 from toolspeak.data.messages import Message
+from toolspeak.data.run_values import PAUSED, UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, RunError
 from toolspeak.execute.calls.prepare import new_id
@@ -80,7 +80,8 @@ async def place_of(
 
 def _decide_first(state: RunState) -> str:
     calls = ", ".join(each.call.name if each.call else each.call_id for each in state.approvals.undecided.values())
-    condition = "is suspended" if state.status == "suspended" else f"waits for a decision about {calls}"
+    places = {"suspended": "is suspended", "queued": "waits for a worker", "waiting": "waits for a time or an event"}
+    condition = places.get(state.status, f"waits for a decision about {calls}")
     return (
         f"the session's last run, {state.run_id}, {condition}. Decide it first (Agent.resume, or `toolspeak resume "
         f"{state.run_id[:8]}`), or close it for good, so that none of its calls runs any more (when_open='close', or "

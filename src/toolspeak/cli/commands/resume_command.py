@@ -13,9 +13,9 @@ from toolspeak.cli.attended_run import ApproveOption, Display, Setup, open_strea
 from toolspeak.cli.command_options import thoughts_option
 from toolspeak.cli.exit_codes import ANSWERED
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import SHORT, find_run, folder_of, setup_of_run, unfinished
+from toolspeak.cli.run_lookup import find_run, folder_of, setup_of_run, short_id, unfinished
 from toolspeak.cli.signals import run_to_end
-from toolspeak.data.events import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
 from toolspeak.execute import InDoubtPolicy
@@ -86,9 +86,9 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
         if run is not None:
             info = await find_run(journal, run)
             if info.parent_run_id:
-                parent = info.parent_run_id[:SHORT]
+                parent = short_id(info.parent_run_id)
                 raise ConfigurationError(
-                    f"run {info.run_id[:SHORT]} was started by a tool of run {parent}: resume that one"
+                    f"run {short_id(info.run_id)} was started by a tool of run {parent}: resume that one"
                 )
             return await _go_on(journal, info, how)
         if watch:
@@ -144,7 +144,7 @@ async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     if info.status in UNFINISHED:
         # A question about a command does not show the folder in which it would run, which may not be this one.
         where = f" in {folder}" if (folder := folder_of(recorded)) else ""
-        click.echo(printable(f"toolspeak: resuming {info.run_id[:SHORT]}{where}: {info.title}"), err=True)
+        click.echo(printable(f"toolspeak: resuming {short_id(info.run_id)}{where}: {info.title}"), err=True)
     setup = Setup.of(info.run_id, recorded)
     if how.approve is not None:
         setup = replace(setup, approve=how.approve)

@@ -6,9 +6,9 @@ import click
 
 from toolspeak.agent.storage.runs import close_run
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import SHORT
+from toolspeak.cli.run_lookup import short_id
 from toolspeak.cli.signals import run_to_end
-from toolspeak.data.events import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import SqliteJournal
 from toolspeak.ui import printable
@@ -40,6 +40,8 @@ async def _salvage(journal: SqliteJournal) -> None:
         while unfinished := [info for status in UNFINISHED for info in await journal.runs(status=status, limit=1)]:
             await close_run(journal, unfinished[0].run_id, doubtful=True)
             title = printable(unfinished[0].title)
-            click.echo(f"closed: run {unfinished[0].run_id[:SHORT]} ({title}); it may have done more than `show` lists")
+            click.echo(
+                f"closed: run {short_id(unfinished[0].run_id)} ({title}); it may have done more than `show` lists"
+            )
     finally:
         await journal.aclose()

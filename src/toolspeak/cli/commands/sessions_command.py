@@ -17,7 +17,16 @@ from toolspeak.agent.storage.exports import export_session, import_closed, impor
 from toolspeak.agent.storage.sessions import fork_session
 from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import SHORT, find_run, find_session, folder_of, setup_of, setup_of_run, status_of
+from toolspeak.cli.run_lookup import (
+    SHORT,
+    find_run,
+    find_session,
+    folder_of,
+    setup_of,
+    setup_of_run,
+    short_id,
+    status_of,
+)
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.terminal_approver import confirm
 from toolspeak.errors import ConfigurationError, ToolspeakError
@@ -76,7 +85,7 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
         for run in runs:
             status = f"{status_of(run).replace('_', ' ')}, {count(run.records, 'record')}"
             title_cell = "" if session is not None and run.title == title else printable(run.title)
-            table.add_row("  " + run.run_id[:SHORT], status, _end_of(printable(run.model)), title_cell)
+            table.add_row("  " + short_id(run.run_id), status, _end_of(printable(run.model)), title_cell)
     if as_json:
         write_json(rows)
     else:
@@ -172,7 +181,7 @@ def search(context: click.Context, words: tuple[str, ...], limit: int) -> None:
     async def work(journal: Journal) -> None:
         for hit in await journal.search(" ".join(words), limit=limit):
             session = (hit.session_id or "")[:SHORT]
-            write_text(printable(f"{session} {hit.run_id[:SHORT]} {hit.role}: {hit.snippet}") + "\n")
+            write_text(printable(f"{session} {short_id(hit.run_id)} {hit.role}: {hit.snippet}") + "\n")
 
     _do(context, work)
 

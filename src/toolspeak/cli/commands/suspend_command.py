@@ -8,7 +8,7 @@ import click
 
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import SHORT, find_run, status_of
+from toolspeak.cli.run_lookup import find_run, short_id, status_of
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo
@@ -36,14 +36,14 @@ async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
     try:
         info = await _wanted(journal, run)
         if not await suspend_run(journal, info.run_id):
-            short = info.run_id[:SHORT]
+            short = short_id(info.run_id)
             click.echo(
                 f"toolspeak: run {short} was interrupted, and is now suspended: {printable(info.title)}", err=True
             )
             return
         if no_wait:
             return
-        short = info.run_id[:SHORT]
+        short = short_id(info.run_id)
         click.echo(f"toolspeak: waiting for run {short} to stop; after Ctrl-C it still stops", err=True)
         while True:
             current = await journal.run(info.run_id)
@@ -63,5 +63,5 @@ async def _wanted(journal: Journal, run: str | None) -> RunInfo:
     running_elsewhere = [info for info in running if is_held(info)]
     if running_elsewhere:
         return running_elsewhere[0]
-    hint = f"; {running[0].run_id[:SHORT]} was interrupted: name it to suspend it" if running else ""
+    hint = f"; {short_id(running[0].run_id)} was interrupted: name it to suspend it" if running else ""
     raise ConfigurationError(f"no run is in progress{hint}")

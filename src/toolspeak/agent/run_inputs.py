@@ -1,0 +1,109 @@
+"""What came for a run from outside, as facts of the run: decisions about its calls, and what its calls wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.state.history import without_secrets
+from toolspeak.agent.state.state import RunState
+from toolspeak.data.approvals import ApprovalDecided, Decision
+from toolspeak.data.codec import load
+from toolspeak.data.events import Event, RunConfigured, RunStarted, WaitEnded
+from toolspeak.data.run_values import Limits
+from toolspeak.data.values import changed
+from toolspeak.errors import RunConflict
+from toolspeak.execute.approval.approvers import decision_fact
+from toolspeak.journal.base import Journal, RunInput
+
+
+async def facts_from_inputs(settings: RunSettings, state: RunState, opening: Sequence[Event]) -> list[Event]:
+    """What is recorded before `opening` when a run goes on.
+
+    Raises RunConflict if `opening` has another decision about a call than the one that was stored first.
+    """
+    facts: list[Event] = []
+    entries, undecided = await settings.journal.inputs(state.run_id, driver=True), state.approvals.undecided
+    if entries and undecided:
+        made = {fact.call_id: fact for fact in opening if isinstance(fact, ApprovalDecided)}
+        decided = [
+            decision_fact(entry.name, load(entry.data), entry.key.rpartition(" ")[2], settings.secrets)
+            for entry in entries
+            if entry.kind == "decision" and entry.name in undecided
+            if entry.key == decision_key(entry.name, undecided[entry.name].digest)
+        ]
+        for fact in decided:
+            other = made.get(fact.call_id)
+            if other is not None and (other.approved, other.arguments) != (fact.approved, fact.arguments):
+                raise RunConflict(already_decided(state.run_id, fact))
+        facts += [fact for fact in decided if fact.call_id not in made]
+    if state.pending.started:
+        facts += await ended_waits(settings.journal, state, settings.clock())
+    return facts
+
+
+async def ended_waits(journal: Journal, state: RunState, now: float) -> list[WaitEnded]:
+    """What has come by now (Unix seconds) for the calls of a run that wait: events, or the end of their time.
+
+    An event of the run, or of a run above it whose tool started it, goes to the first call that waits for it, and to no
+    other.
+    """
+    waits = state.pending.waits
+    if not waits:
+        return []
+    events: list[RunInput] = []
+    run_id: str | None = state.run_id
+    while run_id is not None:
+        entries = await journal.inputs(run_id, driver=run_id == state.run_id)
+        events += [entry for entry in entries if entry.kind == "event"]
+        info = await journal.run(run_id)
+        run_id = None if info is None else info.parent_run_id
+    facts: list[WaitEnded] = []
+    for call_id in [call.id for call in state.pending.calls if call.id in waits]:
+        wait = waits[call_id]
+        taker = f"{state.run_id} {call_id}"
+        used = {ended.key for ended in state.pending.ended_waits.get(call_id, ())}
+        matches = [entry for entry in events if entry.name == wait.event and entry.key not in used]
+        for entry in matches:
+            if entry.taken_by in (None, taker) and await journal.take_input(entry, taker):
+                facts.append(WaitEnded(call_id, entry.name, entry.data, key=entry.key, by=entry.principal))
+                events.remove(entry)
+                break
+        else:
+            if wait.until is not None and wait.until <= now:
+                facts.append(WaitEnded(call_id, wait.event or "", expired=True))
+    return facts
+
+
+def without_secrets_in(submitted: RunStarted, settings: RunSettings) -> RunStarted:
+    """A submission without the agent's secrets. Who submits by the agent's name does not know them."""
+    messages = tuple(without_secrets(each, settings.secrets) for each in submitted.messages)
+    return changed(submitted, messages=messages)
+
+
+def configuration(
+    settings: RunSettings, state: RunState, submitted: RunStarted, started: RunStarted
+) -> list[RunConfigured]:
+    """What the submission of a run left open, as the process that first drives it sets it: nothing, or one fact.
+    `started`: as the run begins."""
+    configured = RunConfigured()
+    if started.messages != submitted.messages:
+        configured = changed(configured, messages=started.messages, replaced=len(submitted.messages))
+    if not submitted.model:
+        limits = settings.limits if state.limits == Limits() else None
+        configured = changed(configured, model=settings.driver.name, limits=limits, choice=settings.choice)
+    return [] if configured == RunConfigured() else [configured]
+
+
+def decision_key(call_id: str, digest: str) -> str:
+    """The key under which a decision about a question is stored: the first one counts."""
+    return f"{call_id} {digest}"
+
+
+def already_decided(run_id: str, decision: ApprovalDecided | Decision) -> str:
+    """The error text for a second decision that differs from the first."""
+    by = f" by {decision.by}" if decision.by else ""
+    how = "approved" if decision.approved else "refused"
+    if decision.arguments is not None:
+        how += " with other arguments"
+    return f"this call of run {run_id} was {how}{by} before; the first decision counts"

@@ -1,0 +1,131 @@
+"""The embedded engine: the journal is the queue, and each worker looks into it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection
+from contextlib import suppress
+
+from toolspeak.data.values import quick
+from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
+from toolspeak.errors import ConfigurationError, JournalError
+from toolspeak.journal import Journal
+from toolspeak.journal.base import RunInfo
+
+_LOG = logging.getLogger("toolspeak.worker")
+
+_LOOK_SECONDS = 0.25
+_FAILED_SECONDS = 5.0
+
+
+@quick()
+class _Work:
+    info: RunInfo
+    task: asyncio.Task[float | None]
+
+
+class EmbeddedEngine:
+    """Implements `Engine` with nothing but the journal: it delivers the runs that the journal says are due.
+
+    Which of several workers drives a run is decided by the run's lease. A worker that died on this host is noticed at
+    once, one on another host when its lease runs out (30 seconds).
+
+    - `url`: `embedded:`.
+    - `journal`: the journal of the runs.
+    """
+
+    name = "embedded"
+
+    def __init__(self, url: str, journal: Journal) -> None:
+        if url.rstrip("/") != "embedded:":
+            raise ConfigurationError(f"the embedded engine has no settings: write embedded:, not {url!r}")
+        self._journal = journal
+        self._news = asyncio.Event()
+
+    async def enqueue(self, run_id: str, *, agent: str, principal: str | None = None, at: float | None = None) -> None:
+        """Looks for due runs at once, if this object works. What is due stands in the journal."""
+        self._news.set()
+
+    async def work(
+        self, handler: RunHandler, *, agents: Collection[str], limits: WorkLimits, stop: asyncio.Event
+    ) -> None:
+        at_work: dict[str, _Work] = {}
+        pauses: dict[str, tuple[float | None, float]] = {}  # when a run was due that is to wait, and until when
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                self._news.clear()
+                for info in await self._due(agents, limits, at_work):
+                    since, until = pauses.get(info.run_id, (None, 0.0))
+                    if until <= time.time() or since != info.due:  # due anew: something has come for it
+                        delivery = Delivery(info.run_id, info.agent, info.principal)
+                        task = asyncio.ensure_future(handler(delivery))
+                        at_work[info.run_id] = _Work(info, task)
+                        task.add_done_callback(lambda _: self._news.set())
+                news = asyncio.ensure_future(self._news.wait())
+                await asyncio.wait([news, stopping], timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+                for run_id in [run_id for run_id, work in at_work.items() if work.task.done()]:
+                    work = at_work.pop(run_id)
+                    pauses[run_id] = work.info.due, _next_time(work)
+                now = time.time()
+                pauses = {run_id: pause for run_id, pause in pauses.items() if pause[1] > now}
+            if at_work:
+                await asyncio.wait([work.task for work in at_work.values()])
+        finally:
+            stopping.cancel()
+            tasks = [work.task for work in at_work.values()]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def _due(self, agents: Collection[str], limits: WorkLimits, at_work: dict[str, _Work]) -> list[RunInfo]:
+        """The runs to deliver now, within the limits."""
+        per_agent, per_principal = limits.per_agent or {}, limits.per_principal
+        of_agent = Counter(work.info.agent for work in at_work.values())
+        of_principal = Counter(work.info.principal for work in at_work.values())
+        free = [name for name in agents if of_agent[name] < per_agent.get(name, limits.concurrency)]
+        room = limits.concurrency - len(at_work)
+        if room <= 0 or not free:
+            return []
+        full = [
+            name for name, count in of_principal.items() if name is not None and count >= (per_principal or count + 1)
+        ]
+        try:
+            # Those under way are due too until their processes have their leases.
+            limit = room + len(at_work)
+            due = await self._journal.due_runs(time.time(), agents=free, without=full, limit=limit)
+        except JournalError as error:
+            _LOG.error("the worker cannot read the journal: %s", error)
+            await asyncio.sleep(_LOOK_SECONDS)
+            return []
+        wanted: list[RunInfo] = []
+        for info in due:
+            if info.run_id in at_work or len(wanted) >= room:
+                continue
+            if of_agent[info.agent] >= per_agent.get(info.agent, limits.concurrency):
+                continue
+            if info.principal is not None and of_principal[info.principal] >= (per_principal or limits.concurrency):
+                continue
+            of_agent[info.agent] += 1
+            of_principal[info.principal] += 1
+            wanted.append(info)
+        return wanted
+
+    async def aclose(self) -> None:
+        """Does nothing: the journal belongs to the caller."""
+
+
+def _next_time(work: _Work) -> float:
+    """Until when a run is not delivered again, although it may be due."""
+    error = None if work.task.cancelled() else work.task.exception()
+    if error is not None:
+        _LOG.error("the handler of run %s failed", work.info.run_id, exc_info=error)
+        return time.time() + _FAILED_SECONDS
+    with suppress(asyncio.CancelledError):
+        return work.task.result() or 0.0
+    return 0.0

@@ -1,0 +1,236 @@
+"""What a program that does not drive a run does with it: submit it, decide about its calls, bring events, follow it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, TypeAlias, Unpack, cast
+
+from toolspeak.agent import Agent, RunResult
+from toolspeak.agent.options import CommonOptions, RunOptions
+from toolspeak.agent.publisher import is_boundary, published_pieces
+from toolspeak.agent.run_inputs import already_decided, decision_key
+from toolspeak.agent.storage.runs import load_state, load_whole, suspend_run
+from toolspeak.agent.submission import stored_result, submit_by_name
+from toolspeak.data.approvals import ApprovalDecided
+from toolspeak.data.codec import dump, load
+from toolspeak.data.deltas import Delta, ToolProgress, TurnRestarted
+from toolspeak.data.events import Record, RunFinished
+from toolspeak.data.messages import JSON, Message
+from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.values import changed
+from toolspeak.engines.base import Engine
+from toolspeak.errors import ConfigurationError, RunConflict, RunError
+from toolspeak.execute import Decision
+from toolspeak.execute.calls.prepare import new_id
+from toolspeak.journal import Journal
+from toolspeak.journal.base import InputKind, RunInfo, RunInput
+from toolspeak.tools.context import check_event
+from toolspeak.tools.returned_values import Unserialisable, jsonable
+
+Followed: TypeAlias = Delta | TurnRestarted | Record
+"""What `RunClient.events` yields."""
+
+
+class RunClient:
+    """Does with runs what needs no agent: from a web server, a script or another host.
+
+        client = RunClient(SqliteJournal("runs.db"))
+        await client.submit("support", "Refund order 4711", run_id="order-4711")
+        await client.decide("order-4711", "call_1_0", True)
+        print((await client.result("order-4711")).answer)
+
+    - `journal`: the journal of the workers.
+    - `engine`: the engine that the workers run on, which must hear of each run. None is enough for the embedded one,
+      which looks into the journal.
+
+    Every method raises JournalError if the journal cannot be read or written.
+    """
+
+    def __init__(self, journal: Journal, engine: Engine | None = None) -> None:
+        self.journal = journal
+        self._engine = engine
+
+    async def submit(
+        self,
+        agent: str | Agent[Any, Any],
+        task: str | Message,
+        *,
+        at: float | None = None,
+        **options: Unpack[CommonOptions],
+    ) -> RunResult[Any]:
+        """Records a run for a worker, as `Agent.submit`. An agent's name is enough: the worker's agent of this name
+        gives what the options leave open. Secrets in the task become placeholders when the run begins, not before."""
+        if isinstance(agent, str):
+            result = await submit_by_name(self.journal, agent, task, cast("RunOptions", options), at)
+        elif agent.journal is not self.journal:
+            raise ConfigurationError(f"the agent {agent.name} has another journal than this client: share one")
+        else:
+            result = await agent.submit(task, at=at, **options)
+        await self._enqueue(result.run_id)
+        return result
+
+    async def decide(
+        self,
+        run_id: str,
+        call_id: str,
+        decision: bool | Decision,
+        *,
+        principal: str | None = None,
+        digest: str | None = None,
+    ) -> None:
+        """Decides about a call that waits for approval. The decision holds for the question as it is asked now, and a
+        worker goes on with the run.
+
+        - `principal`: who decides (`Decision.by`).
+        - `digest`: that of the question that the person has seen (`ApprovalRequested.digest`). Without it the decision
+          holds for the question as it is now.
+
+        The first decision counts: deciding the same again changes nothing. Raises RunConflict after another decision,
+        and for another digest; RunError for a run or a question that is not there.
+        """
+        answer = decision if isinstance(decision, Decision) else Decision(decision)
+        state = await load_state(self.journal, run_id)
+        question = state.approvals.undecided.get(call_id)
+        if question is None:
+            entries = [each for each in await self.journal.inputs(run_id) if each.kind == "decision"]
+            stored = [cast("Decision", load(each.data)) for each in entries if each.name == call_id]
+            recorded = [each for each in state.approvals.decisions if each.call_id == call_id]
+            earlier = next(reversed([*stored, *recorded]), None)
+            if earlier is not None and _same(earlier, answer):
+                return
+            if earlier is not None:
+                raise RunConflict(already_decided(run_id, earlier))
+            waiting = ", ".join(state.approvals.undecided) or "no call"
+            raise RunError(f"run {run_id} has no open question about {call_id}; {waiting} waits for a decision")
+        if digest is not None and digest != question.digest:
+            raise RunConflict(f"run {run_id} asks something else about {call_id} by now: look at the question again")
+        answer = changed(answer, digest=question.digest, by=answer.by or principal or "")
+        key = decision_key(call_id, question.digest)
+        entry, _ = await self._add(run_id, "decision", call_id, key, dump(answer), principal)
+        stored = cast("Decision", load(entry.data))
+        if not _same(stored, answer):
+            raise RunConflict(already_decided(run_id, stored))
+
+    async def deliver(
+        self,
+        run_id: str,
+        event: str,
+        payload: JSON = None,
+        *,
+        key: str | None = None,
+        principal: str | None = None,
+    ) -> bool:
+        """Brings an event to a run: one of its calls waits for it (`RunContext.wait_for`) or will. A worker goes on
+        with the run.
+
+        - `payload`: JSON, which the waiting function gets.
+        - `key`: names this delivery. Of the same key only the first one counts; None is a key of its own.
+
+        Returns False if an event with this key was delivered before. Raises RunError for a run that is not there or has
+        ended, ConfigurationError for a payload that is no JSON.
+        """
+        check_event(event)
+        try:
+            payload = jsonable(payload)
+        except Unserialisable as error:
+            raise ConfigurationError(f"the payload of {event} must be JSON: {error}") from None
+        info, stored_key = await self._info(run_id), new_id() if key is None else f"{event} {key}"
+        if info.status not in UNFINISHED:
+            if any((each.kind, each.key) == ("event", stored_key) for each in await self.journal.inputs(run_id)):
+                return False
+            raise RunError(f"run {run_id} is {info.status.replace('_', ' ')}: it has ended, and takes no event")
+        return (await self._add(run_id, "event", event, stored_key, payload, principal))[1]
+
+    async def suspend(self, run_id: str) -> bool:
+        """Suspends a run, whoever drives it; see `Agent.suspend`."""
+        return await suspend_run(self.journal, run_id)
+
+    async def resume(self, run_id: str, *, principal: str | None = None) -> None:
+        """Lets a worker go on with a suspended run. Raises RunError for a run of another status."""
+        info = await self._info(run_id)
+        if info.status != "suspended":
+            raise RunError(f"run {run_id} is {info.status.replace('_', ' ')}: only a suspended run can be resumed so")
+        await self._add(run_id, "resume", "", new_id(), None, principal)
+
+    async def status(self, run_id: str) -> RunResult[Any]:
+        """How a run stands. Raises RunError for a run that is not there."""
+        return stored_result(self.journal, await load_whole(self.journal, run_id))
+
+    async def result(self, run_id: str, timeout: float | None = None) -> RunResult[Any]:
+        """Waits until a run has ended, for so many seconds (None: without a limit), and returns its result.
+
+        Raises TimeoutError if it has not ended by then, RunError for a run that is not there.
+        """
+        async with asyncio.timeout(timeout):
+            async with aclosing(self.journal.follow(run_id)) as news:
+                if (await self._info(run_id)).status in UNFINISHED:
+                    async for _ in news:
+                        if (await self._info(run_id)).status not in UNFINISHED:
+                            break
+        return await self.status(run_id)
+
+    async def events(self, run_id: str, *, start: int = 0) -> AsyncGenerator[Followed]:
+        """Follows a run that any process drives: yields its records from number `start` on, all of them and in order,
+        and between them the deltas of the turn under way as they come. Ends with the run.
+
+        Deltas are not stored, and a slow reader loses some. Those at the end of a turn may be missing: the record has
+        the whole turn. They begin with the next turn after the process that drives the run knows of the reader, which
+        is within 3 seconds. Raises RunError for a run that is not there.
+        """
+        info, text, last = await self._info(run_id), "", -1
+        async with aclosing(self.journal.follow(run_id)) as texts:
+            while True:
+                for record in await self.journal.read(run_id, start):
+                    start, last = record.seq + 1, record.seq if is_boundary(record) else last
+                    yield record
+                    if isinstance(record.event, RunFinished):
+                        return
+                if info.status not in UNFINISHED:
+                    return  # it had ended before `start`
+                if text:
+                    before, pieces = published_pieces(text)
+                    for piece in pieces:
+                        # The record after the pieces of a turn may have been read already; it has them too.
+                        if before >= last or isinstance(piece, ToolProgress):
+                            yield piece
+                text = await anext(texts)
+
+    async def aclose(self) -> None:
+        """Closes the engine's connections. The journal stays open."""
+        if self._engine is not None:
+            await self._engine.aclose()
+
+    async def _info(self, run_id: str) -> RunInfo:
+        info = await self.journal.run(run_id)
+        if info is None:
+            raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
+        return info
+
+    async def _add(
+        self, run_id: str, kind: InputKind, name: str, key: str, data: JSON, principal: str | None
+    ) -> tuple[RunInput, bool]:
+        """What is stored under the key, and whether it is this."""
+        entry = RunInput(run_id, kind, name, key, data, principal, time.time())
+        stored = await self.journal.add_input(entry)
+        await self._enqueue(run_id)
+        return stored, (stored.time, stored.principal) == (entry.time, entry.principal)
+
+    async def _enqueue(self, run_id: str) -> None:
+        """Tells the engine of the run. An engine that cannot be told now finds the run later, in the journal."""
+        if self._engine is None:
+            return
+        info = await self._info(run_id)
+        while info.parent_run_id is not None:  # a worker drives a sub-run through the run above it
+            parent = await self.journal.run(info.parent_run_id)
+            if parent is None:
+                break
+            info = parent
+        if info.status in UNFINISHED:
+            await self._engine.enqueue(info.run_id, agent=info.agent, principal=info.principal, at=info.due)
+
+
+def _same(one: Decision | ApprovalDecided, other: Decision) -> bool:
+    return (one.approved, one.arguments, one.ends_run) == (other.approved, other.arguments, other.ends_run)

@@ -1,0 +1,139 @@
+"""What comes for a run from outside, which runs are due, and who follows one, in a database. Statements are as in
+`journal.sql`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from toolspeak.data.codec import dump_text, load_text
+from toolspeak.data.events import Record, RunConfigured, RunFinished, RunPaused
+from toolspeak.data.run_values import UNFINISHED
+from toolspeak.journal.base import RunInfo, RunInput
+from toolspeak.journal.leases import Connection, SqlLeases, is_held
+from toolspeak.journal.records import plain, status_after, unknown_run
+from toolspeak.journal.sql_schema import SPAN
+
+RUN_COLUMNS = f"""
+SELECT run_id, status, title, model, agent, created, updated,
+    {{end}} - number * {SPAN}, session_id, principal, parent_run_id, owner, {{held}}, due
+FROM """
+"""The fields of a `RunInfo`. A table `runs` follows."""
+
+_OPEN = ", ".join(f"'{status}'" for status in UNFINISHED)
+_INPUT = "SELECT run_id, kind, name, key, data, principal, time, taken_by, number, seen FROM inputs WHERE run_id = $1"
+
+_PAUSE = """\
+UPDATE runs SET status = $1, updated = $2, due = CASE
+    WHEN EXISTS (SELECT 1 FROM inputs WHERE inputs.run_id = $3 AND seen = 0 AND ($1 <> 'suspended' OR kind = 'resume'))
+    THEN $2 ELSE CAST($4 AS DOUBLE PRECISION) END
+WHERE run_id = $3"""
+"""Shows that a run has paused ($1: how, $2: when, $4: until when). It is due at once for what came meanwhile."""
+
+FOLLOW_SECONDS = 15.0
+"""How long a process counts as a follower of a run without saying so again."""
+
+
+class SqlInputs(SqlLeases):
+    """The methods of `Journal` about inputs and due runs."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractAsyncContextManager[Connection]:
+        """A transaction that sees one state of the database."""
+
+    async def due_runs(
+        self, now: float, *, agents: Collection[str], without: Collection[str] = (), limit: int = 100
+    ) -> Sequence[RunInfo]:
+        names, others = [plain(name) for name in agents], [plain(name) for name in without]
+        if not names:
+            return ()
+        wanted = f"created IS NOT NULL AND parent_run_id IS NULL AND agent IN ({_places(2, len(names))})"
+        if others:
+            wanted += f" AND (principal IS NULL OR principal NOT IN ({_places(2 + len(names), len(others))}))"
+        arguments = (float(now), *names, *others)
+        # Whose holder is dead is no question for a database. A dead one does not renew its lease, so it is among those
+        # that end first.
+        free = f"{wanted} AND due <= $1 AND owner IS NULL ORDER BY due LIMIT {int(limit)}"
+        held = f"{wanted} AND owner IS NOT NULL AND (status = 'running' OR due <= $1) ORDER BY held_until"
+        infos: dict[str, RunInfo] = {}
+        async with self._reading() as db:
+            for condition in (free, f"{held} LIMIT {int(limit)}"):
+                rows = await db.rows(f"{RUN_COLUMNS}(SELECT * FROM runs WHERE {condition}) AS runs", *arguments)
+                infos.update({row[0]: RunInfo(*row) for row in rows})
+        return tuple([info for info in infos.values() if not is_held(info)][:limit])
+
+    async def add_input(self, new: RunInput) -> RunInput:
+        async with self._writing(synced=True) as db:
+            rows = await db.rows(
+                "SELECT status FROM runs WHERE run_id = $1 AND created IS NOT NULL {update}", new.run_id
+            )
+            if not rows:
+                raise unknown_run(new.run_id)
+            await db.change(
+                "INSERT INTO inputs (run_id, kind, name, key, data, principal, time, taken_by)"
+                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+                *(new.run_id, new.kind, plain(new.name), plain(new.key), dump_text(new.data)),
+                *(None if new.principal is None else plain(new.principal), new.time, new.taken_by),
+            )
+            rows = await db.rows(f"{_INPUT} AND kind = $2 AND key = $3", new.run_id, new.kind, plain(new.key))
+            stored, is_seen = _input(rows[0]), rows[0][9]
+            if not is_seen:
+                await db.change(
+                    f"UPDATE runs SET due = $2 WHERE run_id = $1 AND status IN ({_OPEN})"
+                    + ("" if new.kind == "resume" else " AND status <> 'suspended'"),
+                    new.run_id,
+                    new.time,
+                )
+            return stored
+
+    async def inputs(self, run_id: str, *, driver: bool = False) -> Sequence[RunInput]:
+        async with self._reading() as db:
+            rows = await db.rows(f"{_INPUT} ORDER BY number", run_id)
+        if driver and any(not row[9] for row in rows):
+            async with self._writing() as db:
+                await db.change("UPDATE inputs SET seen = 1 WHERE run_id = $1 AND number <= $2", run_id, rows[-1][8])
+        return tuple(_input(row) for row in rows)
+
+    async def take_input(self, entry: RunInput, run_id: str) -> bool:
+        async with self._writing() as db:
+            changed = await db.change(
+                "UPDATE inputs SET taken_by = $4, seen = 1 WHERE run_id = $1 AND kind = $2 AND key = $3"
+                " AND (taken_by IS NULL OR taken_by = $4)",
+                *(entry.run_id, entry.kind, plain(entry.key), run_id),
+            )
+        return changed == 1
+
+    async def _show(self, db: Connection, record: Record) -> None:
+        """Changes what lists show of a run."""
+        event, status = record.event, status_after(record.event)
+        if isinstance(event, RunPaused):
+            until = record.time if event.reason == "queued" and event.until is None else event.until
+            await db.change(_PAUSE, status, record.time, record.run_id, until)
+        elif isinstance(event, RunConfigured):
+            if event.model is not None:
+                await db.change("UPDATE runs SET model = $1 WHERE run_id = $2", plain(event.model), record.run_id)
+        else:
+            due = ", due = NULL" if isinstance(event, RunFinished) else ""
+            await db.change(
+                f"UPDATE runs SET status = $1, updated = $2{due} WHERE run_id = $3", status, record.time, record.run_id
+            )
+
+    async def _follow(self, run_id: str) -> None:
+        """Notes that a process follows the run, for `FOLLOW_SECONDS`."""
+        async with self._writing() as db:
+            await db.change(
+                "UPDATE runs SET followed = {now} + $2 WHERE run_id = $1 AND created IS NOT NULL",
+                run_id,
+                FOLLOW_SECONDS,
+            )
+
+
+def _places(first: int, count: int) -> str:
+    return ", ".join(f"${number}" for number in range(first, first + count))
+
+
+def _input(row: Sequence[Any]) -> RunInput:
+    run_id, kind, name, key, data, principal, time, taken_by, _, _ = row
+    return RunInput(run_id, kind, name, key, load_text(data), principal, time, taken_by)
