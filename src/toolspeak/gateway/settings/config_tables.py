@@ -11,7 +11,7 @@ from toolspeak.errors import ConfigurationError, suggest
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "text"),
     "Section": ((str,), "text"),
-    "Policy": ((str,), "text"),
+    "BalancingPolicy": ((str,), "text"),
     "PromptListing | None": ((str,), "text"),
     "int": ((int,), "a number"),
     "float": ((int, float), "a number of seconds"),
