@@ -266,7 +266,7 @@ requirements: $(VENV)/.dev
 	@# For the container alone: what a user has with toolspeak[gateway].
 	uv pip compile pyproject.toml --extra gateway --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/gateway.txt
 	uv pip compile requirements/dist.in --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/dist.txt
-	uv pip compile requirements/sdk.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
+	uv pip compile requirements/sdk.in --universal --no-strip-extras --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
 	uv pip compile requirements/adapters.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/adapters.txt
 	uv pip compile requirements/docs.in --python-version 3.11 --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/docs.txt
 	uv pip compile requirements/clients.in --universal --generate-hashes --no-header --quiet -o requirements/clients.txt

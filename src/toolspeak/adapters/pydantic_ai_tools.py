@@ -17,7 +17,7 @@ from pydantic_ai.tools import Tool as PydanticTool
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_ai.usage import RunUsage
 
-from toolspeak.adapters.foreign_tools import EffectsByName, check_effects
+from toolspeak.adapters.foreign_tools import EffectsByName, check_effects, foreign_tool
 from toolspeak.data.messages import FilePart, ImagePart
 from toolspeak.errors import ToolDefinitionError, ToolError
 from toolspeak.tools import RunContext as ToolspeakContext
@@ -78,8 +78,8 @@ def _made(foreign_tools: Mapping[str, ToolsetTool[Any]], effects: EffectsByName,
     return Toolset([_tool(name, each, effects, model) for name, each in foreign_tools.items()])
 
 
-def _tool(name: str, foreign_tool: ToolsetTool[Any], effects: EffectsByName, model: Model | None) -> Tool:
-    definition = foreign_tool.tool_def
+def _tool(name: str, toolset_tool: ToolsetTool[Any], effects: EffectsByName, model: Model | None) -> Tool:
+    definition = toolset_tool.tool_def
     if definition.kind == "external":
         raise ToolDefinitionError(
             f"the tool {name!r} is external, so its result comes from outside the run; leave it out with"
@@ -87,13 +87,13 @@ def _tool(name: str, foreign_tool: ToolsetTool[Any], effects: EffectsByName, mod
         )
 
     def validate(arguments: dict[str, Any]) -> Mapping[str, Any]:
-        return cast("Mapping[str, Any]", foreign_tool.args_validator.validate_python(arguments))
+        return cast("Mapping[str, Any]", toolset_tool.args_validator.validate_python(arguments))
 
     async def invoke(
         arguments: dict[str, Any], values: Mapping[str, Any], context: ToolspeakContext[Any] | None
     ) -> object:
         foreign = _context(None if context is None else context.deps, model)
-        foreign = replace(foreign, tool_name=name, max_retries=foreign_tool.max_retries, tool_call_approved=True)
+        foreign = replace(foreign, tool_name=name, max_retries=toolset_tool.max_retries, tool_call_approved=True)
         if context is not None:
             state = context.state
             foreign = replace(
@@ -103,11 +103,11 @@ def _tool(name: str, foreign_tool: ToolsetTool[Any], effects: EffectsByName, mod
                 run_step=0 if state is None else state.step,
             )
         try:
-            if foreign_tool.args_validator_func is not None:
-                checked = foreign_tool.args_validator_func(foreign, **values)
+            if toolset_tool.args_validator_func is not None:
+                checked = toolset_tool.args_validator_func(foreign, **values)
                 if checked is not None:
                     await checked
-            value: object = await foreign_tool.toolset.call_tool(name, dict(values), foreign, foreign_tool)
+            value: object = await toolset_tool.toolset.call_tool(name, dict(values), foreign, toolset_tool)
         except (ModelRetry, ToolFailed) as error:
             raise ToolError(error.message) from error
         except (ApprovalRequired, CallDeferred) as error:

@@ -9,9 +9,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from toolspeak.data.approvals import ApprovalDecided, ApprovalRequested
+from toolspeak.data.approvals import ApprovalDecided as ApprovalDecided
+from toolspeak.data.approvals import ApprovalRequested as ApprovalRequested
 from toolspeak.data.messages import JSON, FinishReason, Message, ToolCall, ToolChoice, ToolResult, Usage, no_extra
-from toolspeak.data.run_values import LimitName, Limits, PauseReason, RunStatus
+from toolspeak.data.run_values import LimitName as LimitName
+from toolspeak.data.run_values import Limits as Limits
+from toolspeak.data.run_values import PauseReason as PauseReason
+from toolspeak.data.run_values import RunStatus as RunStatus
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import value
 
