@@ -121,7 +121,7 @@ def test_a_refused_call_is_an_error_for_the_model(tools, log):
 def test_an_answer_that_is_none_is_refused(tools):
     graph = create_agent(model(CALLS[1]), to_langchain(tools), checkpointer=InMemorySaver())
     graph.invoke(TASK, THREAD)
-    with pytest.raises(ConfigurationError, match="is decided by True, False"):
+    with pytest.raises(ConfigurationError, match="answer the call of write with True, False"):
         graph.invoke(Command(resume="yes"), THREAD)
 
 
