@@ -171,7 +171,8 @@ def test_what_does_not_end_in_time_is_cut_off_and_a_second_signal_ends_at_once(s
     second.send_signal(signal.SIGINT)
     second.send_signal(signal.SIGINT)
     second.communicate(timeout=SECONDS)
-    assert second.returncode in (0, 130)
+    # The second signal may find a worker that has ended its work: the interpreter dies of it, which a shell calls 130.
+    assert second.returncode in (0, 130, -signal.SIGINT)
 
 
 def test_the_command_line_submits_decides_delivers_and_lists(shop):
