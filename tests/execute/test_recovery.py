@@ -77,6 +77,25 @@ def sender(description="Sends a letter."):
     return send
 
 
+def result_in_doubt(pay):
+    """The result of a call of this tool that was started before; without a decision it is reported."""
+
+    async def main():
+        async def emit(event):
+            pass
+
+        return await Executor(Toolset([pay])).run(
+            [ToolCall("c", "pay", {})],
+            emit=emit,
+            context=BatchContext("run"),
+            approver=approve_all,
+            doubtful_calls=CallsInDoubt({"c": None}, "report"),
+        )
+
+    (result,) = asyncio.run(main()).results
+    return result
+
+
 def test_a_verify_that_fails_while_it_is_awaited_has_said_nothing():
     async def verdict() -> bool:
         await asyncio.sleep(0)
@@ -86,19 +105,7 @@ def test_a_verify_that_fails_while_it_is_awaited_has_said_nothing():
     async def pay() -> str:
         return "paid"
 
-    async def main():
-        async def emit(event):
-            pass
-
-        return await Executor(Toolset([pay])).run(
-            [ToolCall("c", "pay", {})],
-            emit=emit,
-            context=BatchContext("run"),
-            approver=approve_all,
-            doubtful_calls=CallsInDoubt({"c": None}, "report"),
-        )
-
-    (result,) = asyncio.run(main()).results
+    result = result_in_doubt(pay)
     assert result.code == "unknown_outcome"
 
 
@@ -107,19 +114,7 @@ def test_an_idempotent_call_runs_again_when_its_verify_cannot_tell():
     async def pay() -> str:
         return "paid"
 
-    async def main():
-        async def emit(event):
-            pass
-
-        return await Executor(Toolset([pay])).run(
-            [ToolCall("c", "pay", {})],
-            emit=emit,
-            context=BatchContext("run"),
-            approver=approve_all,
-            doubtful_calls=CallsInDoubt({"c": None}, "report"),
-        )
-
-    (result,) = asyncio.run(main()).results
+    result = result_in_doubt(pay)
     assert (result.status, result.text) == ("success", "paid")
 
 
