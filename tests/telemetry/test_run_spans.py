@@ -380,6 +380,40 @@ def test_a_run_that_is_cancelled_ends_its_spans():
     assert total(metrics["toolspeak.runs.active"]) == 0
 
 
+def test_a_run_that_was_cancelled_and_is_resumed_exports_each_span_once():
+    """Its first drive ended its span itself, so the second one does not export that as lost."""
+    entered, goes_on = asyncio.Event(), asyncio.Event()
+
+    @tool(read_only=True)
+    async def wait() -> str:
+        "Waits for ever, the first time."
+        entered.set()
+        await goes_on.wait()
+        return "waited"
+
+    async def run() -> None:
+        journal = MemoryJournal()
+        task = asyncio.create_task(agent(calls(("wait", {})), tools=[wait], journal=journal).run("go"))
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        goes_on.set()
+        (info,) = await journal.runs()
+        assert (await agent("Done.", tools=[wait], journal=journal).resume(info.run_id)).answer == "Done."
+
+    with recording() as recorded:
+        asyncio.run(run())
+        metrics = recorded.metrics()
+    first, second = [span for span in recorded.spans if span.name == "invoke_agent agent"]
+    assert first.context.trace_id == second.context.trace_id
+    assert first.attributes["toolspeak.run.status"] == "broken_off"
+    assert second.attributes["toolspeak.run.resumed_from"] == "broken_off"
+    assert len({span.context.span_id for span in recorded.spans}) == len(recorded.spans)
+    assert "takeover" not in recorded.names
+    assert "toolspeak.takeovers" not in metrics
+
+
 def test_malformed_calls_are_counted_by_dialect():
     with recording() as recorded:
         ran("<execute>[{nonsense]</execute>", "Done.")

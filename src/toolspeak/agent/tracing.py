@@ -31,6 +31,7 @@ class Drive:
     - `session_id`: the session that it belongs to.
     - `state`: where a run stands that goes on; None for a new one. `last`: its last record.
     - `drive_start`: the first record of the drive before this one, if that was traced.
+    - `took_over`: the process that drove it before was lost, and so was the span of that drive.
     """
 
     run_id: str
@@ -45,6 +46,7 @@ class Drive:
     last: Record | None = None
     drive_start: Record | None = None
     session_id: str | None = None
+    took_over: bool = False
 
 
 class RunTrace(CallTrace, Protocol):
@@ -152,6 +154,7 @@ def begin_trace(
             last=records[-1] if records else None,
             drive_start=drive_start,
             session_id=getattr(started, "session_id", None),
+            took_over=recorder.lease is not None and recorder.lease.took_over,
         )
     )
     if trace is None:

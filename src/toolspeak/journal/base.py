@@ -16,13 +16,15 @@ from toolspeak.data.values import quick
 class Lease:
     """The right to drive a run, until another process takes the run over. Every takeover has a higher epoch.
 
-    `followed`: a process follows the run (`Requests.follow`).
+    - `followed`: a process follows the run (`Requests.follow`).
+    - `took_over`: the holder before did not release its lease: its process was lost.
     """
 
     run_id: str
     owner: str
     epoch: int
     followed: bool = False
+    took_over: bool = False
 
 
 @quick()

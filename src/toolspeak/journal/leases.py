@@ -157,7 +157,7 @@ class SqlLeases(ABC):
                 owner,
                 float(seconds),
             )
-            return Lease(run_id, owner, rows[0][0], bool(rows[0][1]))
+            return Lease(run_id, owner, rows[0][0], bool(rows[0][1]), took_over=holder not in (None, owner))
 
     async def renew(self, lease: Lease, seconds: float) -> Requests:
         async with self._writing() as db:

@@ -114,10 +114,11 @@ class MemoryJournal:
         run = self._runs.setdefault(run_id, _Run())
         if run.owner not in (None, owner) and run.until > time.monotonic() and not may_take(run.owner, takes_over):
             raise busy(run_id, run.until - time.monotonic())
+        took_over = run.owner not in (None, owner)
         run.owner, run.epoch, run.until = owner, run.epoch + 1, time.monotonic() + seconds
         if engine_of(owner) is not None and run.due is None:
             run.due = 0.0  # what an engine has begun it goes on with, whatever becomes of the worker
-        lease = run.lease = Lease(run_id, owner, run.epoch, bool(run.readers))
+        lease = run.lease = Lease(run_id, owner, run.epoch, bool(run.readers), took_over=took_over)
         return lease
 
     async def renew(self, lease: Lease, seconds: float) -> Requests:

@@ -68,9 +68,12 @@ class RunSpans:
         context, links = parent_and_links(drive.traceparent, resumed=resumed)
         attributes = self._run_attributes()
         state = drive.state
-        self._taken_over = state is not None and state.status == "running"
+        # A drive that was cancelled ended its span and released its lease; no record says so.
+        broken_off = state is not None and state.status == "running"
+        self._taken_over = broken_off and drive.took_over
         if state is not None:
-            attributes[names.RESUMED_FROM] = "takeover" if state.status == "running" else state.status
+            status = "broken_off" if broken_off else state.status
+            attributes[names.RESUMED_FROM] = "takeover" if self._taken_over else status
         self._root = tracer.start_span(f"invoke_agent {drive.agent}", context, attributes=attributes, links=links)
         self._records = self._root.is_recording()
         if self._taken_over and self._records:

@@ -157,6 +157,7 @@ async def check_a_lease_keeps_others_out(open_store: OpenStore) -> None:
     mine, theirs = open_store(), open_store()
     records = a_run(run_id, *every_kind())
     lease = await mine.acquire(run_id, "me", 60)
+    assert not lease.took_over
     await mine.append(records[0], lease)
     error = await refused(RunBusy, theirs.acquire(run_id, "them", 60))
     assert run_id in str(error)
@@ -172,6 +173,7 @@ async def check_a_lease_keeps_others_out(open_store: OpenStore) -> None:
     await theirs.append(records[2])
     their_lease = await theirs.acquire(run_id, "them", 60)
     assert their_lease.epoch > lease.epoch
+    assert not their_lease.took_over  # the holder before released it
     await mine.release(lease)
     await theirs.append(records[3], their_lease)
 
@@ -185,6 +187,7 @@ async def check_a_stale_owner_is_fenced_off(open_store: OpenStore) -> None:
     await mine.append(records[0], lease)
     await mine.append(records[1], lease)  # no process has taken it over yet
     their_lease = await theirs.acquire(run_id, "them", 60)
+    assert their_lease.took_over
     error = await refused(LeaseLost, mine.append(records[2], lease))
     assert "taken over" in str(error)
     await refused(LeaseLost, mine.renew(lease, 60))
