@@ -277,7 +277,7 @@ def test_a_run_that_is_suspended_after_a_hand_off_continues():
         async for _ in run.states():
             run.suspend()
         assert run.state.status == "suspended"
-        done = await desks.reception.resume(result_of(run, run.state))
+        done = await desks.reception.resume(result_of(run))
         assert (done.answer, done.agent) == ("Done.", "billing")
 
     asyncio.run(work())

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from toolspeak import Agent, AgentStop, ConfigurationError, MemoryJournal, Output, RunError, Session, tool
-from toolspeak.agent import stream_text
+from toolspeak import Agent, AgentStop, ConfigurationError, MemoryJournal, Output, RunContext, RunError, Session, tool
+from toolspeak.agent import StreamedOutput, result_of, stream_output, stream_text
 from toolspeak.errors import ProviderError
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -18,6 +18,11 @@ from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, Scripte
 def stock(item: str) -> int:
     "Says how many there are."
     return 3
+
+
+@tool
+def pick(ctx: RunContext[None]) -> None:
+    "Picks a pear."
 
 
 class Pear(BaseModel):
@@ -43,6 +48,10 @@ async def gathered(stream):
 
 def items(stream):
     return asyncio.run(gathered(stream))
+
+
+def values_of(stream):
+    return [each.value for each in items(stream)]
 
 
 def scripted(*turns, chunk=3, **options):
@@ -135,7 +144,7 @@ def test_an_answer_grows_to_the_validated_whole(mode):
         if mode == "prompted"
         else f'<execute>[{{"name": "final_answer", "args": {{"answer": {BASKET}}}}}]</execute>'
     )
-    values = items(Agent(scripted(turn, chunk=1), output=Output(Basket, mode=mode)).stream_output("Pack."))
+    values = values_of(Agent(scripted(turn, chunk=1), output=Output(Basket, mode=mode)).stream_output("Pack."))
     assert values[-1] == Basket.model_validate_json(BASKET)
     partial = [value for value in values if not hasattr(value, "pears")]
     assert partial[-1].owner == "Bob"
@@ -150,34 +159,73 @@ def test_an_answer_grows_to_the_validated_whole(mode):
 
 def test_a_native_call_grows_too():
     turn = ScriptedTurn("", calls=[ScriptedCall("final_answer", {"answer": {"sort": "Abate", "weight": 120}})], chunk=1)
-    values = items(Agent(scripted(turn), output=Output(Pear, mode="tool")).stream_output("Pick."))
+    values = values_of(Agent(scripted(turn), output=Output(Pear, mode="tool")).stream_output("Pick."))
     assert values[-1] == Pear(sort="Abate", weight=120)
 
 
 def test_prose_and_fences_around_an_answer_are_left_out():
     text = 'Here it is:\n```json\n{"sort": "Abate", "weight": 120}\n```\nEnjoy.'
-    values = items(Agent(scripted(text, chunk=1), output=Output(Pear, mode="prompted")).stream_output("Pick."))
+    values = values_of(Agent(scripted(text, chunk=1), output=Output(Pear, mode="prompted")).stream_output("Pick."))
     assert {getattr(value, "sort", "") for value in values} >= {"", "Ab", "Abate"}
     assert values[-1] == Pear(sort="Abate", weight=120)
 
 
 def test_a_word_of_a_list_is_no_part_of_itself():
     text = '{"sort": "Abate", "weight": 120, "kind": "greenish"}'
-    values = items(Agent(scripted(text, chunk=1), output=Pear).stream_output("Pick."))
+    values = values_of(Agent(scripted(text, chunk=1), output=Pear).stream_output("Pick."))
     assert {value.kind for value in values if "kind" in value.model_fields_set} == {"greenish"}
+
+
+def sorts_of(streamed, attempt):
+    return {getattr(each.value, "sort", "") for each in streamed if each.attempt == attempt}
 
 
 def test_after_an_answer_that_does_not_fit_the_items_begin_anew():
     model = scripted('{"sort": "Abate", "weight": 0}', '{"sort": "Conference", "weight": 95}', chunk=1)
-    values = items(Agent(model, output=Output(Pear, retries=1)).stream_output("Pick."))
-    names = [getattr(value, "sort", "") for value in values]
-    assert names[len(names) - names[::-1].index("Abate")] == ""
-    assert values[-1] == Pear(sort="Conference", weight=95)
+    streamed = items(Agent(model, output=Output(Pear, retries=1)).stream_output("Pick."))
+    assert sorts_of(streamed, 1) >= {"", "Ab", "Abate"}
+    assert sorts_of(streamed, 2) >= {"", "Co", "Conference"}
+    assert [each.is_final for each in streamed] == [False] * (len(streamed) - 1) + [True]
+    assert streamed[-1] == StreamedOutput(Pear(sort="Conference", weight=95), 2, is_final=True)
+
+
+def final_answer(weight, sort, **more):
+    call = ScriptedCall("final_answer", {"answer": {"sort": sort, "weight": weight}})
+    return ScriptedTurn("", calls=[call], chunk=1, **more)
+
+
+def test_an_answering_call_that_is_refused_is_taken_back():
+    model = scripted(final_answer(0, "Abate"), final_answer(95, "Conference"))
+    streamed = items(Agent(model, output=Output(Pear, mode="tool")).stream_output("Pick."))
+    assert "Abate" in sorts_of(streamed, 1)
+    assert sorts_of(streamed, 2) >= {"C", "Conference"}
+    assert sorts_of(streamed, 3) == set()
+    assert streamed[-1] == StreamedOutput(Pear(sort="Conference", weight=95), 2, is_final=True)
+
+
+def test_turns_without_any_of_the_answer_are_no_attempts():
+    model = scripted(ScriptedTurn("I look.", calls=CALL), final_answer(95, "Conference"))
+    streamed = items(Agent(model, [stock], output=Output(Pear, mode="tool")).stream_output("Pick."))
+    assert {each.attempt for each in streamed} == {1}
+
+
+def test_the_result_of_a_streamed_run_has_the_answer():
+    async def streamed():
+        run = Agent(scripted('{"sort": "Abate", "weight": 95}'), output=Pear).start("Pick.")
+        last = [each async for each in stream_output(run)][-1]
+        return last.value, result_of(run).output
+
+    assert asyncio.run(streamed()) == (Pear(sort="Abate", weight=95),) * 2
 
 
 def test_a_run_without_an_answer_raises():
-    with pytest.raises(RunError, match="has no output"):
+    with pytest.raises(RunError, match="has no output: the model's answers do not match the output type"):
         items(Agent(scripted("I cannot."), output=Output(Pear, retries=0)).stream_output("Pick."))
+    waits = Agent(
+        scripted(ScriptedTurn("", calls=[ScriptedCall("pick", {})])), [pick], output=Output(Pear, mode="tool")
+    )
+    with pytest.raises(RunError, match="has no output: it is awaiting approval"):
+        items(waits.stream_output("Pick."))
     with pytest.raises(ConfigurationError, match="output="):
         items(Agent(scripted("Hello.")).stream_output("Hi."))
 
@@ -208,14 +256,14 @@ class Row(TypedDict):
     ],
 )
 def test_types_that_can_be_partial_are(kind, text, partial, whole):
-    values = items(Agent(scripted(text, chunk=1), output=Output(kind, mode="prompted")).stream_output("go"))
+    values = values_of(Agent(scripted(text, chunk=1), output=Output(kind, mode="prompted")).stream_output("go"))
     assert partial is None or partial in values[:-1]
     assert values[-1] == whole
 
 
 def test_a_frozen_dataclass_has_the_fields_that_are_there():
     text = '{"name": "Bonn", "people": 330000, "rivers": ["Rhein"]}'
-    values = items(Agent(scripted(text, chunk=1), output=Town).stream_output("go"))
+    values = values_of(Agent(scripted(text, chunk=1), output=Town).stream_output("go"))
     assert values[-1] == Town("Bonn", 330000, ("Rhein",))
     assert not hasattr(values[0], "people")
     assert values[0].rivers == ()
@@ -223,6 +271,6 @@ def test_a_frozen_dataclass_has_the_fields_that_are_there():
 
 def test_a_stream_is_read_in_linear_time():
     text = '{"sort": "' + "x" * 20_000 + '", "weight": 1}'
-    values = items(Agent(scripted(text, chunk=2), output=Pear).stream_output("go"))
+    values = values_of(Agent(scripted(text, chunk=2), output=Pear).stream_output("go"))
     assert len(values) < 1000
     assert values[-1].weight == 1

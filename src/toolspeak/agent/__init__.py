@@ -18,7 +18,7 @@ from toolspeak.agent.state.history import Window
 from toolspeak.agent.state.output import Output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunStep, StepEnded
-from toolspeak.agent.streams import stream_output, stream_text
+from toolspeak.agent.streams import StreamedOutput, stream_output, stream_text
 
 __all__ = [
     "DEFAULT_DIALECT",
@@ -48,6 +48,7 @@ __all__ = [
     "StepEnd",
     "StepEnded",
     "StepInterceptor",
+    "StreamedOutput",
     "TextDriver",
     "TurnRequest",
     "Watched",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, TypeAlias, Unpack, cast, overload
 
 from toolspeak.agent.cassettes.cassette import Cassette
 from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_id
@@ -15,7 +15,7 @@ from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tool
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.options import Approval, CommonOptions, DepsT, DialectSettings, Execution, Instructions, RunOptions
-from toolspeak.agent.result import Resumption, RunResult, result_of, resumed_run, stored_run
+from toolspeak.agent.result import Resumption, RunResult, result_of, resumed_run, stored_run, with_answer
 from toolspeak.agent.run import Run
 from toolspeak.agent.run_starter import RunStarter
 from toolspeak.agent.settings import USUAL_EXECUTION, RunSettings, executor_of
@@ -59,8 +59,11 @@ from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, ToolFilter, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
 
 _USUAL_APPROVAL = Approval()
+Decisions: TypeAlias = Mapping[str, bool | Decision]
+"""Decisions by call id."""
+
 _NO_TOOLS = Toolset()
-_NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
+_NO_DECISIONS: Decisions = MappingProxyType({})
 
 
 class Agent(RunStarter[DepsT, OutputT]):
@@ -212,7 +215,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         family = family_of(self._settings, [each._settings for each in agents.values()])
         self._settings = changed(self._settings, family=family) if family else self._settings
 
-    def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run:
+    def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
         """As `start`, in a session: the run follows the messages of the session until this place."""
         check_start(self._settings, options.get("deps"), self._deps_type)
         run_id, parent = options.get("run_id"), options.get("parent_run_id")
@@ -247,26 +250,52 @@ class Agent(RunStarter[DepsT, OutputT]):
         if self._journal is None:
             raise ConfigurationError("to submit a run, give the agent the journal of its workers: Agent(journal=…)")
         _, started = prepared_start(self._settings, task, options, place)
-        return self.checked(await submit_run(self._journal, self.name, started, options, at))
+        return with_answer(await submit_run(self._journal, self.name, started, options, at), self._settings.output)
+
+    @overload
+    async def resume(
+        self: Agent[None, OutputT], run: RunResult[OutputT] | str, decisions: Decisions = ..., *, deps: None = None
+    ) -> RunResult[OutputT]: ...
+
+    @overload
+    async def resume(
+        self, run: RunResult[OutputT] | str, decisions: Decisions = ..., *, deps: DepsT
+    ) -> RunResult[OutputT]: ...
 
     async def resume(
-        self,
-        run: RunResult[OutputT] | str,
-        decisions: Mapping[str, bool | Decision] = _NO_DECISIONS,
-        *,
-        deps: DepsT | None = None,
+        self, run: RunResult[OutputT] | str, decisions: Decisions = _NO_DECISIONS, *, deps: Any = None
     ) -> RunResult[OutputT]:
         """Goes on with a run that waits for approval, is suspended or was interrupted. Parameters as in `resumed`."""
         return await self.finish(self.resumed(run, decisions, deps=deps))
 
+    @overload
+    def resumed(
+        self: Agent[None, OutputT],
+        run: RunResult[OutputT] | str,
+        decisions: Decisions = ...,
+        *,
+        deps: None = None,
+        most_attempts: int | None = None,
+    ) -> Run[OutputT]: ...
+
+    @overload
     def resumed(
         self,
         run: RunResult[OutputT] | str,
-        decisions: Mapping[str, bool | Decision] = _NO_DECISIONS,
+        decisions: Decisions = ...,
         *,
-        deps: DepsT | None = None,
+        deps: DepsT,
         most_attempts: int | None = None,
-    ) -> Run:
+    ) -> Run[OutputT]: ...
+
+    def resumed(
+        self,
+        run: RunResult[OutputT] | str,
+        decisions: Decisions = _NO_DECISIONS,
+        *,
+        deps: Any = None,
+        most_attempts: int | None = None,
+    ) -> Run[OutputT]:
         """Returns the run for `resume`, not yet driven.
 
         A run id is looked up in the agent's journal: any process may continue it, from its last record. `decisions`
@@ -345,29 +374,17 @@ class Agent(RunStarter[DepsT, OutputT]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def finish(self, run: Run) -> RunResult[OutputT]:
+    async def finish(self, run: Run[OutputT]) -> RunResult[OutputT]:
         """Drives a run until it ends or pauses. Raises as `run`."""
         try:
-            result = result_of(run, await run.finish())
+            await run.finish()
+            result = result_of(run)
         except ProviderError as error:
-            error.result = result_of(run, run.state)
+            error.result = result_of(run)
             raise
         if result.status in PAUSED and run.is_sub_run:
             raise SubRunPaused(f"the run of {self._settings.agent} is {result.status.replace('_', ' ')}", result)
-        return self.checked(result)
-
-    def checked(self, result: RunResult[OutputT]) -> RunResult[OutputT]:
-        """The result with the value of its answer, if the agent's answers have a type."""
-        output = self._settings.output
-        if output is None or result.status != "answered":
-            return result
-        answer = output.check(result.answer)
-        if answer.problems:  # an answer of the model is checked before the run ends
-            problems = "; ".join(answer.problems)
-            raise ConfigurationError(
-                f"an interceptor gave the run an answer that is not of the output type: {problems}"
-            )
-        return changed(result, _output=answer.value)
+        return result
 
     def _run_journal(self, parent_run_id: str | None = None) -> Journal:
         # Each run has a journal of its own, so that an agent that lives long does not grow. A sub-run is recorded in

@@ -9,7 +9,7 @@ from typing import Any, Generic, cast
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import WRAP_UP, fold
-from toolspeak.agent.state.output import OutputT
+from toolspeak.agent.state.output import AnswerT, AnswerType, OutputT
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunRecords, RunStep
 from toolspeak.agent.storage.runs import LoadedRun, load_whole
@@ -33,7 +33,7 @@ from toolspeak.tools.returned_values import Unserialisable, jsonable
 
 
 @quick()
-class RunResult(Generic[OutputT]):
+class RunResult(Generic[AnswerT]):
     """How a run ended, or why it pauses. Pass it to `Agent.resume`, with decisions for the calls that wait."""
 
     run_id: str
@@ -55,12 +55,12 @@ class RunResult(Generic[OutputT]):
     _output: Any = None
 
     @property
-    def output(self) -> OutputT:
+    def output(self) -> AnswerT:
         """The answer as the agent's output type; None for an agent without one. Raises RunError if the run has not
         answered."""
         if self.status != "answered":
             why = self.error or f"it is {self.status.replace('_', ' ')}"
-            raise RunError(f"run {self.run_id} has no output: {why}. Look at the result's `status` first")
+            raise RunError(f"run {self.run_id} has no output: {why}. Look at the run's status first")
         return self._output
 
     @property
@@ -126,9 +126,22 @@ class RunResult(Generic[OutputT]):
         return self.answer or (f"({self.status}: {self.error})" if self.error else "")
 
 
-def result_of(run: Run, state: RunState) -> RunResult[Any]:
-    """The result of a run that has ended or pauses."""
-    return result_from(run.run_id, state, run.memory, run.journal, run.run_records)
+def result_of(run: Run[OutputT]) -> RunResult[OutputT]:
+    """The result of a run that has ended or pauses. Raises RunError before the run's first record."""
+    result: RunResult[Any] = result_from(run.run_id, run.state, run.memory, run.journal, run.run_records)
+    return with_answer(result, run.answer_type)
+
+
+def with_answer(result: RunResult[OutputT], answer_type: AnswerType | None) -> RunResult[OutputT]:
+    """The result with the value of its answer, if it has answered and the agent's answers have a type. Raises
+    ConfigurationError if an interceptor gave the answer and it is not of that type."""
+    if answer_type is None or result.status != "answered":
+        return result
+    answer = answer_type.check(result.answer)
+    if answer.problems:  # an answer of the model is checked before the run ends
+        problems = "; ".join(answer.problems)
+        raise ConfigurationError(f"an interceptor gave the run an answer that is not of the output type: {problems}")
+    return changed(result, _output=answer.value)
 
 
 def result_from(
@@ -176,7 +189,7 @@ def why_unanswered(state: RunState) -> str:
     return _REASONS.get(state.reason, state.reason.replace("_", " "))
 
 
-def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings: RunSettings, deps: Any) -> Run:
+def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings: RunSettings, deps: Any) -> Run[Any]:
     """The run of a result, which continues with these decisions. Raises as `opening_of`, and ConfigurationError or
     RunError if it is not the result of a run that can continue."""
     if not isinstance(cast("object", run), RunResult):

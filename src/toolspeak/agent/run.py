@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Generic, cast
 
 from toolspeak.agent.batches import pause_run, run_batch
 from toolspeak.agent.channel import Channel
@@ -18,7 +18,7 @@ from toolspeak.agent.run_inputs import configuration, facts_from_inputs, without
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, AwaitExternal, Compact, Finish, RunTools, decide
 from toolspeak.agent.state.history import without_secrets
-from toolspeak.agent.state.output import AnswerType
+from toolspeak.agent.state.output import AnswerT, AnswerType
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import RunRecords
 from toolspeak.agent.storage.runs import LeaseKeeper, LoadRun
@@ -34,8 +34,10 @@ from toolspeak.execute.sub_runs import ENTERED
 from toolspeak.journal.base import Journal
 
 
-class Run:
+class Run(Generic[AnswerT]):
     """One run, from its first record to its last. Drive it with `finish`, `states` or `stream`, once.
+
+    For type checkers a `Run[Town]` is a run whose answer is a `Town`; `Run` alone is one whose answer has no type.
 
     - `opening`: recorded first: a new run's `RunStarted`, or the decisions made while the run waited.
     - `state`: the run's state; None for a new run.

@@ -16,7 +16,7 @@ from toolspeak.agent.run import Run
 from toolspeak.agent.state.output import OutputT
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.sessions import Place
-from toolspeak.agent.streams import stream_output, stream_text
+from toolspeak.agent.streams import StreamedOutput, stream_output, stream_text
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.messages import Message
 
@@ -25,22 +25,22 @@ class RunStarter(Generic[DepsT, OutputT]):
     """What `Agent` inherits: `run` and the other methods that start a run."""
 
     @abstractmethod
-    def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run:
+    def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
         """As `start`, in a session: the run follows the messages of the session until this place."""
 
     @abstractmethod
-    async def finish(self, run: Run) -> RunResult[OutputT]:
+    async def finish(self, run: Run[OutputT]) -> RunResult[OutputT]:
         """Drives a run until it ends or pauses. Raises as `run`."""
 
     @overload
     def start(
         self: RunStarter[None, OutputT], task: str | Message, *, deps: None = None, **options: Unpack[CommonOptions]
-    ) -> Run: ...
+    ) -> Run[OutputT]: ...
 
     @overload
-    def start(self, task: str | Message, *, deps: DepsT, **options: Unpack[CommonOptions]) -> Run: ...
+    def start(self, task: str | Message, *, deps: DepsT, **options: Unpack[CommonOptions]) -> Run[OutputT]: ...
 
-    def start(self, task: str | Message, **options: Any) -> Run:
+    def start(self, task: str | Message, **options: Any) -> Run[OutputT]:
         """Returns a run that has not begun. `finish`, `states` or `stream` drives it, `say` queues a user message.
 
         Secrets in the task become placeholders. Raises ConfigurationError for an unknown option, a value of the wrong
@@ -134,14 +134,14 @@ class RunStarter(Generic[DepsT, OutputT]):
     @overload
     def stream_output(
         self: RunStarter[None, OutputT], task: str | Message, *, deps: None = None, **options: Unpack[CommonOptions]
-    ) -> AsyncGenerator[OutputT]: ...
+    ) -> AsyncGenerator[StreamedOutput[OutputT]]: ...
 
     @overload
     def stream_output(
         self, task: str | Message, *, deps: DepsT, **options: Unpack[CommonOptions]
-    ) -> AsyncGenerator[OutputT]: ...
+    ) -> AsyncGenerator[StreamedOutput[OutputT]]: ...
 
-    def stream_output(self, task: str | Message, **options: Any) -> AsyncGenerator[OutputT]:
-        """Yields the answer so far, and last the validated whole. See `toolspeak.agent.stream_output`,
-        which takes a run."""
+    def stream_output(self, task: str | Message, **options: Any) -> AsyncGenerator[StreamedOutput[OutputT]]:
+        """Yields the answer so far, then the validated whole, which says `is_final`. See
+        `toolspeak.agent.stream_output`, which takes a run."""
         return stream_output(self.start(task, **options))

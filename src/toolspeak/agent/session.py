@@ -20,7 +20,7 @@ from toolspeak.agent.storage.sessions import (
     place_of,
     session_messages,
 )
-from toolspeak.agent.streams import stream_output, stream_text
+from toolspeak.agent.streams import StreamedOutput, stream_output, stream_text
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.journal.base import SessionInfo
@@ -65,7 +65,7 @@ class Session(Generic[DepsT, OutputT]):
         when_open: WhenOpen = "refuse",
         deps: None = None,
         **options: Unpack[CommonOptions],
-    ) -> Run: ...
+    ) -> Run[OutputT]: ...
 
     @overload
     async def start(
@@ -75,9 +75,9 @@ class Session(Generic[DepsT, OutputT]):
         when_open: WhenOpen = "refuse",
         deps: DepsT,
         **options: Unpack[CommonOptions],
-    ) -> Run: ...
+    ) -> Run[OutputT]: ...
 
-    async def start(self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Any) -> Run:
+    async def start(self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Any) -> Run[OutputT]:
         """Returns the session's next run, not yet driven. Options as in `Agent.start`.
 
         `when_open` is for a last run that waits for approval or is suspended: "refuse" raises RunError, "close" ends
@@ -176,7 +176,7 @@ class Session(Generic[DepsT, OutputT]):
         when_open: WhenOpen = "refuse",
         deps: None = None,
         **options: Unpack[CommonOptions],
-    ) -> AsyncGenerator[OutputT]: ...
+    ) -> AsyncGenerator[StreamedOutput[OutputT]]: ...
 
     @overload
     def stream_output(
@@ -186,11 +186,11 @@ class Session(Generic[DepsT, OutputT]):
         when_open: WhenOpen = "refuse",
         deps: DepsT,
         **options: Unpack[CommonOptions],
-    ) -> AsyncGenerator[OutputT]: ...
+    ) -> AsyncGenerator[StreamedOutput[OutputT]]: ...
 
     async def stream_output(
         self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Any
-    ) -> AsyncGenerator[OutputT]:
+    ) -> AsyncGenerator[StreamedOutput[OutputT]]:
         """Yields the answer so far. See `toolspeak.agent.stream_output`; parameters as in `start`."""
         run = await self.start(task, when_open=when_open, **options)
         async with aclosing(stream_output(run)) as values:

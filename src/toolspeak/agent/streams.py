@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Generic
 
+from toolspeak.agent.result import result_of
 from toolspeak.agent.run import Run
-from toolspeak.agent.state.output import FINAL_TOOL
+from toolspeak.agent.state.output import FINAL_TOOL, AnswerT, OutputT
 from toolspeak.agent.state.partial_output import ABSENT
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TextWasReasoning, TurnRestarted
 from toolspeak.data.events import ModelAsked, Record, RunFinished
-from toolspeak.errors import ConfigurationError, RunError
+from toolspeak.data.values import quick
+from toolspeak.errors import ConfigurationError
 
 _BETWEEN_TURNS = "\n\n"
 
 
-async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[str]:
+async def stream_text(run: Run[Any], *, accumulated: bool = False) -> AsyncGenerator[str]:
     """Yields the model's text as it comes, without its thoughts and calls. Leaving the loop early cancels the run.
 
     Each item is a piece, and a blank line separates the texts of two turns. `accumulated`: each item is the whole
@@ -52,13 +54,26 @@ async def stream_text(run: Run, *, accumulated: bool = False) -> AsyncGenerator[
                     yield _BETWEEN_TURNS + answer if earlier or turn_text else answer
 
 
-async def stream_output(run: Run) -> AsyncGenerator[Any]:
-    """Yields the answer so far, as the agent's output type. The last item is the whole, validated answer.
+@quick()
+class StreamedOutput(Generic[AnswerT]):
+    """One item of `stream_output`: the answer so far, or the answer."""
+
+    value: AnswerT
+    """What there is of the answer. An incomplete model or dataclass has no attributes for missing fields without a
+    default, and an incomplete TypedDict has no keys for them."""
+    attempt: int
+    """Which answer of the run this is, from 1. If it grows, the values of the attempts before are taken back."""
+    is_final: bool
+    """Whether this is the whole, validated answer of the run: the last item, and the only one that passes the checks of
+    the whole class."""
+
+
+async def stream_output(run: Run[OutputT]) -> AsyncGenerator[StreamedOutput[OutputT]]:
+    """Yields the answer so far, as the agent's output type, then the whole, validated answer, which says `is_final`.
     Leaving the loop early cancels the run.
 
-    An incomplete model or dataclass has no attributes for missing fields without a default, and an incomplete TypedDict
-    has no keys for them. Each field is validated on its own; only the last item passes the checks of the whole class.
-    After an answer that is not of the type, the items begin anew with the model's next one.
+    Each field is validated on its own. An answer that is refused (it is not of the type, its call may not run, its turn
+    is requested again) is taken back: the items of the model's next answer have a higher `attempt`.
 
     Raises RunError if the run ends without an answer or pauses, ConfigurationError for an agent without an output type,
     ProviderError when the model API fails.
@@ -67,6 +82,7 @@ async def stream_output(run: Run) -> AsyncGenerator[Any]:
     if answer_type is None:
         raise ConfigurationError("stream_output needs the type of the answer: Agent(output=…)")
     answer, is_call, index = answer_type.partial(), answer_type.mode == "tool", -1
+    attempt, is_shown = 1, False
     async with aclosing(run.stream()) as items:
         async for item in items:
             piece = ""
@@ -75,21 +91,15 @@ async def stream_output(run: Run) -> AsyncGenerator[Any]:
             elif type(item) is CallStarted and is_call and item.name == FINAL_TOOL:
                 index = item.index
                 answer.reset()
+                attempt, is_shown = attempt + is_shown, False
             elif type(item) in (TextWasReasoning, TurnRestarted) or (
                 isinstance(item, Record) and type(item.event) is ModelAsked
             ):
                 index = -1
                 answer.reset()
+                attempt, is_shown = attempt + is_shown, False
             value = answer.add(piece) if piece else ABSENT
             if value is not ABSENT:
-                yield value
-    state = run.state
-    if state.status != "answered":
-        why = state.error or state.reason.replace("_", " ") or state.status.replace("_", " ")
-        raise RunError(f"run {run.run_id} has no output ({state.status.replace('_', ' ')}): {why}")
-    checked = answer_type.check(state.answer or "")
-    if checked.problems:
-        raise ConfigurationError(
-            f"an interceptor gave the run an answer that is not of the output type: {'; '.join(checked.problems)}"
-        )
-    yield checked.value
+                is_shown = True
+                yield StreamedOutput(value, attempt, is_final=False)
+    yield StreamedOutput(result_of(run).output, attempt, is_final=True)

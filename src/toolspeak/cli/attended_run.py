@@ -243,7 +243,7 @@ async def _work(
     finally:
         await agent.aclose()
     _print_summary(state)
-    result = result_of(run, state)
+    result = result_of(run)
     if cassette is not None and cassette.requests_left:
         requests = count(cassette.requests_left, "model request")
         click.echo(f"toolspeak: the run ended before its recording, which holds {requests} more", err=True)

@@ -5,7 +5,8 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from toolspeak import Agent, Output, RunContext, RunResult, Session, SqliteJournal, Toolset, tool
+from toolspeak import Agent, Output, Run, RunContext, RunResult, Session, SqliteJournal, Toolset, tool
+from toolspeak.agent import StreamedOutput, result_of, stream_output, stream_text
 
 
 class Town(BaseModel):
@@ -47,9 +48,39 @@ async def stream() -> None:
     async for text in plain.stream_text("Which town?", accumulated=True):
         assert_type(text, str)
     async for town in typed.stream_output("Which town?", deps=Database()):
-        assert_type(town, Town)
+        assert_type(town, StreamedOutput[Town])
+        assert_type(town.value, Town)
     async for numbers in Session(of_list).stream_output("Which numbers?", when_open="close"):
-        assert_type(numbers, list[int])
+        assert_type(numbers.value, list[int])
+
+
+async def drive() -> None:
+    run = typed.start("Which town?", deps=Database())
+    assert_type(run, Run[Town])
+    async for item in stream_output(run):
+        assert_type(item.value, Town)
+    assert_type(result_of(run), RunResult[Town])
+    assert_type(await typed.finish(run), RunResult[Town])
+    assert_type(plain.start("Which town?"), Run[None])
+    assert_type(await Session(typed).start("Which town?", deps=Database()), Run[Town])
+    assert_type(typed.resumed("run", deps=Database()), Run[Town])
+    assert_type(result_of(plain.resumed("run", {"call_1_0": True})).output, None)
+    await show_any(run)
+    await show_any(plain.start("Which town?"))
+    await show_model(run)
+    await plain.resume(await plain.run("Which town?"))
+    await may_do_without.resume("run")
+    assert_type(await of_list.resume("run"), RunResult[list[int]])
+
+
+async def show_any(run: Run[object]) -> str:
+    async for _ in stream_text(run):
+        pass
+    return str(result_of(run).output)
+
+
+async def show_model(run: Run[BaseModel]) -> str:
+    return (result_of(run)).output.model_dump_json()
 
 
 def in_another_function(agent: Agent[Database, Town]) -> Town:
@@ -145,5 +176,17 @@ async def wrong() -> None:
     await typed.run("Which town?", dependencies=Database())  # wrong
     (await plain.run("Which town?")).output.name  # wrong
     (await typed.run("Which town?", deps=Database())).output.people  # wrong
-    await typed.resume("run", {"call_1_0": "yes"})  # wrong
+    await typed.resume("run", {"call_1_0": "yes"}, deps=Database())  # wrong
+    await typed.resume("run", {"call_1_0": True})  # wrong
+    await typed.resume("run", deps=3)  # wrong
+    await plain.resume("run", deps=Database())  # wrong
+    await typed.resume(await of_list.run("Which numbers?"), deps=Database())  # wrong
+    typed.resumed("run")  # wrong
+    result_of(typed.start("Which town?", deps=Database())).output.people  # wrong
+    await show_model(of_list.start("Which numbers?"))  # wrong
+    await show_model(plain.start("Which town?"))  # wrong
+    async for item in stream_output(typed.start("Which town?", deps=Database())):
+        item.name  # wrong
+        item.value.people  # wrong
+    await of_list.finish(typed.start("Which town?", deps=Database()))  # wrong
     in_another_function(plain)  # wrong

@@ -33,6 +33,7 @@ _BY_TOOL = f"Give your final answer by calling the tool {FINAL_TOOL}, never as t
 
 
 OutputT = TypeVar("OutputT", default=None)
+AnswerT = TypeVar("AnswerT", default=None, covariant=True)  # noqa: PLC0105 - users read the name
 TypeOfOutput: TypeAlias = type[OutputT] | UnionType
 
 
