@@ -64,6 +64,7 @@ Decisions: TypeAlias = Mapping[str, bool | Decision]
 
 _NO_TOOLS = Toolset()
 _NO_DECISIONS: Decisions = MappingProxyType({})
+_NO_HANDOFFS: Mapping[str, str] = MappingProxyType({})
 
 
 class Agent(RunStarter[DepsT, OutputT]):
@@ -140,9 +141,10 @@ class Agent(RunStarter[DepsT, OutputT]):
             cassette=cassette,
             clock=clock,
         )
-        approval = _USUAL_APPROVAL if approve is None else approve
-        approval = approval if isinstance(approval, Approval) else Approval(approval)
-        check_approval(approval)
+        approval = _USUAL_APPROVAL
+        if approve is not None:
+            approval = approve if isinstance(approve, Approval) else Approval(approve)
+            check_approval(approval)
         speech = dialect if isinstance(dialect, DialectSettings) else DialectSettings(dialect)
         executor = None if isinstance(execution, Execution) else execution
         self.secrets = secrets_of(getattr(executor, "secrets", None) if secrets is None else secrets)
@@ -155,12 +157,18 @@ class Agent(RunStarter[DepsT, OutputT]):
         tools_of = turn_tools_of(tools)
         listed = () if tools_of is not None else cast("ToolList", tools)
         own = toolset_of(listed if tools or executor is None else getattr(executor, "tools", ()))
-        agents = {each.name: each for each in handoffs or () if not isinstance(each, str)}
-        names = [each if isinstance(each, str) else each.name for each in handoffs or ()]
-        transfers = [handoff_tool(each, agents[each].description if each in agents else "") for each in names]
+        agents: dict[str, Agent[Any, Any]] = {}
+        names: list[str] = []
+        transfers: list[Tool[..., Any]] = []
+        if handoffs:
+            agents = {each.name: each for each in handoffs if not isinstance(each, str)}
+            names = [each if isinstance(each, str) else each.name for each in handoffs]
+            transfers = [handoff_tool(each, agents[each].description if each in agents else "") for each in names]
         answer_type = choose_output(output, self.driver, tools=len(own) + len(transfers) > 0 or tools_of is not None)
         self.toolset = with_output(Toolset([*own, *transfers]) if transfers else own, answer_type)
-        parts = [instructions if isinstance(instructions, str) else "", answer_type.instructions if answer_type else ""]
+        fixed = instructions if isinstance(instructions, str) else ""
+        if answer_type is not None and answer_type.instructions:
+            fixed = "\n\n".join(filter(None, (fixed, answer_type.instructions)))
         by_levels = by_level(interceptors)
         rules: StandingRules | None = approval.rules if executor is None else getattr(executor, "rules", None)
         self.rules = StandingRules() if rules is None else rules
@@ -194,11 +202,11 @@ class Agent(RunStarter[DepsT, OutputT]):
             secrets=self.secrets,
             approver=approver,
             kin_approver=kin_approver,
-            instructions=self.secrets.hide_text("\n\n".join(filter(None, parts))),
+            instructions=self.secrets.hide_text(fixed),
             instructions_of=None if isinstance(instructions, str) else instructions,
             tools_of=tools_of,
             agent=name,
-            handoffs={transfer.name: agent for transfer, agent in zip(transfers, names, strict=True)},
+            handoffs=dict(zip([each.name for each in transfers], names, strict=True)) if names else _NO_HANDOFFS,
             choice=checked_choice(tool_choice, self._all_tools),
             all_tools=self._all_tools,
             limits=limits,
@@ -212,8 +220,9 @@ class Agent(RunStarter[DepsT, OutputT]):
             observers=tuple(observers),
             clock=clock if recording is None else recording.clock(clock),
         )
-        family = family_of(self._settings, [each._settings for each in agents.values()])
-        self._settings = changed(self._settings, family=family) if family else self._settings
+        if agents:
+            family = family_of(self._settings, [each._settings for each in agents.values()])
+            self._settings = changed(self._settings, family=family)
 
     def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
         """As `start`, in a session: the run follows the messages of the session until this place."""

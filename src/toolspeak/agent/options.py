@@ -7,26 +7,21 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
-from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import ConfigurationError
 from toolspeak.execute import (
     Approve,
     Concurrency,
-    Executor,
     InDoubtPolicy,
-    Interceptor,
     Policy,
     Rule,
     ScheduleName,
-    Secrets,
     StandingRules,
 )
-from toolspeak.tools import RunContext, Toolset
+from toolspeak.tools import RunContext
 
 DepsT = TypeVar("DepsT", default=None, contravariant=True)  # noqa: PLC0105 - users read the name
 """What the agent's tools receive as `RunContext.deps`."""
@@ -87,40 +82,6 @@ class Execution:
     """Whether the run ends at the first call that fails."""
     stop_on_block: bool = False
     """Whether the calls after a blocked or rejected one are skipped."""
-
-    def executor(
-        self,
-        tools: Toolset,
-        dialect: Dialect | None,
-        interceptors: tuple[Interceptor, ...],
-        secrets: Secrets,
-        policy: Policy | Sequence[Rule] | None,
-        rules: StandingRules,
-        recording: Recording | None,
-    ) -> Executor:
-        """Makes the executor of an agent. `dialect` is that of an agent whose calls are text. Raises ConfigurationError
-        as `Executor`."""
-        schedule = self.schedule
-        if schedule == "native":
-            if dialect is None:
-                raise ConfigurationError("schedule='native' needs a text dialect; name a schedule")
-            schedule = dialect.info.native_schedule
-        return Executor(
-            tools,
-            schedule=schedule,
-            concurrency=self.concurrency,
-            early_start=self.early_start,
-            interceptors=interceptors,
-            max_result_bytes=self.max_result_bytes,
-            tool_timeout=self.tool_timeout,
-            secrets=secrets,
-            throw_on_failure=self.throw_on_failure,
-            stop_on_block=self.stop_on_block,
-            policy=policy,
-            rules=rules,
-            cassette_results=None if recording is None else recording.cassette_results,
-            replayer=None if recording is None else recording.replayer,
-        )
 
 
 class CommonOptions(TypedDict, total=False):

@@ -19,10 +19,12 @@ from toolspeak.data.run_values import Limits
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute import (
     Approver,
     BatchApprover,
     BatchExecutor,
+    Executor,
     InDoubtPolicy,
     Interceptor,
     Level,
@@ -117,5 +119,25 @@ def executor_of(
         return execution, getattr(execution, "policy", None)
     if execution is not USUAL_EXECUTION:
         check_execution(execution)
-    executor = execution.executor(tools, dialect, interceptors, secrets, approval.policy, rules, recording)
+    schedule = execution.schedule
+    if schedule == "native":
+        if dialect is None:
+            raise ConfigurationError("schedule='native' needs a text dialect; name a schedule")
+        schedule = dialect.info.native_schedule
+    executor = Executor(
+        tools,
+        schedule=schedule,
+        concurrency=execution.concurrency,
+        early_start=execution.early_start,
+        interceptors=interceptors,
+        max_result_bytes=execution.max_result_bytes,
+        tool_timeout=execution.tool_timeout,
+        secrets=secrets,
+        throw_on_failure=execution.throw_on_failure,
+        stop_on_block=execution.stop_on_block,
+        policy=approval.policy,
+        rules=rules,
+        cassette_results=results,
+        replayer=replayer,
+    )
     return executor, approval.policy

@@ -105,7 +105,7 @@ class Executor:
         self.policy = resolve_policy(policy)
         self.rules = StandingRules() if rules is None else rules
         self._early_start = early_start
-        self._memory, self._scope = dict[str, Any](), RunScope()  # of batches without a context
+        self._shared: BatchContext | None = None  # memory and scope of batches without a context
         self._observers = tuple(observers)
         self._settings = ExecutorSettings(
             tools,
@@ -178,8 +178,9 @@ class Executor:
         """
         approver = self.approver if approver is None else approver
         if context is None:
-            shared = RunScope(self._scope.orphans, self._scope.result_cache)
-            context = BatchContext(memory=self._memory, scope=shared)
+            shared = self._shared = self._shared or BatchContext()
+            scope = RunScope(shared.scope.orphans, shared.scope.result_cache)
+            context = BatchContext(memory=shared.memory, scope=scope)
         owner, loop, scope = asyncio.current_task(), asyncio.get_running_loop(), context.scope
         assert owner is not None, "batches run in tasks"
         observers, observation = (*self._observers, *context.observers), None
