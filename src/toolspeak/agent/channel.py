@@ -26,27 +26,24 @@ class Channel(Generic[ItemT]):
         self._news: asyncio.Future[None] | None = None  # the reader waits for it, while there is nothing to read
         self._room: deque[asyncio.Future[None]] = deque()  # the writers wait for these, while there is no room
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the reader lags behind. A writer must then await `drain`."""
-        return len(self._items) >= self._most
-
-    def put(self, item: ItemT) -> None:
-        """Adds the item, even to a full channel."""
-        self._items.append(item)
+    def put(self, item: ItemT) -> bool:
+        """Adds the item, even to a full channel. Returns whether the channel is full: the writer must await `drain`."""
+        items = self._items
+        items.append(item)
         if self._news is not None:
             self._wake()
+        return len(items) >= self._most
 
     def offer(self, item: ItemT) -> bool:
         """Adds the item unless the channel is full: a line of progress may be lost. Returns whether there was room."""
-        if self.is_full:
+        if len(self._items) >= self._most:
             return False
         self.put(item)
         return True
 
     async def drain(self) -> None:
         """Waits until there is room."""
-        while self.is_full:
+        while len(self._items) >= self._most:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(waiting)
             await waiting

@@ -39,16 +39,10 @@ class Publisher:
         self._timer: asyncio.TimerHandle | None = None
         self._publishing: asyncio.Task[None] | None = None
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the reader in this process lags behind."""
-        return self._inner is not None and self._inner.is_full
-
-    def put(self, item: Delta | TurnRestarted | Record) -> None:
-        """Takes a delta or a record."""
-        if self._inner is not None:
-            self._inner.put(item)
+    def put(self, item: Delta | TurnRestarted | Record) -> bool:
+        """Takes a delta or a record. Returns whether the writer must await `drain`."""
         self._add(item)
+        return self._inner is not None and self._inner.put(item)
 
     def offer(self, item: Delta) -> bool:
         """Takes a line of progress."""

@@ -233,14 +233,16 @@ class Turns:
                         # As soon as the event loop goes round: most turns with an API's own calls are over by then.
                         loop = asyncio.get_running_loop()
                         self._starting = loop.call_soon(self._start_early, collector, self._recorder.state)
-                    if watcher is not None:
-                        if redactor is not None:
-                            for piece in redactor.feed(delta):
-                                watcher.put(piece)
-                        elif type(delta) is not TurnEnded:
-                            watcher.put(delta)
-                        if watcher.is_full:
-                            await watcher.drain()
+                    if watcher is None:
+                        continue
+                    is_full = False
+                    if redactor is not None:
+                        for piece in redactor.feed(delta):
+                            is_full = watcher.put(piece)
+                    elif type(delta) is not TurnEnded:
+                        is_full = watcher.put(delta)
+                    if is_full:
+                        await watcher.drain()
             finally:
                 await stream.aclose()
                 if own_messages:
