@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from toolspeak.data.approvals import Decision, Escalate
-from toolspeak.data.events import Event, StopRequested, UserMessageQueued
+from toolspeak.data.events import StopRequested, UserMessageQueued
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolResult, failure
 from toolspeak.data.values import same_json
 from toolspeak.errors import AgentStop
@@ -359,22 +359,24 @@ class CallAdmission:
         one of them is not used. Records what interceptors noted, and that the run ends.
         """
         batch, early = self._batch, self._batch.early
-        for call in batch.calls:
-            if call.phase == "pending" or (self.ends_run and call.phase == "admitted"):
-                self._keep_from_running(call, failure(call.call, "skipped", _ENDED))
+        if self.ends_run:
+            for call in batch.calls:
+                if call.phase in ("pending", "admitted"):
+                    self._keep_from_running(call, failure(call.call, "skipped", _ENDED))
         if early is not None and len(early.calls) > sum(call.early is not None for call in batch.calls):
             for call in batch.calls:
                 if call.prepared is not None:
                     self._prepare_anew(call, call.prepared)
             await early.drop()
         notes, hide = batch.notes, batch.settings.secrets.hide_text
-        facts: list[Event] = [replace(each, error=hide(each.error)) for each in notes.failed]
-        facts += [change.fact for change in notes.changes]
-        facts += [UserMessageQueued(Message.user(hide(text))) for text in notes.messages]
+        for failed in notes.failed:
+            await batch.emit(replace(failed, error=hide(failed.error)))
+        for change in notes.changes:
+            await batch.emit(change.fact)
+        for text in notes.messages:
+            await batch.emit(UserMessageQueued(Message.user(hide(text))))
         if self.stop is not None:
-            facts.append(self.stop)
-        for fact in facts:
-            await batch.emit(fact)
+            await batch.emit(self.stop)
 
     def _prepare_anew(self, call: Call, earlier: PreparedCall) -> None:
         """Makes the call ready again: its function may have begun early, and changed the arguments."""

@@ -215,8 +215,9 @@ class Executor:
             if early is not None:
                 await early.drop()
         orphaned = tuple([call.call_id for call in scope.orphans.running()]) if scope.orphans.calls else ()
-        results, run_calls = list[ToolResult](), list[ToolCall | MalformedCall]()
-        times = list[tuple[float, float]]()
+        results: list[ToolResult] = []
+        run_calls: list[ToolCall | MalformedCall] = []
+        times: list[tuple[float, float]] = []
         for call in batch.calls:
             assert call.result is not None, "every call has a result"
             results.append(call.result)
@@ -266,7 +267,7 @@ class Scheduler:
                     if before.followers is None:
                         before.followers = []
                     before.followers.append(call)
-        self._ready = deque([call for call in batch.calls if not call.wait_count])
+        self._ready = deque([call for call in batch.calls if not call.wait_count] if len(running) > 1 else batch.calls)
         batch.cancellations = batch.owner.cancelling()
         batch.uses_cache = settings.replayer is not None or (  # a recording has its own cached results
             bool(scope.result_cache)
