@@ -19,7 +19,7 @@
     │   └── AgainError           (journal/postgres_pool.py) undone because of another one      at once; done inside
     ├── EngineError              an engine cannot be reached, or does not know the agent       once it can
     └── RunError                 a run that cannot continue, for instance without a decision     no
-        ├── RunBusy              another process holds the run                                 once it has let go
+        ├── RunBusy              this process or another holds the run                         once it has let go
         ├── RunConflict          someone else continued the run or the session              from where it is now
         ├── RunStuck             a worker resumed the run often, and it got no further          when it is mended
         ├── LeaseLost            another process took the run over                             from where it is now
@@ -194,7 +194,7 @@ class RunConflict(RunError):
 
 
 class RunBusy(RunError):
-    """Another process drives the run; the message says for how many seconds at most if that process is dead."""
+    """The run is driven already. The message says by which process, this one or another, and what to do."""
 
 
 class RunStuck(RunError):

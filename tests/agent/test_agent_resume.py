@@ -10,7 +10,7 @@ from toolspeak import Agent, Approval, ConfigurationError, Effects, Happened, Ru
 from toolspeak.agent.storage.exports import export_session, import_session
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.agent.storage.sessions import fork_session
-from toolspeak.data.events import ApprovalRequested, RunResumed, RunStarted, ToolFinished, ToolStarted
+from toolspeak.data.events import ApprovalDecided, ApprovalRequested, RunResumed, RunStarted, ToolFinished, ToolStarted
 from toolspeak.errors import FormatError, RunBusy, RunConflict
 from toolspeak.execute import Decision
 from toolspeak.journal import MemoryJournal
@@ -256,13 +256,33 @@ def test_a_decision_holds_although_its_process_died(approved):
     assert (done.status, len(toolbox.ran)) == ("answered", int(approved))
 
 
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_question_to_an_approver_whose_process_died_can_be_decided(approved):
+    async def ann(request):
+        return Decision(True, by="ann")
+
+    toolbox = Toolbox()
+    journal, run_id = interrupted("add_line", toolbox, ApprovalDecided, approve=ann)
+    done = resume(journal, run_id, toolbox, "add_line", {"call_1_0": approved}, approve=None)
+    assert (done.status, len(toolbox.ran)) == ("answered", int(approved))
+
+
+def test_a_decision_about_a_run_without_a_question_says_how_to_get_one():
+    toolbox = Toolbox()
+    journal, run_id = interrupted("add_line", toolbox, approve="all")
+    with pytest.raises(RunError, match=r"no call call_1_0 waits for approval; these do: none .*without decisions"):
+        resume(journal, run_id, toolbox, "add_line", {"call_1_0": True}, approve=None)
+    paused = resume(journal, run_id, toolbox, "add_line", approve=None)
+    assert paused.waiting == ("call_1_0",)
+
+
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed():
     toolbox, journal = Toolbox(), MemoryJournal()
 
     async def main():
         agent = Agent(by_conversation([call("look"), "ok"]), toolbox.tools, journal=journal)
         async for state in agent.iterate("go"):
-            with pytest.raises(RunBusy, match="held by another"):
+            with pytest.raises(RunBusy, match="held by this process"):
                 await agent.resume(state.run_id)
         assert (await journal.run(state.run_id)).owner is None
 

@@ -299,7 +299,7 @@ class Resumption:
 
 
 def opening_of(state: RunState, decisions: Mapping[str, Decision], settings: RunSettings) -> Sequence[Event]:
-    """The events that are recorded first when a run continues: its decisions, then RunResumed. Raises RunError for a
-    decision about a call that does not wait, or has changed."""
-    waiting = state.approvals.undecided if state.status in PAUSED else {}
-    return [*decision_facts(decisions, waiting, settings.secrets), RunResumed()]
+    """The events that are recorded first when a run continues: its decisions, then RunResumed. A run that was
+    interrupted while its approver was asked has an open question too. Raises RunError for a decision about a call that
+    does not wait, or has changed."""
+    return [*decision_facts(decisions, state.approvals.undecided, settings.secrets), RunResumed()]

@@ -113,12 +113,21 @@ def is_held(info: RunInfo) -> bool:
     return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
 
 
-def busy(run_id: str, seconds: float) -> RunBusy:
-    remaining = max(0.0, seconds)
-    return RunBusy(
-        f"run {run_id} is held by another process: wait for it, or end it. If it died on another machine, the "
-        f"run is free in {remaining:.0f} seconds"
-    )
+def busy(run_id: str, owner: str, seconds: float) -> RunBusy:
+    """The error for a run that this owner holds, for so many seconds if it does not renew its lease."""
+    free = f"If that process is dead, the run is free in {max(0.0, seconds):.0f} seconds"
+    parts = owner.split(" ")
+    if owner.startswith(f"{_myself(os.getpid())} "):
+        return RunBusy(
+            f"run {run_id} is held by this process, which drives it in another task or thread: wait until the run "
+            "pauses or ends there"
+        )
+    if len(parts) not in (4, 5):
+        return RunBusy(f"run {run_id} is held by another process: wait for it, or end it. {free}")
+    if is_alive(owner):
+        return RunBusy(f"run {run_id} is held by process {parts[1]} of this machine: wait for it, or end it")
+    machine = parts[0].partition(":")[0]
+    return RunBusy(f"run {run_id} is held by process {parts[1]} on {machine}: wait for it, or end it. {free}")
 
 
 class Connection(Protocol):
@@ -147,7 +156,7 @@ class SqlLeases(ABC):
             )
             holder, until, now = rows[0]
             if holder not in (None, owner) and until > now and not may_take(holder, takes_over):
-                raise busy(run_id, until - now)
+                raise busy(run_id, holder, until - now)
             rows = await db.rows(
                 "UPDATE runs SET owner = $2, epoch = epoch + 1, held_until = {now} + $3,"
                 # What an engine has begun it goes on with, whatever becomes of the worker.

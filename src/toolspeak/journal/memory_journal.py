@@ -113,7 +113,7 @@ class MemoryJournal:
     async def acquire(self, run_id: str, owner: str, seconds: float, *, takes_over: str | None = None) -> Lease:
         run = self._runs.setdefault(run_id, _Run())
         if run.owner not in (None, owner) and run.until > time.monotonic() and not may_take(run.owner, takes_over):
-            raise busy(run_id, run.until - time.monotonic())
+            raise busy(run_id, run.owner, run.until - time.monotonic())
         took_over = run.owner not in (None, owner)
         run.owner, run.epoch, run.until = owner, run.epoch + 1, time.monotonic() + seconds
         if engine_of(owner) is not None and run.due is None:
@@ -234,8 +234,9 @@ class MemoryJournal:
         for parent in mine:  # the loop adds the runs that these have started
             mine += [name for name, info in infos.items() if info.parent_run_id == parent and info.session_id is None]
         for run_id in mine:
-            if self._runs[run_id].owner is not None and self._runs[run_id].until > time.monotonic():
-                raise busy(run_id, self._runs[run_id].until - time.monotonic())
+            owner, remaining = self._runs[run_id].owner, self._runs[run_id].until - time.monotonic()
+            if owner is not None and remaining > 0:
+                raise busy(run_id, owner, remaining)
         for run_id in mine:
             del self._runs[run_id]
         del self._sessions[session_id]

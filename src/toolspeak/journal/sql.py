@@ -286,7 +286,7 @@ class SqlJournal(SqlInputs):
             runs = await db.rows(_OF_SESSION, session_id)
             for run_id, _, owner, until, now in runs:
                 if owner is not None and until > now and not is_dead(owner):
-                    raise busy(run_id, until - now)
+                    raise busy(run_id, owner, until - now)
             for run_id, number, _, _, _ in runs:
                 for statement in _DELETE:
                     placeholder_count = statement.count("$")

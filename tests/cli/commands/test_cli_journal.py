@@ -177,10 +177,11 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
     held = folder.start("run", "two", "--approve", "all")
     while len(runs := folder.read(lambda journal: journal.runs(status="running"))) < 2:
         time.sleep(0.02)
+    info_of_held = folder.read(lambda journal: journal.run(runs[0].run_id))
     process = folder.start("resume", "--all")
     _, told = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0
-    assert f"run {runs[0].run_id} is held by another process" in told
+    assert f"run {runs[0].run_id} is held by process {info_of_held.owner.split()[1]} of this machine" in told
     statuses = lambda: [run.status for run in folder.read(lambda journal: journal.runs())]  # noqa: E731
     assert statuses() == ["running", "answered"]
 

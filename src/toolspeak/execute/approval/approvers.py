@@ -315,7 +315,7 @@ def decision_facts(
     """
     unknown = set(decisions) - set(waiting)
     if unknown:
-        waiting_ids = ", ".join(waiting) or "none"
+        waiting_ids = ", ".join(waiting) or "none (resume the run without decisions: it pauses if it has a question)"
         raise RunError(f"no call {', '.join(sorted(map(str, unknown)))} waits for approval; these do: {waiting_ids}")
     facts: list[ApprovalDecided] = []
     for call_id, decision in decisions.items():
