@@ -8,19 +8,23 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+import toolspeak
+
 SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
 
-CORE = {"lazy", "errors", "data", "dialects", "wire", "tools", "journal", "providers", "execute", "agent"}
+CORE = {"lazy", "version", "errors", "data", "dialects", "wire", "tools", "journal", "providers", "execute", "agent"}
 EDGES = {"interceptors", "ui", "testing", "mcp", "adapters", "gateway", "engines", "telemetry", "web", "cli"}
 
 # Which rooms a room may import besides itself.
 ALLOWED: dict[str, set[str]] = {
     "lazy": set(),
+    "version": set(),
     "errors": set(),
     "data": {"errors"},
     "dialects": {"lazy", "errors", "data"},
@@ -528,6 +532,13 @@ def loaded(tmp_path: Path, code: str) -> set[str]:
 def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
     found = loaded(tmp_path, "import toolspeak")
     assert {name for name in found if name.startswith(("toolspeak.", "pydantic"))} == {"toolspeak.lazy"}
+
+
+def test_the_version_is_read_only_when_it_is_asked_for(tmp_path: Path):
+    assert toolspeak.__version__ == metadata.version("toolspeak")
+    before, after = (loaded(tmp_path, f"import toolspeak{more}") for more in ("", "; toolspeak.__version__"))
+    assert "importlib.metadata" not in before
+    assert "importlib.metadata" in after
 
 
 HEAVY = {

@@ -61,6 +61,7 @@ _PLACES = {
     "ToolspeakError": "toolspeak.errors",
     "Usage": "toolspeak.data.messages",
     "Window": "toolspeak.agent",
+    "__version__": "toolspeak.version",
     "get_dialect": "toolspeak.dialects",
     "open_journal": "toolspeak.journal",
     "tool": "toolspeak.tools",

@@ -39,6 +39,7 @@ from toolspeak.errors import (
 from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
 from toolspeak.tools import Happened, RunContext, StateView, Tool, Toolset, tool
+from toolspeak.version import __version__
 
 __all__ = [
     "Agent",
@@ -85,6 +86,7 @@ __all__ = [
     "ToolspeakError",
     "Usage",
     "Window",
+    "__version__",
     "get_dialect",
     "open_journal",
     "tool",

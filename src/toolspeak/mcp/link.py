@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from importlib.metadata import version
 from typing import Any, TextIO, cast
 from urllib.parse import urlsplit
 
@@ -27,6 +26,7 @@ from toolspeak.mcp.stderr import Stderr
 from toolspeak.providers.trace_context import TRACE
 from toolspeak.tools.builtin.processes import finished
 from toolspeak.tools.builtin.text_format import visible
+from toolspeak.version import __version__
 
 MAX_PAGES = 100
 """The most pages of a listing: an endless one must not block the start."""
@@ -166,7 +166,7 @@ class Link:
                 async with asyncio.timeout(self._connect_timeout):
                     client = Client(
                         self._transport(),
-                        client_info=types.Implementation(name="toolspeak", version=version("toolspeak")),
+                        client_info=types.Implementation(name="toolspeak", version=__version__),
                         message_handler=self._on_notification,
                     )
                     self._client = await stack.enter_async_context(client)

@@ -12,7 +12,8 @@ from toolspeak.agent.tracing import Drive, RunTrace
 from toolspeak.telemetry.instruments import Instruments
 from toolspeak.telemetry.message_content import wants_content
 from toolspeak.telemetry.run_spans import RunSpans
-from toolspeak.telemetry.span_contexts import SCOPE, VERSION
+from toolspeak.telemetry.span_contexts import SCOPE
+from toolspeak.version import __version__
 
 _LOG = logging.getLogger("toolspeak.telemetry")
 _API = ("opentelemetry.trace", "opentelemetry.metrics")
@@ -36,8 +37,8 @@ class Telemetry:
     ) -> None:
         self.content = wants_content() if content is None else content
         self._providers = tracer_provider, meter_provider
-        self.tracer = trace.get_tracer(SCOPE, VERSION, tracer_provider)
-        self.instruments = Instruments(metrics.get_meter(SCOPE, VERSION, meter_provider))
+        self.tracer = trace.get_tracer(SCOPE, __version__, tracer_provider)
+        self.instruments = Instruments(metrics.get_meter(SCOPE, __version__, meter_provider))
 
     def __call__(self, event: object, /) -> None:
         """As an observer it has nothing to do: it gets the records by the trace that it begins."""

@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from toolspeak.errors import ConfigurationError
-from toolspeak.telemetry.span_contexts import VERSION
+from toolspeak.version import __version__
 
 
 def resource_of(service: str) -> Resource:
     """What describes this process in exports: the service's name and version, unless the environment says otherwise."""
-    own = Resource({"service.name": service, "service.version": VERSION})
+    own = Resource({"service.name": service, "service.version": __version__})
     return Resource.create().merge(own).merge(OTELResourceDetector().detect())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
@@ -18,7 +17,6 @@ from toolspeak.telemetry import convention_names as names
 
 _W3C = TraceContextTextMapPropagator()
 SCOPE = "toolspeak"
-VERSION = importlib.metadata.version("toolspeak")
 Attributes = dict[str, JSON]
 
 

@@ -17,7 +17,8 @@ from opentelemetry.trace import Link, Status, StatusCode, Tracer
 from toolspeak.agent.tracing import Drive
 from toolspeak.data.events import Record
 from toolspeak.telemetry import convention_names as names
-from toolspeak.telemetry.span_contexts import SCOPE, VERSION, read_traceparent
+from toolspeak.telemetry.span_contexts import SCOPE, read_traceparent
+from toolspeak.version import __version__
 
 
 def report_takeover(tracer: Tracer, drive: Drive, context: Context) -> None:
@@ -63,7 +64,7 @@ def _lost_span(tracer: SdkTracer, drive: Drive, drive_start: Record, last: Recor
         status=Status(StatusCode.ERROR, "the process that drove the run was lost; another one went on with it"),
         start_time=_nanoseconds(drive_start.time),
         end_time=_nanoseconds(last.time),
-        instrumentation_scope=InstrumentationScope(SCOPE, VERSION),
+        instrumentation_scope=InstrumentationScope(SCOPE, __version__),
     )
 
 
