@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from toolspeak.agent.channel import Channel
@@ -26,7 +27,7 @@ from toolspeak.data.events import (
     SubRunUsed,
     ToolFinished,
 )
-from toolspeak.data.messages import Message, failure, no_extra
+from toolspeak.data.messages import Message, failure
 from toolspeak.data.values import changed
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError
 from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Timers
@@ -43,6 +44,8 @@ from toolspeak.execute.calls.observe import (
 )
 from toolspeak.journal.base import Lease
 from toolspeak.tools import Tool, Toolset
+
+_NO_WAITS: Mapping[str, Any] = MappingProxyType({})
 
 Watched: TypeAlias = Delta | TurnRestarted | Record
 """What `Run.stream` yields: the pieces of a turn as they come, and every record once it is durable."""
@@ -265,8 +268,8 @@ class RunContexts:
             observers=self._recorder.observers,
             trace=self._recorder.trace,
             tools=self.turn_tools,
-            waits=state.pending.waits if state.pending.started else no_extra(),
-            ended_waits=state.pending.ended_waits if state.pending.started else no_extra(),
+            waits=state.pending.waits if state.pending.started else _NO_WAITS,
+            ended_waits=state.pending.ended_waits if state.pending.started else _NO_WAITS,
         )
 
     @property
