@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "diff": "Show where two runs differ.",
     "exec": "Run the calls of one model reply.",
     "grammar": "Print the grammar of one model turn.",
+    "journal": "Check a journal, and move or erase runs.",
     "keys": "Make an API key for a client of the gateway.",
     "parse": "Parse one model reply, and print its calls and text.",
     "resume": "Continue a run.",

@@ -11,11 +11,12 @@ from typing import Any
 from toolspeak.data.events import Record
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import unbroken
+from toolspeak.journal.maintenance import JournalFinding
 from toolspeak.journal.postgres_listener import PostgresListener, channel_of
 from toolspeak.journal.postgres_pool import AgainError, PostgresPool
 from toolspeak.journal.records import Row
-from toolspeak.journal.sql import SqlJournal
 from toolspeak.journal.sql_inputs import FOLLOW_SECONDS
+from toolspeak.journal.sql_maintenance import MaintainedSqlJournal
 from toolspeak.journal.sql_schema import SPAN, VERSION, newer, steps_from
 
 _TYPES = {
@@ -30,6 +31,7 @@ _TYPES = {
     "sums": "",  # the server computes checksums (data_checksums)
     "clocks": "",  # the server has one clock
     "pieces": "",  # NOTIFY carries them
+    "vacuums": "",  # no process looks at the size of the server's files
 }
 _FILL = {
     "{now}": "extract(epoch FROM clock_timestamp())::double precision",
@@ -40,13 +42,18 @@ _FILL = {
     "{end}": f"""(
         SELECT max(pos) + 1 FROM records WHERE pos >= runs.number * {SPAN} AND pos < (runs.number + 1) * {SPAN})""",
     "{unless}": "ON CONFLICT (pos) DO NOTHING",
+    "{month}": "to_char(to_timestamp(created) AT TIME ZONE 'UTC', 'YYYY-MM')",
+    "{bytes}": "octet_length(data)",
 }
 
 
 _TRIES = 5
+_LONG_SECONDS = 86_400.0
+"""The time limit of statements that read or rewrite whole tables."""
+_TABLES = ("runs", "records", "blobs", "blob_uses", "sessions", "inputs", "found")
 
 
-class PostgresJournal(SqlJournal):
+class PostgresJournal(MaintainedSqlJournal):
     """Implements `Journal` in a PostgreSQL database (12 or newer). Creates its tables when needed.
 
     - `dsn`: a connection URL (`postgresql://user@host/database`).
@@ -110,8 +117,35 @@ class PostgresJournal(SqlJournal):
         )
         return [tuple(row) for row in rows]
 
-    async def _delete_records(self, db: Any, number: int) -> None:
+    async def _delete_records(self, db: Any, run_id: str, number: int) -> None:
         await db.change("DELETE FROM records WHERE pos >= $1 AND pos < $2", number * SPAN, (number + 1) * SPAN)
+
+    async def _apart(self, sql: str, *arguments: Any) -> Sequence[Sequence[Any]]:
+        async with self._pool.connection() as connection, connection.transaction(isolation="repeatable_read"):
+            return await connection.fetch(_own(sql), *arguments, timeout=_LONG_SECONDS)
+
+    async def _store_faults(self) -> Sequence[JournalFinding]:
+        return ()  # the server checks the sums of its pages (data_checksums), and pg_amcheck its indexes
+
+    async def _store_size(self) -> tuple[int, int | None]:
+        sizes = ", ".join(f"pg_total_relation_size('{table}')" for table in _TABLES)
+        ((*each,),) = await self._apart(f"SELECT {sizes}")
+        return sum(each), None
+
+    async def _before_erasing(self) -> None:
+        pass  # rows are locked one by one
+
+    async def _after_erasing(self) -> None:
+        await self.vacuum(full=True)
+
+    async def vacuum(self, *, full: bool = False) -> tuple[int, int]:
+        before, _ = await self._store_size()
+        async with self._pool.connection() as connection:
+            for table in _TABLES:
+                how = "FULL, ANALYZE" if full else "ANALYZE"
+                await connection.execute(f"VACUUM ({how}) {table}", timeout=_LONG_SECONDS)
+        after, _ = await self._store_size()
+        return before, after
 
     async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
         await db.change(

@@ -191,6 +191,22 @@ def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
         counts[record.run_id] = seq + 1
 
 
+def check_lone_runs(records: Sequence[Record]) -> None:
+    """Raises JournalError unless the records are those of one run outside of sessions and then of runs that its tools
+    started, consecutive, each beginning with RunStarted."""
+    counts: dict[str, int] = {}
+    for record in records:
+        seq = counts.get(record.run_id, 0)
+        starts = isinstance(record.event, RunStarted) and record.event.session_id is None
+        is_known = not counts or record.run_id in counts or record.parent_run_id in counts
+        if record.seq != seq or starts != (seq == 0) or not is_known:
+            raise JournalError(
+                f"record {record.seq} of run {record.run_id} is out of place: expected record {seq}; a part is missing"
+                " or out of order"
+            )
+        counts[record.run_id] = seq + 1
+
+
 def gone_on(record: Record) -> RunConflict:
     return RunConflict(
         f"another process has continued run {record.run_id} (record {record.seq} is not the next);"

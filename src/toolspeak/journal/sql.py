@@ -21,7 +21,7 @@ from toolspeak.data.codec import dump, dump_text, load, load_text
 from toolspeak.data.events import Record, RunStarted
 from toolspeak.data.messages import Message
 from toolspeak.data.run_values import RunStatus
-from toolspeak.errors import FormatError, JournalError
+from toolspeak.errors import FormatError, JournalError, RunConflict
 from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.leases import Connection, busy, check_lease, is_dead
 from toolspeak.journal.records import (
@@ -85,14 +85,8 @@ WITH RECURSIVE mine(run_id) AS (
 SELECT run_id, number, owner, held_until, {now} FROM runs WHERE run_id IN (SELECT run_id FROM mine) {update}"""
 """A session's runs, and the runs that their tools started."""
 
-_DELETE = (
-    """
-DELETE FROM blob_uses WHERE pos >= $1 AND pos < $2""",
-    """
-DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob_uses.digest = blobs.digest)""",
-    """
-DELETE FROM found WHERE {found} >= $1 AND {found} < $2""",
-)
+_DELETE_UNUSED = """\
+DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob_uses.digest = blobs.digest)"""
 
 
 class SqlJournal(SqlInputs):
@@ -103,8 +97,8 @@ class SqlJournal(SqlInputs):
         """At most `limit` rows at a run's positions, from `start` up to but not including `end`, in order."""
 
     @abstractmethod
-    async def _delete_records(self, db: Connection, number: int) -> None:
-        """Removes the records of run `number`."""
+    async def _delete_records(self, db: Connection, run_id: str, number: int) -> None:
+        """Removes the records of a run, and what the store holds of it beside them."""
 
     @abstractmethod
     async def _index(self, db: Connection, pos: int, text: Sequence[str]) -> None: ...
@@ -255,20 +249,22 @@ class SqlJournal(SqlInputs):
             rows = await db.rows("SELECT 1 FROM sessions WHERE session_id = $1", session.session_id)
             if rows:
                 raise session_exists(session.session_id)
-            for record in records:
-                stored, of_session = pack(record), None
-                if isinstance(record.event, RunStarted):
-                    of_session = record.event.session_id  # None for a run that a tool started
-                    if await db.rows("SELECT 1 FROM runs WHERE run_id = $1", record.run_id):
-                        raise session_exists(session.session_id)
-                    # The stored run belongs to the session, which has its final version already.
-                    record = replace(record, event=replace(record.event, session_id=None))
-                await self._add(db, record, stored, None)
-                if of_session is not None:
-                    await db.change(
-                        "UPDATE runs SET session_id = $1 WHERE run_id = $2", session.session_id, record.run_id
-                    )
+            await self._add_all(db, records, session_exists(session.session_id))
             await self._put_session(db, session, None)
+
+    async def _add_all(self, db: Connection, records: Sequence[Record], conflict: RunConflict) -> None:
+        """Adds whole runs. Raises `conflict` if there is one of them already."""
+        for record in records:
+            stored, of_session = pack(record), None
+            if isinstance(record.event, RunStarted):
+                of_session = record.event.session_id  # None for a run that a tool started
+                if await db.rows("SELECT 1 FROM runs WHERE run_id = $1", record.run_id):
+                    raise conflict
+                # The stored run belongs to the session, which has its final version already.
+                record = replace(record, event=replace(record.event, session_id=None))
+            await self._add(db, record, stored, None)
+            if of_session is not None:
+                await db.change("UPDATE runs SET session_id = $1 WHERE run_id = $2", of_session, record.run_id)
 
     async def rename_session(self, session_id: str, title: str, version: int) -> SessionInfo:
         async with self._writing() as db:
@@ -287,14 +283,21 @@ class SqlJournal(SqlInputs):
             for run_id, _, owner, until, now in runs:
                 if owner is not None and until > now and not is_dead(owner):
                     raise busy(run_id, owner, until - now)
-            for run_id, number, _, _, _ in runs:
-                for statement in _DELETE:
-                    placeholder_count = statement.count("$")
-                    await db.change(statement, *(number * SPAN, (number + 1) * SPAN)[:placeholder_count])
-                await self._delete_records(db, number)
-                await db.change("DELETE FROM inputs WHERE run_id = $1", run_id)
-                await db.change("DELETE FROM runs WHERE number = $1", number)
+            await self._delete_runs(db, [(run_id, number) for run_id, number, _, _, _ in runs])
             await db.change("DELETE FROM sessions WHERE session_id = $1", session_id)
+
+    async def _delete_runs(self, db: Connection, runs: Sequence[tuple[str, int]]) -> None:
+        """Removes runs (id and number) with all that belongs to them."""
+        shared = 0
+        for run_id, number in runs:
+            first, end = number * SPAN, (number + 1) * SPAN
+            shared += await db.change("DELETE FROM blob_uses WHERE pos >= $1 AND pos < $2", first, end)
+            await db.change("DELETE FROM found WHERE {found} >= $1 AND {found} < $2", first, end)
+            await self._delete_records(db, run_id, number)
+            await db.change("DELETE FROM inputs WHERE run_id = $1", run_id)
+            await db.change("DELETE FROM runs WHERE number = $1", number)
+        if shared:
+            await db.change(_DELETE_UNUSED)
 
     async def _session(self, db: Connection, session_id: str) -> SessionInfo | None:
         rows = await db.rows(_SESSION.replace("{history}", "history") + " WHERE session_id = $1 {update}", session_id)

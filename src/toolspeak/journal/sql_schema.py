@@ -2,8 +2,8 @@
 
 A released step never changes: every change is a new step. Each database fills in these placeholders: `{integer}`,
 `{key}`, `{number}` (a key that the database counts), `{real}`, `{bytes}`, `{found}` (the table of searched words),
-`{arrivals}`, `{sums}`, `{clocks}` and `{pieces}`. Each of the last five holds statements, with `;` and a line break
-between them.
+`{arrivals}`, `{sums}`, `{clocks}`, `{pieces}` and `{vacuums}`. Each of the last six holds statements, with `;` and a
+line break between them.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ STEPS: Sequence[Sequence[str]] = (
             taken_by TEXT, UNIQUE (run_id, kind, key))""",
         "{pieces}",
     ),
+    (
+        "CREATE INDEX runs_by_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL",
+        "{vacuums}",
+    ),
 )
 """Step n - 1 upgrades version n - 1 to version n.
 
@@ -62,6 +66,7 @@ STEPS: Sequence[Sequence[str]] = (
 - Version 6: in SQLite, the clocks of leases.
 - Version 7: when a worker may drive a run, what came for it from outside, and who follows it; in SQLite, the deltas for
   those who follow.
+- Version 8: the runs that a run's tools started; in SQLite, how often and how far the file was made smaller.
 """
 
 VERSION = len(STEPS)

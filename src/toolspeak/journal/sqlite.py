@@ -36,6 +36,7 @@ from toolspeak.journal.sqlite_connection import (
 from toolspeak.journal.sqlite_file import clocked, close_all, connected, log_of, mark_open, opened, roll_back, salvaged
 from toolspeak.journal.sqlite_log import MAGIC
 from toolspeak.journal.sqlite_tables import SqliteTables
+from toolspeak.journal.sqlite_upkeep import was_vacuumed
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
@@ -103,7 +104,8 @@ class SqliteJournal(SqliteTables):
         self._name = ""  # the name in the list of processes that have the file open; "" before the first write
         self._place: tuple[int, int] = (0, 0)  # device and inode of the open file
         self._finalizer: weakref.finalize[..., SqliteJournal] | None = None
-        self._size = 0  # the file's size, which never shrinks
+        self._size = 0  # the file's size, which shrinks only if the file is vacuumed
+        self._vacuums = 0  # how often it had been vacuumed when it was opened
         self._log: int | None = None  # a descriptor of the write-ahead log
         self._unchecked = 0  # the pages since the last checkpoint, approximately
         self._syncs = Syncs()
@@ -324,6 +326,7 @@ class SqliteJournal(SqliteTables):
             try:
                 clocked(db, self._wall)
                 (self._unnoted,) = db.execute(UNNOTED).fetchone()
+                (self._vacuums,) = db.execute("SELECT count FROM vacuums").fetchone()
             except BaseException:
                 db.close()
                 raise
@@ -351,7 +354,7 @@ class SqliteJournal(SqliteTables):
             status = os.stat(self._name_of_file)
             if (status.st_dev, status.st_ino) != self._place:
                 what = "replaced by another file"
-            elif status.st_size < self._size:
+            elif status.st_size < self._size and not was_vacuumed(self._file, self._vacuums, status.st_size):
                 what = "overwritten"
             else:
                 self._size = status.st_size

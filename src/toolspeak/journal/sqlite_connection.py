@@ -94,6 +94,8 @@ _FILL = {
     "{found}": "rowid",
     "{end}": END,
     "{unless}": "",
+    "{month}": "strftime('%Y-%m', created, 'unixepoch')",
+    "{bytes}": "length(CAST(data AS BLOB))",
 }
 
 

@@ -42,6 +42,8 @@ _TYPES = {
     "sums": "ALTER TABLE records ADD COLUMN sum INTEGER;\nCREATE TABLE openers (name TEXT PRIMARY KEY)",
     "clocks": "CREATE TABLE clocks (name TEXT PRIMARY KEY, start REAL NOT NULL)",
     "pieces": "CREATE TABLE pieces (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, data TEXT NOT NULL)",
+    "vacuums": "CREATE TABLE vacuums (count INTEGER NOT NULL, size INTEGER NOT NULL);\n"
+    "INSERT INTO vacuums VALUES (0, 0)",
 }
 _LOOKS = 3
 
@@ -63,6 +65,8 @@ def opened(path: Path, file: Path) -> sqlite3.Connection:
         db = connected(file)
         try:
             _prepare(db, path)
+            # What is deleted is overwritten, also in pages that stay in the file.
+            db.execute("PRAGMA secure_delete = ON")
             openers = openers_of(db)
         except BaseException:
             db.close()
@@ -313,6 +317,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     _check_ours(db, path, version)
     if version == VERSION and db.execute("PRAGMA journal_mode").fetchone() == ("wal",):
         return
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # it counts for a new file only
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("BEGIN IMMEDIATE")

@@ -6,11 +6,11 @@ import asyncio
 import sqlite3
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from toolspeak.data.events import Record
 from toolspeak.data.run_values import UNFINISHED
@@ -18,12 +18,16 @@ from toolspeak.errors import JournalError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import Commits
 from toolspeak.journal.leases import Connection
+from toolspeak.journal.maintenance import JournalFinding
 from toolspeak.journal.records import Row, sum_of
-from toolspeak.journal.sql import SqlJournal
 from toolspeak.journal.sql_inputs import FOLLOW_SECONDS
+from toolspeak.journal.sql_maintenance import MaintainedSqlJournal
 from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.sqlite_connection import END, NOTE, delete_run, rows_of
-from toolspeak.journal.sqlite_file import connected
+from toolspeak.journal.sqlite_connection import END, NOTE, SqliteConnection, at_once, delete_run, rows_of
+from toolspeak.journal.sqlite_file import clocked, connected
+from toolspeak.journal.sqlite_upkeep import empty_log, free_pages, other_process, rebuild, sizes, structure_faults
+
+ResultT = TypeVar("ResultT")
 
 _MOST_PIECES = 500
 """Published texts that are kept in the file, of all runs: who lags further behind loses them."""
@@ -32,13 +36,15 @@ _FOLLOW_PAUSE = 0.05
 """Seconds between two looks for something new."""
 
 
-class SqliteTables(SqlJournal):
-    """The places of records in the file, the search, and the checks for damage."""
+class SqliteTables(MaintainedSqlJournal):
+    """The places of records in the file, the search, the checks for damage, and the upkeep of the file."""
 
     path: Path
     _file: Path
     _commits: Commits
     _unnoted: int
+    _name: str
+    _lock_seconds: float
 
     @abstractmethod
     def _error_of(self, error: BaseException) -> BaseException:
@@ -121,8 +127,60 @@ class SqliteTables(SqlJournal):
             " journal from a backup, or save what can be read with `sqlite3 FILE .recover` into a new file"
         )
 
-    async def _delete_records(self, db: Connection, number: int) -> None:
+    # --- upkeep ---------------------------------------------------------------------------------------------------
+
+    async def _apart(self, sql: str, *arguments: Any) -> Sequence[Sequence[Any]]:
+        await self._in_file()
+        return await self._in_thread(partial(_rows_apart, self._file, sql, arguments))
+
+    async def _in_file(self) -> None:
+        """Opens the file, which checks it and brings it to this version, if this object has not opened it yet."""
+        async with self._reading():
+            pass
+
+    async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
+        try:
+            return await asyncio.to_thread(work)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self._error_of(error) from error
+
+    async def _store_faults(self) -> Sequence[JournalFinding]:
+        await self._in_file()
+        return [JournalFinding("damage", text) for text in await self._in_thread(partial(structure_faults, self._file))]
+
+    async def _store_size(self) -> tuple[int, int | None]:
+        return await self._in_thread(partial(sizes, self._file))
+
+    async def _before_erasing(self) -> None:
+        async with self._writing():  # so that the file knows this process
+            pass
+        other = await self._in_thread(partial(other_process, self._file, self._name))
+        if other is not None:
+            raise JournalError(
+                f"the journal {self.path} is open in another process ({other}), so nothing was done: end that process"
+                " first"
+            )
+
+    async def _after_erasing(self) -> None:
+        await self._in_thread(partial(rebuild, self._file, self._lock_seconds, index=True))
+
+    async def vacuum(self, *, full: bool = False) -> tuple[int, int]:
+        async with self._writing():  # marks that the log is needed
+            pass
+        before, _ = await self._store_size()
+        if full:
+            await self._before_erasing()
+            await self._in_thread(partial(rebuild, self._file, self._lock_seconds))
+        else:
+            while await self._in_thread(partial(free_pages, self._file, self._lock_seconds)):
+                pass
+            await self._in_thread(partial(empty_log, self._file, 1.0))
+        after, _ = await self._store_size()
+        return before, after
+
+    async def _delete_records(self, db: Connection, run_id: str, number: int) -> None:
         await delete_run(db, number)
+        await db.change("DELETE FROM pieces WHERE run_id = $1", run_id)
 
     async def _unindexed_runs(self, db: Connection) -> Sequence[tuple[str, int]]:
         for statement in NOTE:  # so that stretches include every run's newest record
@@ -147,6 +205,12 @@ class SqliteTables(SqlJournal):
             private,
         )
         return [pos for (pos,) in rows]
+
+
+def _rows_apart(file: Path, sql: str, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    with closing(connected(file)) as db:
+        clocked(db, time.time)
+        return at_once(SqliteConnection(db).rows(sql, *arguments))
 
 
 def _faults(file: Path, run_id: str | None) -> str:

@@ -1,0 +1,175 @@
+"""`toolspeak journal`: what operators do with a journal."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from toolspeak.cli.command_options import write_json, write_text
+from toolspeak.cli.exit_codes import NO_ANSWER
+from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.run_lookup import status_of
+from toolspeak.cli.signals import run_to_end
+from toolspeak.errors import ConfigurationError
+from toolspeak.journal import SqliteJournal
+from toolspeak.journal.check import CheckProgress, check_journal
+from toolspeak.journal.maintenance import MaintainedJournal
+from toolspeak.ui import printable
+from toolspeak.ui.format import count
+
+ResultT = TypeVar("ResultT")
+
+
+@click.group("journal")
+def journal_command() -> None:
+    """Check a journal, count what it holds, move old runs out of it, and erase runs.
+
+    See the guide about operating a journal.
+    """
+
+
+def _with_journal(where: str | None, work: Callable[[MaintainedJournal], Awaitable[ResultT]]) -> ResultT:
+    async def main() -> ResultT:
+        journal = journal_of(where)
+        if not isinstance(journal, MaintainedJournal):
+            raise ConfigurationError("a journal in memory has nothing to operate on: name a file or a URL (--journal)")
+        if isinstance(journal, SqliteJournal) and not journal.path.exists():
+            raise ConfigurationError(f"there is no journal {journal.path}")
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    return run_to_end(main())
+
+
+def size_of(size: int) -> str:
+    """A number of bytes for people."""
+    value, unit = float(size), "B"
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+
+
+@journal_command.command
+@journal_option
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def check(journal: str | None, as_json: bool) -> None:
+    """Read every record, and print what is wrong: records that cannot be read, missing ones, runs that others need.
+
+    The exit code is 0 if the journal is whole, and 1 if not. A note reports what is unusual, and nothing that is lost.
+    Workers can go on meanwhile.
+    """
+    raise SystemExit(_with_journal(journal, lambda opened: _check(opened, as_json)))
+
+
+async def _check(journal: MaintainedJournal, as_json: bool) -> int:
+    progress = CheckProgress()
+    counts: Counter[str] = Counter()
+    rows: list[dict[str, Any]] = []
+    async for finding in check_journal(journal, progress):
+        counts[finding.kind] += 1
+        if as_json:
+            rows.append({"kind": finding.kind, "run_id": finding.run_id, "text": finding.text})
+        else:
+            write_text(f"{finding.kind}: {printable(finding.text)}\n")
+    is_whole = not counts["damage"]
+    if as_json:
+        write_json({"whole": is_whole, "runs": progress.runs, "records": progress.records, "findings": rows})
+    else:
+        verdict = "whole" if is_whole else f"not whole: {count(counts['damage'], 'finding')} of damage"
+        what = f"{count(progress.runs, 'run')}, {count(progress.records, 'record')}"
+        write_text(f"{what}: {verdict}\n")
+    return 0 if is_whole else NO_ANSWER
+
+
+@journal_command.command
+@journal_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def stats(journal: str | None, as_json: bool) -> None:
+    """Count runs, records and bytes, by status and by the month in which runs began (UTC)."""
+    facts = _with_journal(journal, _statistics)
+    if as_json:
+        write_json(facts)
+        return
+    free = "" if facts["free_bytes"] is None else f", of which {size_of(facts['free_bytes'])} are free"
+    records = f"{count(facts['records'], 'record')} of {size_of(facts['record_bytes'])}"
+    contents = f"{count(facts['contents'], 'large content')} of {size_of(facts['content_bytes'])}"
+    lines = [
+        f"{facts['journal']}: {size_of(facts['bytes'])}{free}",
+        f"{count(facts['sessions'], 'session')}, {count(facts['runs'], 'run')}, {records}, {contents}",
+    ]
+    for status, number in facts["statuses"].items():
+        since = f", the oldest since {_day(facts['oldest'][status])}" if status in facts["oldest"] else ""
+        lines.append(f"{status.replace('_', ' ')}: {number}{since}")
+    if facts["due"]:
+        lines.append(f"due and not driven by a worker: {facts['due']}, the first since {_day(facts['due_since'])}")
+    write_text("".join(f"{printable(line)}\n" for line in lines))
+    table = Table("month", "status", box=None)
+    for name in ("runs", "records", "bytes"):
+        table.add_column(name, justify="right")
+    for row in facts["months"]:
+        numbers = f"{row['runs']:,}", f"{row['records']:,}", size_of(row["bytes"])
+        table.add_row(row["month"], row["status"].replace("_", " "), *numbers)
+    Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+async def _statistics(journal: MaintainedJournal) -> dict[str, Any]:
+    facts, open_runs = await journal.statistics(), await journal.open_runs()
+    statuses: Counter[str] = Counter()
+    for each in facts.months:
+        statuses[each.status] += each.runs
+    # A database cannot see whether a process is alive.
+    running = Counter(status_of(info) for info in await journal.runs(status="running"))
+    statuses.pop("running", None)
+    statuses.update(running)
+    return {
+        "journal": str(journal),
+        "schema": facts.schema,
+        "bytes": facts.size,
+        "free_bytes": facts.free,
+        "sessions": facts.sessions,
+        "runs": sum(each.runs for each in facts.months),
+        "records": sum(each.records for each in facts.months),
+        "record_bytes": sum(each.size for each in facts.months),
+        "contents": facts.contents,
+        "content_bytes": facts.contents_size,
+        "statuses": dict(sorted(statuses.items())),
+        "oldest": {status: since for status, since in open_runs.waiting_since.items() if status != "running"},
+        "due": open_runs.due,
+        "due_since": open_runs.due_since,
+        "months": [
+            {"month": each.month, "status": each.status, "runs": each.runs, "records": each.records, "bytes": each.size}
+            for each in facts.months
+        ],
+    }
+
+
+def _day(seconds: float | None) -> str:
+    """A time for people, in UTC."""
+    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+@journal_command.command
+@journal_option
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Rebuild the journal, without anything that was deleted. A file must not be open in another process; in"
+    " PostgreSQL workers wait meanwhile.",
+)
+def vacuum(journal: str | None, full: bool) -> None:
+    """Give the space of deleted runs back to the system. Workers can go on meanwhile."""
+    started = time.monotonic()
+    before, after = _with_journal(journal, lambda opened: opened.vacuum(full=full))
+    seconds = time.monotonic() - started
+    click.echo(f"{size_of(before)} before, {size_of(after)} after, in {seconds:.1f} seconds")
