@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -28,22 +29,23 @@ SETTINGS = {
 
 
 class EngineServer:
-    """The URLs of an engine and of the journal, and how to restart the engine's server as after a crash."""
+    """The URLs of an engine and of the journal, and how to restart each server as after a crash, the engine's first."""
 
-    def __init__(self, name: str, url: str, journal: str, restart: Callable[[], None]) -> None:
-        self.name, self.url, self.journal, self.restart = name, url, journal, restart
+    def __init__(self, name: str, url: str, journal: str, *restarts: Callable[[], None]) -> None:
+        self.name, self.url, self.journal, self.restarts = name, url, journal, restarts
 
 
 @contextmanager
 def engine_server(name: str, folder: Path) -> Iterator[EngineServer]:
     with postgres() as journal:
+        restart_journal = partial(restart_postgres, journal)
         if name != "restate":
-            yield EngineServer(name, f"{name}:", journal, lambda: restart_postgres(journal))
+            yield EngineServer(name, f"{name}:", journal, restart_journal)
             return
         restate = Restate(folder)
         restate.start()
         try:
-            yield EngineServer(name, restate.url, journal, restate.restart)
+            yield EngineServer(name, restate.url, journal, restate.restart, restart_journal)
         finally:
             restate.kill()
 

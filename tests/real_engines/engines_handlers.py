@@ -145,7 +145,7 @@ def test_a_restart_of_the_server_loses_nothing(server: EngineServer, workers: Wo
     enqueue(server, under_way)
     enqueue(server, waiting, at=time.time() + 3)
     workers.event("called", under_way)
-    server.restart()
+    server.restarts[0]()
     workers.wait_for(lambda said: said.event == "returns" and said.run in (under_way, waiting))
     workers.wait_for(lambda said: said.event == "returns" and said.run in (under_way, waiting))
     after = new_run("do-0")

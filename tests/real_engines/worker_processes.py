@@ -31,14 +31,15 @@ class Workers:
     """Processes of one program. `wait_for` reads what they say, in the order in which it comes."""
 
     def __init__(self, program: str, *arguments: str) -> None:
-        self._command = [sys.executable, str(HERE / program), *arguments]
+        self.prefix: list[str] = []
+        self.arguments = [sys.executable, str(HERE / program), *arguments]
         self._lines: queue.Queue[Said] = queue.Queue()
         self.said: list[Said] = []
         self.processes: dict[int, subprocess.Popen[str]] = {}
 
     def start(self) -> int:
         """Starts a worker. Returns its process id once it works."""
-        process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([*self.prefix, *self.arguments], stdout=subprocess.PIPE, text=True)
         self.processes[process.pid] = process
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
         self.wait_for(lambda said: said.event == "started" and said.pid == process.pid)
@@ -60,6 +61,11 @@ class Workers:
             self.said.append(said)
             if wanted(said):
                 return said
+
+    def read_all(self) -> None:
+        """Reads what the workers have said until now into `said`."""
+        while not self._lines.empty():
+            self.said.append(self._lines.get())
 
     def event(self, event: str, run: str) -> Said:
         return self.wait_for(lambda said: (said.event, said.run) == (event, run))

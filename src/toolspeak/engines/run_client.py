@@ -18,9 +18,9 @@ from toolspeak.data.approvals import ApprovalDecided
 from toolspeak.data.codec import dump, load
 from toolspeak.data.deltas import Delta, ToolProgress, TurnRestarted
 from toolspeak.data.events import Record, RunFinished
-from toolspeak.data.messages import JSON, Message
+from toolspeak.data.messages import Message
 from toolspeak.data.run_values import UNFINISHED
-from toolspeak.data.values import changed
+from toolspeak.data.values import JSON, changed
 from toolspeak.engines.base import Engine
 from toolspeak.errors import ConfigurationError, RunConflict, RunError
 from toolspeak.execute import Decision
