@@ -218,6 +218,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/resume.py
 	$(BIN)/python benchmarks/wire.py
 	$(BIN)/python benchmarks/loop.py
+	$(BIN)/python benchmarks/telemetry.py
 	$(BIN)/python benchmarks/gateway.py
 	$(BIN)/python benchmarks/gateway_bodies.py
 

@@ -50,8 +50,9 @@ class UsageRollUp:
         """Starts to take reports of sub-runs. The parent's observers get the events of this run too."""
         parent = _ACTIVE_RUNS.get(parent_run_id or "")
         if parent is not None:
-            own = self.recorder.observers
-            self.recorder.observers += tuple(each for each in parent.recorder.observers if each not in own)
+            own, others = self.recorder, parent.recorder
+            own.observers += tuple(each for each in others.observers if each not in own.observers)
+            own.tracers += tuple(each for each in others.tracers if each not in own.tracers)
         self.loop = asyncio.get_running_loop()
         _ACTIVE_RUNS[self._run_id] = self
 

@@ -77,6 +77,11 @@ class Recorder:
         self._before = before
         self.observers = settings.observers
         """Get every record and step."""
+        self.tracers: tuple[Any, ...] = ()
+        """The `Tracer`s among the run's observers. They get what happens by the trace that they begin."""
+        if self.observers:
+            self.tracers = tuple(each for each in self.observers if hasattr(each, "begin_run"))
+            self.observers = tuple(each for each in self.observers if each not in self.tracers)
         self.trace: CallTrace | None = None
         """Gets every record."""
         self.run_records = RunRecords(before=before) if run_records is None else run_records

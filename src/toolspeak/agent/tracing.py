@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
@@ -17,7 +17,7 @@ from toolspeak.data.events import Event, Record, RunResumed, RunStarted
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed, quick
-from toolspeak.execute.calls.observe import CallTrace, Observer
+from toolspeak.execute.calls.observe import CallTrace
 from toolspeak.providers.trace_context import TRACE, trace_id
 
 
@@ -64,9 +64,9 @@ class RunTrace(CallTrace, Protocol):
         ...
 
 
-@runtime_checkable
 class Tracer(Protocol):
-    """Begins a trace for each drive of a run. Give it to an agent among its `observers`, or install it for all."""
+    """Begins a trace for each drive of a run. Give it to an agent among its `observers`, or install it for all. It is
+    not called with events: the trace gets the records."""
 
     def begin_run(self, drive: Drive, /) -> RunTrace | None:
         """Returns the trace of a drive, in the context of the run's caller; None if nothing of it is recorded."""
@@ -113,16 +113,6 @@ def install_tracer(tracer: Tracer | None) -> None:
     _INSTALLED[:] = [] if tracer is None else [tracer]
 
 
-def installed_tracer() -> Tracer | None:
-    """The tracer of all runs of this process."""
-    return _INSTALLED[0] if _INSTALLED else None
-
-
-def tracer_of(observers: Sequence[Observer]) -> Tracer | None:
-    """The first tracer among a run's observers, else the one of all runs."""
-    return next((each for each in observers if isinstance(each, Tracer)), None) or installed_tracer()
-
-
 def begin_trace(
     recorder: Recorder, settings: RunSettings, run_id: str, opening: Sequence[Event]
 ) -> tuple[RunTrace, Sequence[Event]]:
@@ -133,14 +123,14 @@ def begin_trace(
         return UNTRACED, opening
     traceparent = settings.traceparent if state is None else state.traceparent
     passed_on = Untraced(traceparent) if traceparent is not None and trace_id(traceparent) else UNTRACED
-    tracer = tracer_of(recorder.observers)
-    if tracer is None:
+    tracers = recorder.tracers or _INSTALLED
+    if not tracers:
         return passed_on, opening
     started = records[0].event if records else next(iter(opening), None)
     drive_start = next((each for each in reversed(records) if isinstance(each.event, _OPENINGS)), None)
     if drive_start is not None and getattr(drive_start.event, "caller_trace", None) is None:
         drive_start = None  # its `traceparent` is the caller's
-    trace = tracer.begin_run(
+    trace: RunTrace | None = tracers[0].begin_run(
         Drive(
             run_id=run_id,
             agent=settings.agent if state is None else state.agent or settings.agent,
