@@ -7,9 +7,25 @@ from agent_helpers import DIALECTS, TOOLS, OpenProvider, WatchedJournal, adding,
 
 from toolspeak import Agent, Limits, Message, ProviderError, RunContext, RunError, tool
 from toolspeak.agent import fold, result_of
-from toolspeak.data.deltas import CallCompleted, ReasoningDelta, TextDelta, ToolProgress, TurnEnded
-from toolspeak.data.events import Record, RunFinished, RunPaused, UserMessageQueued
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.data.deltas import (
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    ReasoningDelta,
+    TextDelta,
+    ToolProgress,
+    TurnEnded,
+)
+from toolspeak.data.events import (
+    ModelAnswered,
+    ModelAsked,
+    Record,
+    RunFinished,
+    RunPaused,
+    ToolFinished,
+    UserMessageQueued,
+)
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 def watch(agent, task="go"):
@@ -45,6 +61,38 @@ def test_a_turns_deltas_stand_between_its_question_and_its_answer():
     asked, answered = names.index("ModelAsked"), names.index("ModelAnswered")
     assert {"CallStarted", "CallCompleted", "BatchEnded"} <= set(names[asked:answered])
     assert names[-1] == "RunFinished"
+
+
+def ids_by_index(items):
+    """For each turn: the ids of its calls as the deltas have them, in the order of the calls."""
+    turns = []
+    for item in items:
+        if isinstance(item, Record) and isinstance(item.event, ModelAsked):
+            turns.append({})
+        elif isinstance(item, CallStarted | CallCompleted | CallMalformed):
+            assert turns[-1].setdefault(item.index, item.call_id) == item.call_id
+    return [[turn[index] for index in sorted(turn)] for turn in turns]
+
+
+@pytest.mark.parametrize("secrets", [{}, {"KEY": "hunter2"}])
+@pytest.mark.parametrize("chunk", [1, None])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_deltas_of_a_call_have_the_id_of_its_records(dialect, chunk, secrets):
+    script = [calling(dialect, ("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), adding(5, 6, dialect), "Done."]
+    items = watch(an_agent(ScriptedProvider(script, chunk=chunk), dialect=dialect, secrets=secrets))
+    turns = [each.event for each in items if isinstance(each, Record) and isinstance(each.event, ModelAnswered)]
+    recorded = [sorted(call.id for call in (*turn.message.calls, *turn.ignored)) for turn in turns]
+    assert ids_by_index(items) == recorded == [["call_1_0", "call_1_1"], ["call_2_0"], []]
+
+
+def test_a_malformed_call_and_the_calls_of_an_api_have_their_ids_too():
+    broken = '<tool_call>{"name": "add", "arguments": {"a": 1,</tool_call>'
+    items = watch(an_agent([broken, "Sorry."], dialect="hermes"))
+    (malformed,) = (item for item in items if isinstance(item, CallMalformed))
+    results = [item.event.result for item in items if isinstance(item, Record) and isinstance(item.event, ToolFinished)]
+    assert [malformed.call_id] == [result.call_id for result in results]
+    native = ScriptedTurn("", calls=[ScriptedCall("add", {"a": 1, "b": 2}), ScriptedCall("add", {"a": 3, "b": 4})])
+    assert ids_by_index(watch(an_agent(ScriptedProvider([native, "4"])))) == [["call_1_0", "call_1_1"], []]
 
 
 def test_a_record_is_seen_only_once_it_is_durable():

@@ -23,7 +23,7 @@ from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import remembered
 from toolspeak.agent.turn_checkpoint import TurnCheckpoint
 from toolspeak.agent.validation import check_deps, checked_choice, toolset_of
-from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded, TurnRestarted
+from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
 from toolspeak.data.prices import price_of
@@ -37,6 +37,7 @@ from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
 _NO_CALL = ToolCall("", "", {})
+_IDENTIFIED = frozenset({CallStarted, CallCompleted, CallMalformed})
 _LEFT_OUT = (
     "Earlier messages could not be summarised and were removed. Ask, or use the tools again, if you need something from"
     " them."
@@ -236,6 +237,9 @@ class Turns:
                     if watcher is None:
                         continue
                     is_full = False
+                    if type(delta) in _IDENTIFIED:
+                        call = cast("CallStarted | CallCompleted | CallMalformed", delta)
+                        delta = changed(call, call_id=self._call_id(call.index))
                     if redactor is not None:
                         for piece in redactor.feed(delta):
                             is_full = watcher.put(piece)

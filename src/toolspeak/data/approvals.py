@@ -126,7 +126,11 @@ class ApprovalRequested:
 
 @value()
 class ApprovalDecided:
-    """A decision about the request with this digest. The fields are those of `Decision`."""
+    """A decision about a request. The other fields are those of `Decision`.
+
+    - `call_id`: the call's id.
+    - `digest`: that of the request.
+    """
 
     call_id: str
     approved: bool

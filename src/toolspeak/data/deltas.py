@@ -34,18 +34,31 @@ def other_dialects(notes: Iterable[str]) -> list[str]:
 
 @value()
 class TextDelta:
+    """A piece of the model's text.
+
+    - `text`: what comes after the pieces before it.
+    """
+
     text: str
 
 
 @value()
 class TextAside:
-    """Text after calls, where the model's dialect has no place for text. It is not part of the answer."""
+    """Text after calls, where the model's dialect has no place for text. It is not part of the answer.
+
+    - `text`: a piece, as in `TextDelta`.
+    """
 
     text: str
 
 
 @value()
 class ReasoningDelta:
+    """A piece of the model's reasoning.
+
+    - `text`: a piece, as in `TextDelta`.
+    """
+
     text: str
 
 
@@ -63,9 +76,12 @@ class TurnRestarted:
 
 @value()
 class PartEnded:
-    """Ends a part of text or reasoning, which goes back to its provider with `opaque`.
+    """Ends a part of text or reasoning.
 
     If no delta of that kind came since the last part, the part is empty (reasoning that the API does not show).
+
+    - `part`: what ends.
+    - `opaque`: what the provider gets back with the part, such as a signature.
     """
 
     part: Literal["text", "reasoning"]
@@ -74,16 +90,27 @@ class PartEnded:
 
 @value()
 class CallStarted:
-    """A call's name is known. `id`: the model's id, if the dialect has ids and it comes before the arguments."""
+    """A call's name is known.
+
+    - `index`: the call's position among all calls of the turn, from 0.
+    - `name`: the tool's name, as the model wrote it.
+    - `id`: the model's own id, if it has one and it comes before the arguments.
+    - `call_id`: the call's id in the records of the run. None from a parser: only the deltas of a run have it.
+    """
 
     index: int
     name: str
     id: str | None = None
+    call_id: str | None = None
 
 
 @value()
 class ArgumentsDelta:
-    """A fragment of the arguments as JSON text. The fragments of a completed call join to one JSON object."""
+    """A fragment of a call's arguments.
+
+    - `index`: the call's, as in its `CallStarted`.
+    - `text`: JSON text. The fragments of a completed call join to one JSON object.
+    """
 
     index: int
     text: str
@@ -93,7 +120,14 @@ class ArgumentsDelta:
 class CallCompleted:
     """A call was read to its end. Only `BatchEnded` tells whether it counts.
 
-    `repaired_from`: the malformed text of the model, if repair made the call of it.
+    - `index`: the call's, as in its `CallStarted`.
+    - `name`: the tool's name.
+    - `arguments`: the whole arguments. They are not validated yet.
+    - `id`: the model's own id, if it has one.
+    - `notes`: what the parser accepted although the dialect has it otherwise.
+    - `repaired_from`: the malformed text of the model, if repair made the call of it.
+    - `opaque`: what the provider gets back with the call, such as a signature.
+    - `call_id`: the call's id in the records of the run. None from a parser.
     """
 
     index: int
@@ -103,14 +137,21 @@ class CallCompleted:
     notes: tuple[str, ...] = ()
     repaired_from: str | None = None
     opaque: Opaque | None = None
+    call_id: str | None = None
 
 
 @value()
 class CallMalformed:
     """Text that was meant as a call and cannot be read as one. Nothing of it may run.
 
-    `offset`: the character of the turn at which the fault is.
-    `whole_block`: the block around it cannot be read to its end, so every call of that block is ignored.
+    - `index`: the call's position among all calls of the turn, from 0.
+    - `raw`: the text.
+    - `code`: the kind of fault, for programs.
+    - `reason`: the fault in words, for the model.
+    - `offset`: the character of the turn at which the fault is, from 0.
+    - `name`: the tool's name, if it can be read.
+    - `whole_block`: the block around it cannot be read to its end, so every call of that block is ignored.
+    - `call_id`: the call's id in the records of the run. None from a parser.
     """
 
     index: int
@@ -120,11 +161,16 @@ class CallMalformed:
     offset: int
     name: str | None = None
     whole_block: bool = False
+    call_id: str | None = None
 
 
 @value()
 class CallIgnored:
-    """A call that was read, and does not count."""
+    """A call that was read, and does not count.
+
+    - `index`: the call's, as in its `CallStarted`.
+    - `reason`: why it does not count, in words.
+    """
 
     index: int
     reason: str
@@ -132,7 +178,12 @@ class CallIgnored:
 
 @value()
 class BatchEnded:
-    """The calls that count, in order: these may run. `ok`: nothing in the batch was malformed."""
+    """The calls of the turn are over.
+
+    - `selected`: the indices of the calls that count, in order: these may run.
+    - `ok`: nothing in the batch was malformed.
+    - `notes`: what the parser accepted although the dialect has it otherwise.
+    """
 
     selected: tuple[int, ...]
     ok: bool
@@ -141,18 +192,24 @@ class BatchEnded:
 
 @value()
 class ForgedResults:
-    """A block of results that the model wrote itself. It is reported, and never used."""
+    """A block of results that the model wrote itself. It is reported, and never used.
+
+    - `raw`: the block's text.
+    """
 
     raw: str
 
 
 @value()
 class TurnEnded:
-    """The turn is over.
+    """The turn is over. A run does not show it: its record is `ModelAnswered`.
 
-    `model`: the model's name as its API gave it.
-    `response_id`: the id under which a server stores the turn.
-    `limit`: the most tokens that the request allowed, if it said so."""
+    - `finish`: why the model stopped, as its API gave it.
+    - `usage`: the tokens of the turn.
+    - `model`: the model's name as its API gave it.
+    - `response_id`: the id under which a server stores the turn.
+    - `limit`: the most tokens that the request allowed, if it said so.
+    """
 
     finish: FinishReason
     usage: Usage = Usage()
@@ -186,10 +243,11 @@ class TurnEnded:
 class HostedCallStarted:
     """A call that the server of the answer runs itself, such as one of an API's own tools.
 
-    `index`: counts such calls of one answer.
-    `kind`: the tool's type in OpenAI Responses.
-    `server`: the MCP server's label.
-    `name`: the tool's name there.
+    - `index`: counts such calls of one answer, from 0.
+    - `kind`: the tool's type in OpenAI Responses.
+    - `server`: the MCP server's label.
+    - `name`: the tool's name there.
+    - `arguments`: the whole arguments.
     """
 
     index: int
@@ -201,7 +259,12 @@ class HostedCallStarted:
 
 @value()
 class HostedCallEnded:
-    """The end of such a call. `text`: its result, or why it failed."""
+    """The end of a call that the server of the answer runs itself.
+
+    - `index`: that of its `HostedCallStarted`.
+    - `text`: its result, or why it failed.
+    - `failed`: whether it failed.
+    """
 
     index: int
     text: str
@@ -210,7 +273,11 @@ class HostedCallEnded:
 
 @value()
 class ToolProgress:
-    """A line that a running tool reports to observers."""
+    """A line that a running tool reports (`RunContext.progress`).
+
+    - `call_id`: the call's id in the records of the run.
+    - `message`: the line.
+    """
 
     call_id: str
     message: str

@@ -13,13 +13,18 @@ from toolspeak.data.approvals import ApprovalDecided as ApprovalDecided
 from toolspeak.data.approvals import ApprovalRequested as ApprovalRequested
 from toolspeak.data.messages import JSON, FinishReason, Message, ToolCall, ToolChoice, ToolResult, Usage, no_extra
 from toolspeak.data.run_values import LimitName as LimitName
+from toolspeak.data.run_values import LimitReached as LimitReached
 from toolspeak.data.run_values import Limits as Limits
 from toolspeak.data.run_values import PauseReason as PauseReason
+from toolspeak.data.run_values import RunFinished as RunFinished
+from toolspeak.data.run_values import RunPaused as RunPaused
+from toolspeak.data.run_values import RunResumed as RunResumed
 from toolspeak.data.run_values import RunStatus as RunStatus
+from toolspeak.data.run_values import StopReason as StopReason
+from toolspeak.data.run_values import StopRequested as StopRequested
+from toolspeak.data.run_values import SubRunUsed as SubRunUsed
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import value
-
-StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
 
 
 @value()
@@ -27,6 +32,9 @@ class RunStarted:
     """A run began.
 
     - `messages`: the history that the run starts with, the task last.
+    - `model`: the model's name. "" if the run was submitted by its agent's name alone. Then `RunConfigured` says it.
+    - `limits`: what the run may use.
+    - `session_id`: the run's session, None outside of one.
     - `follows`, `follows_seq`: in a session the run continues after the first `follows_seq` records of run `follows`
       (None: it is the first), whose messages come before `messages`.
     - `session_version`: the session's version that it started on, 0 for a new session.
@@ -35,7 +43,6 @@ class RunStarted:
     - `caller_trace`: the trace context of the run's caller, empty without one, if `Record.traceparent` is a span of the
       run's own from here on. None: it is the caller's.
     - `due`: of a submitted run, when a worker may drive it (Unix seconds). None: the process that started it drives it.
-    - `model`: "" if the run was submitted by its agent's name alone. Then `RunConfigured` says it.
     """
 
     messages: tuple[Message, ...]
@@ -71,7 +78,10 @@ class RunConfigured:
 
 @value()
 class UserMessageQueued:
-    """The user sent a message during the run. The model reads it at the next step."""
+    """The user sent a message during the run.
+
+    - `message`: what the model reads at the next step.
+    """
 
     message: Message
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -79,7 +89,13 @@ class UserMessageQueued:
 
 @value()
 class ModelAsked:
-    """A turn was requested. The digests (SHA-256, hex) show whether tools or instructions changed between turns."""
+    """A turn was requested.
+
+    - `model`: the model's name.
+    - `tools_digest`, `instructions_digest`: SHA-256 (hex). They show whether tools or instructions changed between
+      turns.
+    - `choice`: what the model must do with its tools.
+    """
 
     model: str
     tools_digest: str
@@ -93,6 +109,9 @@ class ModelAnswered:
     """A turn was read to its end. Recorded before any of its calls runs.
 
     - `message`: text, reasoning and the calls that count.
+    - `finish`: why the model stopped.
+    - `usage`: the tokens of the turn.
+    - `notes`: what the parser accepted although the dialect has it otherwise (see `BatchEnded`).
     - `ignored`: the calls that do not count.
     - `forged`: results that the model wrote itself.
     - `usage_estimated`: the provider gave no usage.
@@ -117,6 +136,8 @@ class ModelTextReceived:
     Calls are in it as text: in their dialect, or for an API's own calls the name and the arguments' JSON on a line.
     Recorded every half second, and when a turn is cut off. It is no part of the history: a turn that is read to its end
     is `ModelAnswered`, one that was cut off is requested again.
+
+    - `text`, `reasoning`: each since the record before.
     """
 
     text: str
@@ -126,7 +147,11 @@ class ModelTextReceived:
 
 @value()
 class ModelFailed:
-    """The model API failed and the run cannot continue."""
+    """The model API failed and the run cannot continue.
+
+    - `error`: what failed, in words.
+    - `status`: the HTTP status, None without a response.
+    """
 
     error: str
     status: int | None = None
@@ -137,6 +162,9 @@ class ModelFailed:
 class ToolStarted:
     """A tool's function is about to be called.
 
+    - `call_id`: the call's id, as in `CallStarted.call_id` and in the call of the message.
+    - `name`: the tool's name.
+    - `idempotency_key`: stays the same when the same call runs again after a crash.
     - `waited_for`: the calls of the batch that had to finish before this one could start.
     - `effects`: what the call touches.
     - `early`: the function was called while the model still wrote. Its result was not used before this fact.
@@ -157,6 +185,7 @@ class ToolStarted:
 class CallSuspended:
     """A call's function is over without a result. It is called again when the run goes on.
 
+    - `call_id`: the call's id.
     - `sub_runs`: the runs that it started and that wait. It finds them as they are by then.
     - `event`: the event that it waits for, "" for a time alone. None: it waits for its sub-runs only.
     - `until`: when it stops waiting, in Unix seconds; None: never.
@@ -171,8 +200,12 @@ class CallSuspended:
 
 @value()
 class WaitEnded:
-    """What a suspended call waited for has come: the event with its payload, or (`expired`) the time.
+    """What a suspended call waited for has come.
 
+    - `call_id`: the call's id.
+    - `event`: the event's name, "" for a time.
+    - `payload`: what came with the event.
+    - `expired`: the time is over, and no event has come.
     - `key`: that of the delivery.
     - `by`: the principal that delivered it.
     """
@@ -188,8 +221,12 @@ class WaitEnded:
 
 @value()
 class MemoryChanged:
-    """A tool changed `RunContext.memory` under a key, or under a key and an entry below it. `forgotten`: it removed the
-    value."""
+    """A tool changed `RunContext.memory`.
+
+    - `path`: the key, or the key and an entry below it.
+    - `value`: what is there now.
+    - `forgotten`: the tool removed the value.
+    """
 
     path: tuple[str, ...]
     value: JSON = None
@@ -200,6 +237,7 @@ class MemoryChanged:
 class ToolFinished:
     """A call has its result, whether its function ran or not. Recorded before the result is used.
 
+    - `result`: its `call_id`, `name`, `status` ("success" or "failure"), `content`, and the `code` of a failure.
     - `whole`: the text of a result that was too long for the model, which `read_result` pages through.
     - `memory`: the changes of the tools' memory until then.
     """
@@ -217,7 +255,12 @@ class ToolFinished:
 
 @value()
 class MetadataSet:
-    """An interceptor set metadata of the run: `values` are added. `by` is the interceptor."""
+    """An interceptor set metadata of the run.
+
+    - `values`: what is added.
+    - `by`: the interceptor.
+    - `call_id`: the call at which it did, None outside of calls.
+    """
 
     values: Mapping[str, JSON]
     by: str = ""
@@ -227,7 +270,14 @@ class MetadataSet:
 
 @value()
 class InterceptorFailed:
-    """An interceptor failed in `hook`: it raised, or returned what it must not. What it wraps (`level`) fails."""
+    """An interceptor failed: it raised, or returned what it must not. What it wraps fails.
+
+    - `interceptor`: its name.
+    - `level`: what it wraps.
+    - `hook`: where it failed.
+    - `error`: what failed, in words.
+    - `call_id`: the call's id, None outside of calls.
+    """
 
     interceptor: str
     level: Literal["call", "model", "step", "run"]
@@ -239,33 +289,12 @@ class InterceptorFailed:
 
 @value()
 class AnswerRejected:
-    """The answer does not have the requested type. The model reads `reason` and answers again."""
+    """The answer does not have the requested type. The model answers again.
+
+    - `reason`: what is wrong, as the model reads it.
+    """
 
     reason: str
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
-class StopRequested:
-    """The run ends once the calls of its step have their results. `reason`: `stopped` (`AgentStop`, with its `answer`),
-    `tool_failure` (in a run that ends at the first failure), `terminated` (by a decision about a call), `blocked` or
-    `interceptor_failure`."""
-
-    reason: StopReason
-    message: str
-    call_id: str | None = None
-    answer: str | None = None
-    by: str = ""
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
-class LimitReached:
-    """The run reached a limit; the next turn is the wrap-up answer. `used` and `allowed` are in the limit's unit."""
-
-    limit: LimitName
-    used: float
-    allowed: float
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -292,22 +321,14 @@ class HistoryCompacted:
 
 
 @value()
-class SubRunUsed:
-    """The usage of a sub-run since the last such record, recorded when that run ends, pauses or breaks off. `cost` is
-    in USD, None if a part of it is unknown."""
-
-    run_id: str
-    agent: str
-    usage: Usage
-    usage_estimated: bool = False
-    cost: float | None = None
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
 class HandedOff:
-    """A call handed the conversation to `agent`, which continues with its own model and tool choice once all calls of
-    the step have their results. Recorded before the call's result."""
+    """A call handed the conversation to another agent, which continues once all calls of the step have their results.
+    Recorded before the call's result.
+
+    - `call_id`: the call's id.
+    - `agent`: the name of the other agent.
+    - `model`, `choice`: its model's name, and what the model must do with its tools.
+    """
 
     call_id: str
     agent: str
@@ -316,43 +337,13 @@ class HandedOff:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value()
-class RunPaused:
-    """The run stopped while no call was under way, and can be resumed.
-
-    - `reason`: it waits for decisions about calls (`awaiting_approval`), for a time or an event (`waiting`) or for a
-      worker (`queued`), or was suspended.
-    - `call_ids`: the calls that wait.
-    - `until`: when it goes on at the latest, in Unix seconds; None: when something comes from outside.
-    """
-
-    reason: PauseReason
-    call_ids: tuple[str, ...] = ()
-    until: float | None = None
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
-class RunResumed:
-    caller_trace: str | None = None
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
-class RunFinished:
-    """The run ended. `reason`: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
-    `forged_results` (the model made up results), `model_error`, `batch_ended` (the run is a turn's calls of another
-    framework), a stop's reason (see `StopRequested`), or the model's own finish reason."""
-
-    status: RunStatus
-    answer: str
-    reason: str
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
 @value(unread="data")
 class UnknownEvent:
-    """An event of a kind that this version does not know, as it was."""
+    """An event of a kind that this version does not know, as it was.
+
+    - `kind`: its name.
+    - `data`: its fields.
+    """
 
     kind: str
     data: Mapping[str, JSON]
@@ -391,9 +382,14 @@ Event: TypeAlias = (
 class Record:
     """An event with its stamp.
 
+    - `event`: what happened.
+    - `run_id`: the run's id.
     - `seq`: counts a run's records from 0.
     - `step`: the model turn it belongs to, from 1; 0 before the first.
     - `time`: Unix time in seconds.
+    - `agent`: the name of the agent.
+    - `call_id`: the call that the event is about, None if it is about none.
+    - `parent_run_id`: the run whose tool started this one, None for a run of its own.
     - `principal`: on whose behalf the run acts.
     - `traceparent`: the W3C trace context.
     """
