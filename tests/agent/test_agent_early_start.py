@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sweeps import fewer
 from toolspeak import Agent, Effects, Execution, Interceptor, Limits, RunContext, tool
-from toolspeak.agent.state.steps import remembered
+from toolspeak.agent.state.steps import memory_after
 from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ToolFinished, ToolStarted
 from toolspeak.errors import ProviderError
@@ -298,7 +298,7 @@ def test_the_outcome_is_the_same_with_and_without(calls, chunk):
             for event in journal.events
             if isinstance(event, ModelAnswered | ToolFinished)
         ]
-        assert remembered(result.state.memory) == result.memory
+        assert memory_after(result.state.memory) == result.memory
         return result.messages, result.memory, sorted(map(str, events))
 
     assert outcome(True) == outcome(False)

@@ -192,7 +192,7 @@ def test_a_hung_tool_is_cut_by_the_time_limit_and_the_model_wraps_up():
     assert ended == ["hang"]
     assert [one.code for one in result.messages[2].results] == [None, "timeout"]
     assert (result.answer, result.reason) == ("Only the sum: 3.", "seconds")
-    assert 10 <= result.state.time - result.state.started < 11
+    assert 10 <= result.state.time - result.state.started_at < 11
     assert_pairs(result.messages)
 
 
@@ -234,7 +234,7 @@ def test_a_model_that_hangs_in_its_wrap_up_too_ends_the_run():
     assert (result.status, result.answer, result.reason) == ("no_answer", "", "seconds")
     assert journal.events[-1] == RunFinished("no_answer", "", "seconds")
     assert len(provider.requests) == 2
-    assert result.state.time - result.state.started < 120
+    assert result.state.time - result.state.started_at < 120
 
 
 def test_a_tool_cut_by_the_limit_ends_the_run_even_if_the_clock_stands_still():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, Execution, RunContext, tool
 from toolspeak.agent import fold
-from toolspeak.agent.state.steps import Memory, remembered
+from toolspeak.agent.state.steps import Memory, memory_after
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import MemoryChanged, ToolFinished
 from toolspeak.errors import ToolDefinitionError
@@ -46,7 +46,7 @@ def test_the_changes_of_any_memory_give_it_again(stages):
         assert not refused
         recorded += changes
         assert all(loads(dumps(change)) == change for change in recorded)
-        assert without_empty(remembered(recorded)) == without_empty(stage)
+        assert without_empty(memory_after(recorded)) == without_empty(stage)
         assert memory.changes() == ((), {}), "what has not changed is told again"
         assert Memory(shared, recorded, Secrets()).changes() == ((), {})
 
@@ -90,7 +90,7 @@ def test_what_a_tool_kept_is_there_when_a_killed_run_is_resumed(tmp_path):
     changes = [record.event.memory for record in records if isinstance(record.event, ToolFinished)]
     assert MemoryChanged(("counts", "b"), 1) in changes[1]
     assert not any(change.path == ("counts", "a") for change in changes[1]), "recorded anew although unchanged"
-    assert remembered(fold(records).memory) == done.memory
+    assert memory_after(fold(records).memory) == done.memory
 
 
 def test_a_file_that_was_read_may_be_written_by_the_resumed_run(tmp_path):

@@ -453,7 +453,7 @@ def test_the_dead_time_of_a_process_is_not_the_runs():
         return await load_state(journal, run.run_id)
 
     state = asyncio.run(main())
-    assert state.time - state.started < 1
+    assert state.time - state.started_at < 1
 
 
 def test_a_run_that_is_resumed_by_its_id_goes_on_for_the_same_user():

@@ -160,7 +160,7 @@ def test_the_time_it_is_suspended_is_not_the_runs():
     asyncio.run(agent.finish(run))
     now[0] += 5000
     state = asyncio.run(agent.resume(run.run_id)).state
-    assert state.time - state.started < 1
+    assert state.time - state.started_at < 1
 
 
 def test_what_interceptors_keep_of_calls_that_ended_is_recorded():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolspeak import Agent, tool
-from toolspeak.agent.drivers.text import marked, restored
+from toolspeak.agent.drivers.text import with_marks, with_media
 from toolspeak.data.messages import FilePart, ImagePart, Message, TextMessage, TextPart
 from toolspeak.dialects import DIALECTS
 from toolspeak.providers.scripted import ScriptedProvider
@@ -28,8 +28,8 @@ def test_they_reach_the_model_in_their_places(dialect: str):
     media: list = []
     history = next(each for each in DIALECTS if each.name == dialect).history()
     for message in (Message.user("Hi."), Message.assistant("Hello."), said, Message.user("Well?")):
-        history.add(marked(message, media))
-    sent = restored(history.messages, media)
+        history.add(with_marks(message, media))
+    sent = with_media(history.messages, media)
     (found,) = [message for message in sent if isinstance(message, Message)]
     assert [part for part in found.parts if not isinstance(part, TextPart)] == [CAT, LETTER]
     texts = [part.text for part in found.parts if isinstance(part, TextPart)]
@@ -40,8 +40,8 @@ def test_they_reach_the_model_in_their_places(dialect: str):
 
 @given(st.lists(st.sampled_from(["", "\ue0f1", "\u2063", "0", "\ue0f1\u20630\u2063\ue0f1", "x"])).map("".join))
 def test_text_that_looks_like_a_mark_loses_nothing_but_that_mark(text: str):
-    assert restored([TextMessage("user", text)], []) == [TextMessage("user", text)]
-    assert restored([TextMessage("assistant", text)], [CAT]) == [TextMessage("assistant", text)]
+    assert with_media([TextMessage("user", text)], []) == [TextMessage("user", text)]
+    assert with_media([TextMessage("assistant", text)], [CAT]) == [TextMessage("assistant", text)]
 
 
 def test_an_agent_shows_them_in_every_turn():

@@ -96,7 +96,7 @@ def test_steps_say_what_the_model_read_and_wrote_and_what_came_of_it():
     assert [message.role for message in first.output] == ["assistant", "tool"]
     assert [*last.input, *last.output] == [*result.messages]
     assert (last.message.text, last.executions, last.finish) == ("done", (), "stop")
-    assert first.started <= first.executions[0].started <= first.executions[0].completed <= first.completed
+    assert first.started_at <= first.executions[0].started_at <= first.executions[0].completed_at <= first.completed_at
     assert first.executions[0].id == f"{result.run_id}:{first.message.calls[0].id}"
     assert len(provider.requests) == len(result.steps)
 

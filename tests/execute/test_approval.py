@@ -215,7 +215,7 @@ def test_time_at_a_question_does_not_count():
     person = Slow(0.15, Decision(True), Decision(True))
     batch = asyncio.run(run_batch([write, read], WRITES, approver=person, deadline=0.1))
     assert [result.status for result in batch.results] == ["success"] * 3
-    assert batch.waited >= 0.29
+    assert batch.approval_seconds >= 0.29
 
 
 def test_after_a_question_the_deadline_still_holds():
@@ -225,7 +225,7 @@ def test_after_a_question_the_deadline_still_holds():
 
     batch = asyncio.run(run_batch([endless], [a_call("endless")], approver=Slow(0.1, Decision(True)), deadline=0.05))
     assert [result.code for result in batch.results] == ["timeout"]
-    assert batch.waited >= 0.09
+    assert batch.approval_seconds >= 0.09
 
 
 def test_what_is_not_a_question_still_counts():
@@ -237,12 +237,12 @@ def test_what_is_not_a_question_still_counts():
         run_batch([write], WRITES[:1], approver=Person(), deadline=0.05, options={"interceptors": (Ponders(),)})
     )
     assert [result.code for result in batch.results] == ["skipped"]
-    assert batch.waited == 0
+    assert batch.approval_seconds == 0
 
 
 @pytest.mark.parametrize("approver", [None, approve_all])
 def test_nobody_asked_is_nobody_waited_for(approver):
-    assert asyncio.run(run_batch([write, read], WRITES, approver=approver)).waited == 0
+    assert asyncio.run(run_batch([write, read], WRITES, approver=approver)).approval_seconds == 0
 
 
 def test_a_question_ends_when_the_batch_is_cancelled():

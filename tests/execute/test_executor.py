@@ -326,11 +326,11 @@ def test_finished_calls_are_not_run_again():
     kept = ToolResult("a", "double", "success", (TextPart("from before"),))
     recorder = Recorder()
     calls = [a_call("double", "a", number=1), a_call("double", "b", number=2)]
-    results = results_of([double], calls, emit=recorder, finished={"a": kept})
+    results = results_of([double], calls, emit=recorder, earlier_results={"a": kept})
     assert results[0] is kept
     assert results[1].structured == 4
     assert recorder.started == recorder.finished == ["b"]
-    assert results_of([double], calls[:1], emit=recorder, finished={"a": kept}) == (kept,)
+    assert results_of([double], calls[:1], emit=recorder, earlier_results={"a": kept}) == (kept,)
 
 
 VARIABLE = contextvars.ContextVar("variable", default="unset")

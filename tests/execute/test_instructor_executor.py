@@ -197,11 +197,11 @@ def test_executions_say_what_was_called_and_what_came_of_it():
     assert (done.id, done.name, done.args, done.value) == ("run:a", "put", {"key": "x"}, "put x")
     assert (done.has_error, done.error_message, done.was_blocked) == (False, "", False)
     assert (failed.value, failed.has_error, failed.error_message) == (None, True, "OSError: disk")
-    assert 1e9 < done.started <= done.completed
+    assert 1e9 < done.started_at <= done.completed_at
     batch, _, _ = outcome([calls[2]], interceptors=(Forbids("stop"),))
     (blocked,) = batch.executions
     assert (blocked.was_blocked, blocked.has_error, blocked.error_message) == (True, True, "no stop today")
-    assert blocked.started == blocked.completed
+    assert blocked.started_at == blocked.completed_at
     batch, _, _ = outcome(calls[:1], approver=approve_none())
     assert batch.executions[0].was_blocked
 
@@ -234,11 +234,11 @@ def test_observers_are_told_with_ids_and_final_results():
     by_call = {name: [event for event in events if event.tool_call_id == name] for name in "abcd"}
     started, completed = by_call["a"]
     assert isinstance(started, ToolCallStarted)
-    assert (started.tool, started.args, started.at) == ("put", {"key": "x"}, completed.started)
+    assert (started.tool, started.args, started.at) == ("put", {"key": "x"}, completed.started_at)
     assert (started.run.run_id, started.run.step, started.run.agent, started.run.parent_run_id) == ("r", 3, "Bob", "p")
     assert isinstance(completed, ToolCallCompleted)
     assert (completed.success, completed.error, completed.result.text) == (True, "", "improved")
-    assert completed.duration_ms == 1000 * (completed.completed - completed.started) >= 0
+    assert completed.duration_ms == 1000 * (completed.completed_at - completed.started_at) >= 0
     assert [type(event) for event in by_call["b"]] == [ToolCallStarted, ToolCallCompleted]
     (blocked,) = by_call["c"]
     assert isinstance(blocked, ToolCallBlocked)

@@ -268,7 +268,7 @@ def test_a_policy_that_refuses_goes_before_a_kept_rule():
 
 def test_kept_rules_survive_as_text():
     stored = []
-    rules = StandingRules(changed=lambda rules: stored.append(rules.dumps()))
+    rules = StandingRules(on_change=lambda rules: stored.append(rules.dumps()))
     rules.add(Rule("approve", "write", ("/w/*",), arguments={"a": 1}), "ann")
     rules.add(Rule("reject", "shell"))
     rules.add(Rule("reject", "shell"))

@@ -300,10 +300,10 @@ class _GatheredTurn:
                         context=context,
                         approver=batches.approver,
                         decisions=decisions,
-                        finished=finished,
+                        earlier_results=finished,
                     )
                 except BatchHeld as held:
-                    names = ", ".join(sub_runs.call_id for sub_runs in held.held)
+                    names = ", ".join(sub_runs.call_id for sub_runs in held.waiting_calls)
                     raise RunError(
                         f"the calls {names} started runs that wait for a decision, and {batches.framework} cannot"
                         " resume them: give these agents an approver (approve=…)"

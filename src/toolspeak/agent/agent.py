@@ -153,10 +153,12 @@ class Agent(RunStarter[DepsT, OutputT]):
         recording = None if cassette is None else cassette.recording
         if recording is not None:
             model, approver = recording.attach(name, model, approver, self.secrets)
-        self.driver, text = choose_driver(model, speech.dialect, speech.starts_in, asks=True, listing=speech.listing)
+        self.driver, text = choose_driver(
+            model, speech.dialect, speech.starts_in, probes_server=True, listing=speech.listing
+        )
         tools_of = turn_tools_of(tools)
-        listed = () if tools_of is not None else cast("ToolList", tools)
-        own = toolset_of(listed if tools or executor is None else getattr(executor, "tools", ()))
+        tool_list = () if tools_of is not None else cast("ToolList", tools)
+        own = toolset_of(tool_list if tools or executor is None else getattr(executor, "tools", ()))
         agents: dict[str, Agent[Any, Any]] = {}
         names: list[str] = []
         transfers: list[Tool[..., Any]] = []
@@ -178,8 +180,8 @@ class Agent(RunStarter[DepsT, OutputT]):
         self._deps_type = deps_type
         self._all_tools = self.toolset  # of any turn; None if only the function knows
         if tools_of is not None:
-            selected = cast("object", tools_of)
-            self._all_tools = self.toolset + selected.tools if isinstance(selected, ToolFilter) else None
+            tool_source = cast("object", tools_of)
+            self._all_tools = self.toolset + tool_source.tools if isinstance(tool_source, ToolFilter) else None
         self._journal = journal
         runs, policy = executor_of(
             execution,
@@ -198,7 +200,7 @@ class Agent(RunStarter[DepsT, OutputT]):
             executor=runs,
             journal=self._run_journal(),
             keeps=journal is not None,
-            asks=partial(may_need_approval, approver, policy),
+            needs_approval=partial(may_need_approval, approver, policy),
             secrets=self.secrets,
             approver=approver,
             kin_approver=kin_approver,
@@ -230,13 +232,13 @@ class Agent(RunStarter[DepsT, OutputT]):
         run_id, parent = options.get("run_id"), options.get("parent_run_id")
         call = None if place is not None else parent_call(parent)
         journal = self._run_journal(None if call is None else call.run_id)
-        settings, started = prepared_start(changed(self._settings, journal=journal), task, options, place)
+        settings, run_start = prepared_start(changed(self._settings, journal=journal), task, options, place)
         before = place.before if place else ()
         if call is not None:
-            run_id = sub_run_id(call, settings.agent, started.messages)
+            run_id = sub_run_id(call, settings.agent, run_start.messages)
         elif run_id is None:
-            return Run(settings, new_id(), [started], before=before)
-        start = StartOnce(Resumption(settings, run_id, {}), started, is_sub_run=call is not None)
+            return Run(settings, new_id(), [run_start], before=before)
+        start = StartOnce(Resumption(settings, run_id, {}), run_start, is_sub_run=call is not None)
         return Run(settings, run_id, (), before=before, load=start.load)
 
     async def submit(
@@ -258,8 +260,8 @@ class Agent(RunStarter[DepsT, OutputT]):
         """As `submit`, in a session."""
         if self._journal is None:
             raise ConfigurationError("to submit a run, give the agent the journal of its workers: Agent(journal=…)")
-        _, started = prepared_start(self._settings, task, options, place)
-        return with_answer(await submit_run(self._journal, self.name, started, options, at), self._settings.output)
+        _, run_start = prepared_start(self._settings, task, options, place)
+        return with_answer(await submit_run(self._journal, self.name, run_start, options, at), self._settings.output)
 
     @overload
     async def resume(
@@ -311,14 +313,14 @@ class Agent(RunStarter[DepsT, OutputT]):
         are by call id. Raises RunError for a run that has ended and for an unknown call id, RunBusy while another
         process drives the run.
         """
-        decided = read_decisions(decisions)
+        decisions_by_id = read_decisions(decisions)
         check_start(self._settings, deps, self._deps_type)
         if isinstance(run, str):
             if self._journal is None:
                 raise ConfigurationError("to resume a run by its id, give the agent its journal: Agent(journal=…)")
             settings = changed(self._settings, journal=self._journal, deps=deps)
-            return Run(settings, run, (), load=Resumption(settings, run, decided, most_attempts).load)
-        return resumed_run(run, decided, self._settings, deps)
+            return Run(settings, run, (), load=Resumption(settings, run, decisions_by_id, most_attempts).load)
+        return resumed_run(run, decisions_by_id, self._settings, deps)
 
     def as_tool(
         self, *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]

@@ -37,7 +37,7 @@ async def run_batch(
         seconds, early = seconds_left(state, settings.clock), await turns.begin_batch()
         until = None if seconds is None else loop.time() + seconds
         doubtful = NONE_IN_DOUBT
-        if pending.started:
+        if pending.call_events:
             doubtful = calls_in_doubt(pending.doubtful_calls, settings.in_doubt_policy)
         try:
             batch = await settings.executor.run(
@@ -46,7 +46,7 @@ async def run_batch(
                 context=contexts.batch(state),
                 approver=settings.approver,
                 decisions={one.call_id: decision_of(one) for one in decisions} if decisions else {},
-                finished={one.call_id: one for one in pending.results} if pending.results else {},
+                earlier_results={one.call_id: one for one in pending.results} if pending.results else {},
                 doubtful_calls=doubtful,
                 deadline=seconds,
                 max_calls=action.max_calls,
@@ -57,7 +57,7 @@ async def run_batch(
             await pause_run(recorder, turns, contexts)
             return questions
         except BatchHeld as waits:
-            questions, pauses = await ask_for_calls(recorder, settings, contexts.pause, waits.held)
+            questions, pauses = await ask_for_calls(recorder, settings, contexts.pause, waits.waiting_calls)
             if pauses:
                 await pause_run(recorder, turns, contexts)
             following = decide(recorder.state)
@@ -75,7 +75,7 @@ async def run_batch(
         waits = [wait.until for wait in state.pending.waits.values() if wait.until is not None]
         await recorder.record(RunPaused("awaiting_approval", call_ids, min(waits, default=None)))
         return batch.pending
-    if until is not None and loop.time() >= until + batch.waited:
+    if until is not None and loop.time() >= until + batch.approval_seconds:
         await recorder.record(time_is_over(recorder.state, settings.clock))
     return questions
 

@@ -74,8 +74,10 @@ class UsageRollUp:
             return
         usage, cost = state.totals.usage.since(self._reported_usage), state.totals.known_cost - self._reported_cost
         self.skip(state)
-        used = SubRunUsed(state.run_id, agent, usage, state.totals.estimated, None if state.totals.unpriced else cost)
-        report = asyncio.ensure_future(_hand(parent, used))
+        usage_event = SubRunUsed(
+            state.run_id, agent, usage, state.totals.estimated, None if state.totals.unpriced else cost
+        )
+        report = asyncio.ensure_future(_report_to(parent, usage_event))
         try:
             await asyncio.shield(report)
         except asyncio.CancelledError:
@@ -83,16 +85,16 @@ class UsageRollUp:
             raise
 
 
-async def _hand(parent: UsageRollUp, used: SubRunUsed) -> None:
-    async def added() -> None:
+async def _report_to(parent: UsageRollUp, usage_event: SubRunUsed) -> None:
+    async def add() -> None:
         # A parent whose journal fails, or that another process took over, raises the error itself.
         with suppress(ToolspeakError):
-            await parent.recorder.add_sub_run(used)
+            await parent.recorder.add_sub_run(usage_event)
 
     if parent.loop is None or parent.loop is asyncio.get_running_loop():
-        await added()
+        await add()
         return
-    work = added()
+    work = add()
     try:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, parent.loop))
     except RuntimeError:  # the parent's loop is closed: the parent is over
@@ -109,8 +111,8 @@ def sub_run_id(call: SubRuns, agent: str, messages: Sequence[Message]) -> str:
     """The id of a run that a call's function starts. It is the same when the function is entered again, so that the run
     continues and is not started anew. A second run with the same task gets another id."""
     task = hashlib.sha256("\n".join([agent, *map(dumps, messages)]).encode("utf-8", "surrogatepass")).hexdigest()
-    number = call.started[task]
-    call.started[task] += 1
+    number = call.starts[task]
+    call.starts[task] += 1
     return hashlib.sha256(f"{call.run_id}\n{call.call_id}\n{task}\n{number}".encode()).hexdigest()[:32]
 
 
@@ -132,8 +134,8 @@ def decided_by_parent(state: RunState) -> dict[str, Decision]:
         return {}
     waiting, decisions = state.approvals.undecided, dict[str, Decision]()
     for fact in parent.recorder.current.approvals.decisions:
-        run, _, call_id = fact.call_id.partition("/")
-        if run == state.run_id[:_SHORT] and call_id in waiting and fact.digest == waiting[call_id].digest:
+        short_id, _, call_id = fact.call_id.partition("/")
+        if short_id == state.run_id[:_SHORT] and call_id in waiting and fact.digest == waiting[call_id].digest:
             decisions[call_id] = decision_of(fact)
     return decisions
 
@@ -152,7 +154,7 @@ def requests_for_parent(run: SubRun) -> list[ApprovalRequest]:
     ]
 
 
-def at_rest(
+def inactive_run(
     state: RunState | None, settings: RunSettings, run_id: str, call: SubRuns, pending: tuple[ApprovalRequest, ...]
 ) -> SubRun:
     """The state of a run when its drive ends, for the call whose function drove it."""
@@ -174,7 +176,7 @@ async def ask_for_calls(
     Returns the unanswered questions, and whether the run must pause because it was asked to or a sub-run was. If it
     must wait, it has paused when this returns; else its batch goes on.
     """
-    runs = [run for call in calls for run in call.waiting]
+    runs = [run for call in calls for run in call.paused_runs]
     for call in calls:
         if call.is_entered:
             await recorder.record(_suspended(call, settings))
@@ -194,8 +196,8 @@ async def ask_for_calls(
                     unanswered.append(question)
     except BatchPaused:
         return (), True
-    ended = await ended_waits(settings.journal, recorder.state, settings.clock())
-    await recorder.record_all(ended)
+    wait_ends = await ended_waits(settings.journal, recorder.state, settings.clock())
+    await recorder.record_all(wait_ends)
     waits = recorder.state.pending.waits
     times = [*(wait.until for wait in waits.values()), *(run.until for run in runs)]
     until = min((time for time in times if time is not None), default=None)
@@ -205,7 +207,7 @@ async def ask_for_calls(
         return tuple(unanswered), False
     if any(run.status in ("suspended", "queued") for run in runs):
         return (), True
-    if not ended and not answered and (waits or any(run.status == "waiting" for run in runs)):
+    if not wait_ends and not answered and (waits or any(run.status == "waiting" for run in runs)):
         await recorder.record(RunPaused("waiting", tuple(call.call_id for call in calls), until))
     return (), False
 
@@ -214,9 +216,9 @@ def _suspended(call: SubRuns, settings: RunSettings) -> CallSuspended:
     """The fact that a call waits."""
     wait = call.wait
     if wait is None:
-        return CallSuspended(call.call_id, tuple(call.resting))
+        return CallSuspended(call.call_id, tuple(call.inactive))
     until = wait.until if wait.seconds is None else settings.clock() + wait.seconds
-    return CallSuspended(call.call_id, tuple(call.resting), wait.event, until)
+    return CallSuspended(call.call_id, tuple(call.inactive), wait.event, until)
 
 
 async def _answers(

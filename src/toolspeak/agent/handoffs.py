@@ -166,7 +166,7 @@ def settings_of(first: RunSettings, agent: str) -> RunSettings:
         parent_run_id=first.parent_run_id,
         approver=approver,
         kin_approver=own.kin_approver or first.kin_approver,
-        asks=partial(may_need_approval, approver, getattr(own.executor, "policy", None)),
+        needs_approval=partial(may_need_approval, approver, getattr(own.executor, "policy", None)),
         observers=first.observers,
         clock=first.clock,
     )

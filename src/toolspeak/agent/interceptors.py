@@ -187,17 +187,17 @@ class InterceptorRunner:
         except (HookError, AgentStop) as error:
             return None, self._facts(level, notes, metadata, error)
         if isinstance(verdict, Block):
-            blocked = StopRequested("blocked", self._secrets.hide_text(verdict.reason), by=notes.last)
-            return None, [*self._facts(level, notes, metadata), blocked]
+            stop = StopRequested("blocked", self._secrets.hide_text(verdict.reason), by=notes.last)
+            return None, [*self._facts(level, notes, metadata), stop]
         return verdict, self._facts(level, notes, metadata)
 
-    async def before_run(self, opening: Sequence[Event]) -> tuple[Sequence[Event], RunStart]:
+    async def before_run(self, first_events: Sequence[Event]) -> tuple[Sequence[Event], RunStart]:
         """Returns the events to record where a run begins, and the messages that it starts with, both as the
         interceptors changed them."""
         events, facts, start = list[Event](), list[Event](), RunStart(())
         if "run" not in self.levels:
-            return opening, start
-        for event in opening:
+            return first_events, start
+        for event in first_events:
             if isinstance(event, RunStarted):
                 start = RunStart(event.messages)
                 verdict, facts = await self.before("run", start)

@@ -61,9 +61,9 @@ class Publisher:
                 self._last_record = item.seq
         else:
             seq, last = self._last_record, self._pieces[-1] if self._pieces else (-1, None)
-            joined = _joined(last[1], item) if last[0] == seq else None
-            if joined is not None:
-                self._pieces[-1] = (seq, joined)
+            joined_piece = _join(last[1], item) if last[0] == seq else None
+            if joined_piece is not None:
+                self._pieces[-1] = (seq, joined_piece)
             else:
                 self._pieces.append((seq, item))
         if self._timer is None:
@@ -99,14 +99,14 @@ def is_boundary(record: Record) -> bool:
     return not isinstance(record.event, ModelTextReceived)
 
 
-def _joined(first: Delta | TurnRestarted | None, second: Delta | TurnRestarted) -> Delta | None:
+def _join(first: Delta | TurnRestarted | None, second: Delta | TurnRestarted) -> Delta | None:
     """Two pieces of one text as one, None if they belong to different texts."""
     if type(first) is not type(second) or not isinstance(second, _JOINED) or not isinstance(first, _JOINED):
         return None
     if len(first.text) + len(second.text) > _LARGEST // 8:
         return None
-    joined = changed(first, text=first.text + second.text)
-    return joined if changed(joined, text=second.text) == second else None
+    longer = changed(first, text=first.text + second.text)
+    return longer if changed(longer, text=second.text) == second else None
 
 
 def _texts(pieces: list[tuple[int, Delta | TurnRestarted]]) -> list[str]:

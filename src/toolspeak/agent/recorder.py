@@ -148,7 +148,7 @@ class Recorder:
         for event in events:
             await self.record(event)
 
-    async def resume(self, opening: Sequence[Event]) -> None:
+    async def resume(self, first_events: Sequence[Event]) -> None:
         """Records how a run continues: the decisions that were made while it waited, then RunResumed.
 
         The rules of the decisions become those of the agent that the run stands at. Raises ReplayDiverged if the
@@ -157,21 +157,21 @@ class Recorder:
         settings, state = self.settings, self.state
         own = {call.id for call in state.pending.calls}  # the other questions are those of sub-runs
         if settings.recording is not None:
-            decided = (event for event in opening if isinstance(event, ApprovalDecided))
-            settings.recording.resumed(state, [fact for fact in decided if fact.call_id in own])
+            decisions = (event for event in first_events if isinstance(event, ApprovalDecided))
+            settings.recording.resumed(state, [fact for fact in decisions if fact.call_id in own])
         rules = (settings if state.agent is None else settings_of(settings, state.agent)).rules
-        for event in opening:
+        for event in first_events:
             if isinstance(event, ApprovalDecided) and event.call_id in own:
                 await record_decision(event, self.record, rules)
             else:
                 await self.record(event)
 
-    async def add_sub_run(self, used: SubRunUsed) -> None:
+    async def add_sub_run(self, usage_event: SubRunUsed) -> None:
         """Records what a sub-run has used, unless the run has ended."""
         recording = self.settings.recording
-        await self.record(used)
+        await self.record(usage_event)
         if recording is not None and self.state.status == "running":
-            recording.record_sub_run(used)
+            recording.record_sub_run(usage_event)
 
 
 class BatchRecorder:
@@ -273,8 +273,8 @@ class RunContexts:
             observers=self._recorder.observers,
             trace=self._recorder.trace,
             tools=self.turn_tools,
-            waits=state.pending.waits if state.pending.started else _NO_WAITS,
-            ended_waits=state.pending.ended_waits if state.pending.started else _NO_WAITS,
+            waits=state.pending.waits if state.pending.call_events else _NO_WAITS,
+            ended_waits=state.pending.ended_waits if state.pending.call_events else _NO_WAITS,
         )
 
     @property

@@ -184,13 +184,13 @@ def why_unanswered(state: RunState) -> str:
         at = "" if call is None or stop.reason == "stopped" else f"{call.name}: "
         return f"{at}{stop.message}" or f"the run was ended ({stop.reason})"
     if state.limit is not None:
-        allowed = getattr(state.limits, state.limit)
-        return WRAP_UP[state.limit].format(allowed=allowed, used=allowed) + " The model gave no answer after that."
+        limit = getattr(state.limits, state.limit)
+        return WRAP_UP[state.limit].format(allowed=limit, used=limit) + " The model gave no answer after that."
     return _REASONS.get(state.reason, state.reason.replace("_", " "))
 
 
 def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings: RunSettings, deps: Any) -> Run[Any]:
-    """The run of a result, which continues with these decisions. Raises as `opening_of`, and ConfigurationError or
+    """The run of a result, which continues with these decisions. Raises as `resume_events`, and ConfigurationError or
     RunError if it is not the result of a run that can continue."""
     if not isinstance(cast("object", run), RunResult):
         raise ConfigurationError(f"resume takes a RunResult or a run's id, not {run!r}")
@@ -206,8 +206,8 @@ def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings
         traceparent=run.state.traceparent,
         parent_run_id=run.state.parent_run_id,
     )
-    opening = opening_of(run.state, decisions, settings)
-    return Run(settings, run.run_id, opening, run.state, run.memory, run_records=run.run_records)
+    first_events = resume_events(run.state, decisions, settings)
+    return Run(settings, run.run_id, first_events, run.state, run.memory, run_records=run.run_records)
 
 
 def _dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:
@@ -230,10 +230,10 @@ def _load_run(text: str) -> tuple[list[Record], dict[str, Any]]:
     if not records or not all(isinstance(record, Record) for record in records):
         raise FormatError("expected a JSON object a line: the records of a run, then its memory")
     try:
-        stored: object = json.loads(last)
+        last_line: object = json.loads(last)
     except ValueError as error:
         raise FormatError(f"the last line is not JSON: {error}; is the text whole?") from error
-    memory = cast("dict[str, Any]", stored).get("memory") if isinstance(stored, dict) else None
+    memory = cast("dict[str, Any]", last_line).get("memory") if isinstance(last_line, dict) else None
     if not isinstance(memory, dict):
         raise FormatError("the last line is not the run's memory; is the text whole?")
     return records, cast("dict[str, Any]", memory)
@@ -246,17 +246,19 @@ async def stored_run(text: str, journal: Journal | None) -> RunResult[Any]:
     run_id = records[0].run_id
     own = [record for record in records if record.run_id == run_id]
     if journal is not None and await journal.run(run_id) is not None:
-        loaded = await load_whole(journal, run_id)
-        if len(loaded.records) != len(own):
+        loaded_run = await load_whole(journal, run_id)
+        if len(loaded_run.records) != len(own):
             raise RunConflict(
                 f"run {run_id} has continued since it was stored: it had {len(own)} records then and has "
-                f"{len(loaded.records)} now. Go on from there with agent.resume({run_id!r})"
+                f"{len(loaded_run.records)} now. Go on from there with agent.resume({run_id!r})"
             )
-        return result_from(run_id, loaded.known, memory, journal, RunRecords(loaded.records, loaded.before))
-    started = own[0].event
-    if isinstance(started, RunStarted) and started.session_id is not None:
+        return result_from(
+            run_id, loaded_run.existing_state, memory, journal, RunRecords(loaded_run.records, loaded_run.before)
+        )
+    first_event = own[0].event
+    if isinstance(first_event, RunStarted) and first_event.session_id is not None:
         raise RunError(
-            f"run {run_id} belongs to session {started.session_id}: give the agent the session's journal, "
+            f"run {run_id} belongs to session {first_event.session_id}: give the agent the session's journal, "
             "Agent(journal=…)"
         )
     alone = MemoryJournal()
@@ -285,8 +287,11 @@ class Resumption:
         Raises RunError for a run that does not exist or has ended, and for a decision about a call that does not wait;
         RunStuck for one that was resumed `most_attempts` times and got no further.
         """
-        loaded = await load_whole(self.settings.journal, self.run_id)
-        state, memory = loaded.known, cast("dict[str, Any]", self.settings.secrets.reveal(loaded.memory))
+        loaded_run = await load_whole(self.settings.journal, self.run_id)
+        state, memory = (
+            loaded_run.existing_state,
+            cast("dict[str, Any]", self.settings.secrets.reveal(loaded_run.memory)),
+        )
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
         if self.most_attempts is not None and state.resumptions >= self.most_attempts:
@@ -294,11 +299,11 @@ class Resumption:
                 f"run {self.run_id} was resumed {state.resumptions} times and got no further: the process that drives"
                 " it dies or fails each time. Look at its last records (`toolspeak show`) and at the worker's log"
             )
-        opening = opening_of(state, self.decisions, self.settings)
-        return changed(loaded, memory=memory, opening=opening)
+        first_events = resume_events(state, self.decisions, self.settings)
+        return changed(loaded_run, memory=memory, first_events=first_events)
 
 
-def opening_of(state: RunState, decisions: Mapping[str, Decision], settings: RunSettings) -> Sequence[Event]:
+def resume_events(state: RunState, decisions: Mapping[str, Decision], settings: RunSettings) -> Sequence[Event]:
     """The events that are recorded first when a run continues: its decisions, then RunResumed. A run that was
     interrupted while its approver was asked has an open question too. Raises RunError for a decision about a call that
     does not wait, or has changed."""

@@ -9,7 +9,7 @@ from typing import Any, Generic, cast
 
 from toolspeak.agent.batches import pause_run, run_batch
 from toolspeak.agent.channel import Channel
-from toolspeak.agent.child_runs import UsageRollUp, at_rest
+from toolspeak.agent.child_runs import UsageRollUp, inactive_run
 from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
 from toolspeak.agent.publisher import Publisher
@@ -39,11 +39,11 @@ class Run(Generic[AnswerT]):
 
     For type checkers a `Run[Town]` is a run whose answer is a `Town`; `Run` alone is one whose answer has no type.
 
-    - `opening`: recorded first: a new run's `RunStarted`, or the decisions made while the run waited.
+    - `first_events`: recorded first: a new run's `RunStarted`, or the decisions made while the run waited.
     - `state`: the run's state; None for a new run.
     - `memory`: what the tools keep between calls (which files were read, say).
     - `before`: the messages of the runs that this one follows.
-    - `load`: reads the run's state, instead of `state`, `opening` and `before`.
+    - `load`: reads the run's state, instead of `state`, `first_events` and `before`.
     - `run_records`: the run's records until now.
     """
 
@@ -51,7 +51,7 @@ class Run(Generic[AnswerT]):
         self,
         settings: RunSettings,
         run_id: str,
-        opening: Sequence[Event],
+        first_events: Sequence[Event],
         state: RunState | None = None,
         memory: dict[str, Any] | None = None,
         before: Sequence[Message] = (),
@@ -61,7 +61,7 @@ class Run(Generic[AnswerT]):
         self._first = settings  # of the agent that starts the run: others may continue it
         self._recorder = recorder = Recorder(settings, run_id, state, before, run_records)
         self.record = recorder.record
-        self._opening, self._load, self._driven = opening, load, False
+        self._first_events, self._load, self._driven = first_events, load, False
         self._inbox: list[Message] = []
         self.run_id = run_id
         self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
@@ -134,7 +134,7 @@ class Run(Generic[AnswerT]):
         self._lease.engine, self._lease.takes_over = engine, takes_over
 
     def step_aside(self) -> None:
-        """As `suspend`, but the run is `queued` then: another worker goes on with it."""
+        """As `suspend`, but the run is `queued` then: another worker continues it."""
         self._pause.request("queued")
 
     def _publish(self) -> None:
@@ -190,15 +190,15 @@ class Run(Generic[AnswerT]):
         if self._call is not None and settings.parent_run_id == self._call.run_id:
             self._call.begin(self.run_id)
         if self._load is not None:
-            loaded = await self._load()
-            recorder.current, self._opening = loaded.state, loaded.opening
-            recorder.run_records.prepend(loaded.records, loaded.before)
-            self.memory.update(loaded.memory)
+            loaded_run = await self._load()
+            recorder.current, self._first_events = loaded_run.state, loaded_run.first_events
+            recorder.run_records.prepend(loaded_run.records, loaded_run.before)
+            self.memory.update(loaded_run.memory)
         state = recorder.current
         self._usage.skip(state)
         if state is not None:
             check_priced(state.limits, settings.driver.name, settings.prices)
-        self._trace, self._opening = begin_trace(recorder, settings, self.run_id, self._opening)
+        self._trace, self._first_events = begin_trace(recorder, settings, self.run_id, self._first_events)
         with self._trace.active():
             await self._open()
         if self._call is not None and self.state.parent_run_id == self._call.run_id:
@@ -209,18 +209,18 @@ class Run(Generic[AnswerT]):
         recorder, settings, start = self._recorder, self._settings, RunStart(())
         state = recorder.current
         if state is None:
-            opening, start = await self._interceptors.before_run(self._opening)
-            await recorder.record_all(opening)
-        elif self._opening:
-            await recorder.resume([*await facts_from_inputs(settings, state, self._opening), *self._opening])
+            first_events, start = await self._interceptors.before_run(self._first_events)
+            await recorder.record_all(first_events)
+        elif self._first_events:
+            await recorder.resume([*await facts_from_inputs(settings, state, self._first_events), *self._first_events])
             if state.status == "queued" and state.seq == 1:
                 submitted = cast("RunStarted", self.run_records.records[0].event)
-                (started, *facts), start = await self._interceptors.before_run(
+                (run_start, *facts), start = await self._interceptors.before_run(
                     [without_secrets_in(submitted, settings)]
                 )
-                await recorder.record_all(configuration(settings, self.state, submitted, cast("RunStarted", started)))
+                await recorder.record_all(configuration(settings, self.state, submitted, cast("RunStarted", run_start)))
                 await recorder.record_all(facts)
-        self._opening = ()
+        self._first_events = ()
         if "run" in self._interceptors.levels and self.state.stop is None and self.state.status not in FINAL:
             self._run_interception = RunInterception(self._interceptors, start, lambda: recorder.state.metadata)
             if not await self._run_interception.enter():
@@ -236,7 +236,9 @@ class Run(Generic[AnswerT]):
             await self._lease.release()
         finally:
             if self._call is not None:
-                self._call.rest(at_rest(self._recorder.current, self._settings, self.run_id, self._call, self._pending))
+                self._call.end(
+                    inactive_run(self._recorder.current, self._settings, self.run_id, self._call, self._pending)
+                )
             if self._publisher is not None:
                 await self._publisher.close()
                 self._recorder.watcher = self._contexts.show = None
@@ -313,9 +315,9 @@ class Run(Generic[AnswerT]):
     async def _end(self, finish: Finish) -> None:
         interception, self._run_interception = self._run_interception, None
         if interception is not None:
-            ended, facts = await interception.end(finish)
+            finish_event, facts = await interception.end(finish)
             await self._recorder.record_all(facts)
-            finish = ended or cast("Finish", decide(self.state))
+            finish = finish_event or cast("Finish", decide(self.state))
         await self.record(RunFinished(finish.status, finish.answer, finish.reason))
 
     async def _read_inbox(self) -> None:
@@ -347,9 +349,9 @@ class Run(Generic[AnswerT]):
     async def _step(self, action: AskModel | RunTools) -> None:
         """One turn and its batch, or what is left of them when the run continues after a pause."""
         if isinstance(action, AskModel):
-            ended = await self._turns.ask(action, self._run_within)
-            if ended is not None:
-                await self._end(ended)
+            turn_end = await self._turns.ask(action, self._run_within)
+            if turn_end is not None:
+                await self._end(turn_end)
             if self._inbox:
                 await self._read_inbox()
             state = self._recorder.state

@@ -17,27 +17,27 @@ from toolspeak.execute.approval.approvers import decision_fact
 from toolspeak.journal.base import Journal, RunInput
 
 
-async def facts_from_inputs(settings: RunSettings, state: RunState, opening: Sequence[Event]) -> list[Event]:
-    """What is recorded before `opening` when a run goes on.
+async def facts_from_inputs(settings: RunSettings, state: RunState, first_events: Sequence[Event]) -> list[Event]:
+    """What is recorded before `first_events` when a run continues.
 
-    Raises RunConflict if `opening` has another decision about a call than the one that was stored first.
+    Raises RunConflict if `first_events` has another decision about a call than the one that was stored first.
     """
     facts: list[Event] = []
     entries, undecided = await settings.journal.inputs(state.run_id, driver=True), state.approvals.undecided
     if entries and undecided:
-        made = {fact.call_id: fact for fact in opening if isinstance(fact, ApprovalDecided)}
-        decided = [
+        given_decisions = {fact.call_id: fact for fact in first_events if isinstance(fact, ApprovalDecided)}
+        stored_decisions = [
             decision_fact(entry.name, load(entry.data), entry.key.rpartition(" ")[2], settings.secrets)
             for entry in entries
             if entry.kind == "decision" and entry.name in undecided
             if entry.key == decision_key(entry.name, undecided[entry.name].digest)
         ]
-        for fact in decided:
-            other = made.get(fact.call_id)
+        for fact in stored_decisions:
+            other = given_decisions.get(fact.call_id)
             if other is not None and (other.approved, other.arguments) != (fact.approved, fact.arguments):
                 raise RunConflict(already_decided(state.run_id, fact))
-        facts += [fact for fact in decided if fact.call_id not in made]
-    if state.pending.started:
+        facts += [fact for fact in stored_decisions if fact.call_id not in given_decisions]
+    if state.pending.call_events:
         facts += await ended_waits(settings.journal, state, settings.clock())
     return facts
 
@@ -62,8 +62,8 @@ async def ended_waits(journal: Journal, state: RunState, now: float) -> list[Wai
     for call_id in [call.id for call in state.pending.calls if call.id in waits]:
         wait = waits[call_id]
         taker = f"{state.run_id} {call_id}"
-        used = {ended.key for ended in state.pending.ended_waits.get(call_id, ())}
-        matches = [entry for entry in events if entry.name == wait.event and entry.key not in used]
+        used_keys = {wait_end.key for wait_end in state.pending.ended_waits.get(call_id, ())}
+        matches = [entry for entry in events if entry.name == wait.event and entry.key not in used_keys]
         for entry in matches:
             if entry.taken_by in (None, taker) and await journal.take_input(entry, taker):
                 facts.append(WaitEnded(call_id, entry.name, entry.data, key=entry.key, by=entry.principal))
@@ -75,20 +75,20 @@ async def ended_waits(journal: Journal, state: RunState, now: float) -> list[Wai
     return facts
 
 
-def without_secrets_in(submitted: RunStarted, settings: RunSettings) -> RunStarted:
+def without_secrets_in(submission: RunStarted, settings: RunSettings) -> RunStarted:
     """A submission without the agent's secrets. Who submits by the agent's name does not know them."""
-    messages = tuple(without_secrets(each, settings.secrets) for each in submitted.messages)
-    return changed(submitted, messages=messages)
+    messages = tuple(without_secrets(each, settings.secrets) for each in submission.messages)
+    return changed(submission, messages=messages)
 
 
 def configuration(
-    settings: RunSettings, state: RunState, submitted: RunStarted, started: RunStarted
+    settings: RunSettings, state: RunState, submitted: RunStarted, run_start: RunStarted
 ) -> list[RunConfigured]:
     """What the submission of a run left open, as the process that first drives it sets it: nothing, or one fact.
-    `started`: as the run begins."""
+    `run_start`: as the run begins."""
     configured = RunConfigured()
-    if started.messages != submitted.messages:
-        configured = changed(configured, messages=started.messages, replaced=len(submitted.messages))
+    if run_start.messages != submitted.messages:
+        configured = changed(configured, messages=run_start.messages, replaced=len(submitted.messages))
     if not submitted.model:
         limits = settings.limits if state.limits == Limits() else None
         configured = changed(configured, model=settings.driver.name, limits=limits, choice=settings.choice)

@@ -52,7 +52,7 @@ class RunSettings:
     journal: Journal
     keeps: bool
     """Whether the journal is the caller's (`Agent(journal=…)`), so that the run outlives this process."""
-    asks: Callable[[ToolSpec], bool]
+    needs_approval: Callable[[ToolSpec], bool]
     """Whether a call of this tool may need approval before it runs."""
     secrets: Secrets = Secrets()
     approver: Approver | BatchApprover | None = None

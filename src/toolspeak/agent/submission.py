@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from toolspeak.agent.child_runs import decided_by_parent, parent_call
 from toolspeak.agent.options import RunOptions
-from toolspeak.agent.result import Resumption, RunResult, opening_of, result_from
+from toolspeak.agent.result import Resumption, RunResult, result_from, resume_events
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import paired, without_secrets
 from toolspeak.agent.state.steps import RunRecords
@@ -43,12 +43,12 @@ class StartOnce:
     """Starts a run, or goes on with it if it is there: one that a call's function starts and that the function, entered
     again, finds; or one under an id of the caller's.
 
-    - `started`: the first record of a new one.
+    - `run_start`: the first event of a new one.
     - `is_sub_run`: the decisions about its calls are those of its parent.
     """
 
     resumption: Resumption
-    started: RunStarted
+    run_start: RunStarted
     is_sub_run: bool = False
 
     async def load(self) -> LoadedRun:
@@ -56,25 +56,25 @@ class StartOnce:
         another task."""
         settings, run_id = self.resumption.settings, self.resumption.run_id
         if await settings.journal.run(run_id) is None:
-            return LoadedRun(None, (), (), {}, [self.started])
-        loaded = await load_whole(settings.journal, run_id)
+            return LoadedRun(None, (), (), {}, [self.run_start])
+        loaded_run = await load_whole(settings.journal, run_id)
         if not self.is_sub_run:
-            check_same(loaded.records, self.started, settings.agent, settings.principal)
-        state = loaded.known
-        loaded = changed(loaded, memory=cast("dict[str, Any]", settings.secrets.reveal(loaded.memory)))
+            check_same(loaded_run.records, self.run_start, settings.agent, settings.principal)
+        state = loaded_run.existing_state
+        loaded_run = changed(loaded_run, memory=cast("dict[str, Any]", settings.secrets.reveal(loaded_run.memory)))
         if state.status not in UNFINISHED:
-            return loaded
+            return loaded_run
         decisions = decided_by_parent(state) if self.is_sub_run else {}
-        return changed(loaded, opening=opening_of(state, decisions, settings))
+        return changed(loaded_run, first_events=resume_events(state, decisions, settings))
 
 
-def check_same(records: Sequence[Record], started: RunStarted, agent: str, principal: str | None) -> None:
+def check_same(records: Sequence[Record], run_start: RunStarted, agent: str, principal: str | None) -> None:
     """Raises RunConflict unless the records are those of a run with this task, agent, session and principal."""
     first, earlier = records[0], cast("RunStarted", records[0].event)
     differences = {
-        "another task": earlier.messages != started.messages,
+        "another task": earlier.messages != run_start.messages,
         "another agent": first.agent != agent,
-        "another session": earlier.session_id != started.session_id,
+        "another session": earlier.session_id != run_start.session_id,
         "another principal": first.principal != principal,
     }
     different = [name for name, differs in differences.items() if differs]
@@ -100,7 +100,7 @@ def prepared_start(
     limits = options.get("limits") or settings.limits
     for each in (settings, *settings.family.values()):
         check_priced(limits, each.driver.name, each.prices)
-    started = RunStarted(
+    run_start = RunStarted(
         tuple(without_secrets(each, settings.secrets) for each in (*paired(history), message)),
         settings.driver.name,
         limits,
@@ -108,8 +108,8 @@ def prepared_start(
         choice=checked_choice(options.get("tool_choice", settings.choice), settings.all_tools),
     )
     if place is not None:
-        started = changed(
-            started,
+        run_start = changed(
+            run_start,
             session_id=place.session_id,
             session_version=place.version,
             follows=place.follows,
@@ -122,7 +122,7 @@ def prepared_start(
         traceparent=options.get("traceparent"),
         parent_run_id=parent,
     )
-    return settings, started
+    return settings, run_start
 
 
 async def submit_by_name(
@@ -136,18 +136,18 @@ async def submit_by_name(
     if not isinstance(choice, ToolChoice):
         raise ConfigurationError("a run that is submitted by its agent's name takes a ToolChoice, not a string")
     message = Message.user(task) if isinstance(task, str) else task
-    started = RunStarted(
+    run_start = RunStarted(
         (*paired(history), message),
         "",
         options.get("limits") or Limits(),
         setup=options.get("setup", {}),
         choice=choice,
     )
-    return await submit_run(journal, agent, started, options, at)
+    return await submit_run(journal, agent, run_start, options, at)
 
 
 async def submit_run(
-    journal: Journal, agent: str, started: RunStarted, options: RunOptions, at: float | None
+    journal: Journal, agent: str, run_start: RunStarted, options: RunOptions, at: float | None
 ) -> RunResult[Any]:
     """Records a run that a worker drives later, unless it is there. Returns how it stands. Raises RunConflict if the id
     belongs to another task."""
@@ -160,7 +160,7 @@ async def submit_run(
     if await journal.run(run_id) is None:
         now = time.time()
         record = Record(
-            changed(started, due=now if at is None else float(at)),
+            changed(run_start, due=now if at is None else float(at)),
             run_id,
             0,
             0,
@@ -174,12 +174,14 @@ async def submit_run(
         except RunConflict:
             if await journal.run(run_id) is None:  # the session went on elsewhere
                 raise
-    loaded = await load_whole(journal, run_id)
-    check_same(loaded.records, started, agent, principal)
-    return stored_result(journal, loaded)
+    loaded_run = await load_whole(journal, run_id)
+    check_same(loaded_run.records, run_start, agent, principal)
+    return stored_result(journal, loaded_run)
 
 
-def stored_result(journal: Journal, loaded: LoadedRun) -> RunResult[Any]:
+def stored_result(journal: Journal, loaded_run: LoadedRun) -> RunResult[Any]:
     """How a run stands in its journal, as a result."""
-    state = loaded.known
-    return result_from(state.run_id, state, loaded.memory, journal, RunRecords(loaded.records, loaded.before))
+    state = loaded_run.existing_state
+    return result_from(
+        state.run_id, state, loaded_run.memory, journal, RunRecords(loaded_run.records, loaded_run.before)
+    )

@@ -39,7 +39,7 @@ class _Job(Generic[ResultT]):
     """A coroutine that runs in the loop. `begin` and `stop` are called there: in this order, or `stop` alone."""
 
     def __init__(self, work: Coroutine[Any, Any, ResultT]) -> None:
-        self.ended: concurrent.futures.Future[ResultT] = concurrent.futures.Future()
+        self.outcome: concurrent.futures.Future[ResultT] = concurrent.futures.Future()
         self._work = work
         self._task: asyncio.Task[None] | None = None
 
@@ -57,15 +57,15 @@ class _Job(Generic[ResultT]):
         try:
             result = await self._work
         except BaseException as error:  # noqa: BLE001 - a SystemExit that left the task would end the loop for all
-            self.ended.set_exception(error)
+            self.outcome.set_exception(error)
         else:
-            self.ended.set_result(result)
+            self.outcome.set_result(result)
 
     def _abandon(self) -> None:
         """Cancels work that was stopped before its first step."""
-        if not self.ended.done():
+        if not self.outcome.done():
             self._work.close()
-            self.ended.set_exception(asyncio.CancelledError())
+            self.outcome.set_exception(asyncio.CancelledError())
 
 
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -79,10 +79,10 @@ def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     loop, job = _THREAD.loop(), _Job(work)
     try:
         loop.call_soon_threadsafe(job.begin)
-        return job.ended.result()
+        return job.outcome.result()
     except BaseException:
         # The run's own error, or one of a signal handler, as for Ctrl-C. After the latter the run still continues.
-        if not job.ended.done():
+        if not job.outcome.done():
             loop.call_soon_threadsafe(job.stop)
-            concurrent.futures.wait([job.ended])
+            concurrent.futures.wait([job.outcome])
         raise

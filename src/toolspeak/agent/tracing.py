@@ -114,20 +114,20 @@ def install_tracer(tracer: Tracer | None) -> None:
 
 
 def begin_trace(
-    recorder: Recorder, settings: RunSettings, run_id: str, opening: Sequence[Event]
+    recorder: Recorder, settings: RunSettings, run_id: str, first_events: Sequence[Event]
 ) -> tuple[RunTrace, Sequence[Event]]:
     """Begins the trace of a run that this process begins to drive. Call it once the run's records are read, and before
     the next one. Returns the events that open the drive, with the trace that its caller is in."""
     state, driver, records = recorder.current, settings.driver, recorder.run_records.records
     if state is not None and state.status in FINAL:
-        return UNTRACED, opening
+        return UNTRACED, first_events
     traceparent = settings.traceparent if state is None else state.traceparent
     passed_on = Untraced(traceparent) if traceparent is not None and trace_id(traceparent) else UNTRACED
     tracers = recorder.tracers or _INSTALLED
     if not tracers:
-        return passed_on, opening
-    started = records[0].event if records else next(iter(opening), None)
-    drive_start = next((each for each in reversed(records) if isinstance(each.event, _OPENINGS)), None)
+        return passed_on, first_events
+    run_start = records[0].event if records else next(iter(first_events), None)
+    drive_start = next((each for each in reversed(records) if isinstance(each.event, _DRIVE_STARTS)), None)
     if drive_start is not None and getattr(drive_start.event, "caller_trace", None) is None:
         drive_start = None  # its `traceparent` is the caller's
     trace: RunTrace | None = tracers[0].begin_run(
@@ -143,17 +143,19 @@ def begin_trace(
             state=state,
             last=records[-1] if records else None,
             drive_start=drive_start,
-            session_id=getattr(started, "session_id", None),
+            session_id=getattr(run_start, "session_id", None),
             took_over=recorder.lease is not None and recorder.lease.took_over,
         )
     )
     if trace is None:
-        return passed_on, opening
+        return passed_on, first_events
     recorder.trace = trace
     if trace.traceparent is None:
-        return trace, opening
-    marked = (changed(each, caller_trace=trace.caller) if isinstance(each, _OPENINGS) else each for each in opening)
-    return trace, tuple(marked)
+        return trace, first_events
+    traced_events = (
+        changed(each, caller_trace=trace.caller) if isinstance(each, _DRIVE_STARTS) else each for each in first_events
+    )
+    return trace, tuple(traced_events)
 
 
-_OPENINGS = (RunStarted, RunResumed)
+_DRIVE_STARTS = (RunStarted, RunResumed)

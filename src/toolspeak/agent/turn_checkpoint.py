@@ -92,7 +92,7 @@ class TurnCheckpoint:
     async def save(self) -> None:
         """Waits until at most `FLUSH_CHARACTERS` are unrecorded. Raises the error of the last record, if it failed."""
         self.is_due, self._look_at = False, 0
-        await self._saved()
+        await self._wait_for_save()
         if self._size >= self._most:
             # The end is held back: it may be a part of a secret.
             await self._save(self._secrets.longest)
@@ -101,7 +101,7 @@ class TurnCheckpoint:
         """Records the rest of a turn that broke off. An error of the journal is left to the next record."""
         self._stop_timer()
         with suppress(ToolspeakError):
-            await self._saved()
+            await self._wait_for_save()
             await self._save(0)
 
     async def discard(self) -> None:
@@ -111,7 +111,7 @@ class TurnCheckpoint:
         self._text, self._reasoning, self._size = [], [], 0
         self.is_due = False
         if self._saving is not None:
-            await self._saved()
+            await self._wait_for_save()
 
     async def close(self) -> None:
         """Waits until nothing is being recorded any more."""
@@ -151,7 +151,7 @@ class TurnCheckpoint:
         if self._saving is not None:
             await asyncio.shield(self._saving)
 
-    async def _saved(self) -> None:
+    async def _wait_for_save(self) -> None:
         if self._saving is not None:
             await asyncio.shield(self._saving)
             self._saving = None

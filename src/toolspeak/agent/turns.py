@@ -20,7 +20,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish
 from toolspeak.agent.state.history import Plan, hide_call, to_summarise, without_secrets
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.state.steps import remembered
+from toolspeak.agent.state.steps import memory_after
 from toolspeak.agent.turn_checkpoint import TurnCheckpoint
 from toolspeak.agent.validation import check_deps, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
@@ -85,7 +85,7 @@ class Turns:
         self._specs, self._tools_digest = settings.toolset.specs, settings.toolset.digest
         self._price = price_of(settings.driver.name, settings.prices)
         self._early: EarlyStart | None = None
-        self._offered = 0  # calls of the turn that may have started early
+        self._offer_count = 0  # calls of the turn that may have started early
         self._starting: asyncio.Handle | None = None
         self._last_asked: ModelAsked | None = None
         self._reads = 0  # of the current turn: interceptors may proceed more than once
@@ -110,19 +110,19 @@ class Turns:
             await self._compute_tools(before, self._contexts.memory)
             checked_choice(choice, self._contexts.toolset)
         request = TurnRequest(
-            before.history, self._specs, self._instructions, choice, output, settings.asks, state=before
+            before.history, self._specs, self._instructions, choice, output, settings.needs_approval, state=before
         )
         ready, own_messages = None, False
         intercepted = "model" in self._interceptors.levels
         if intercepted:
-            sent = replace(request, messages=(*before.history, *before.queued))
-            verdict, facts = await self._interceptors.before("model", sent, before.metadata)
+            full_request = replace(request, messages=(*before.history, *before.queued_messages))
+            verdict, facts = await self._interceptors.before("model", full_request, before.metadata)
             await recorder.record_all(facts)
             if verdict is None:
                 return None
             ready = turn_of(verdict.value) if isinstance(verdict, Answer) else None
-            request = sent if isinstance(verdict, Answer) else verdict
-            own_messages = request.messages is not sent.messages
+            request = full_request if isinstance(verdict, Answer) else verdict
+            own_messages = request.messages is not full_request.messages
         prompt = driver.prompt(request)
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
@@ -196,8 +196,8 @@ class Turns:
         if secrets.has_values:
             message, unused = without_secrets(message, secrets), [hide_call(call, secrets) for call in unused]
             forged = tuple(map(secrets.hide_text, forged))
-        spent = 0.0 if not costs else None if price is None else price.cost(usage)
-        return ModelAnswered(message, turn.finish, usage, estimated, tuple(unused), forged, turn.notes, spent)
+        turn_cost = 0.0 if not costs else None if price is None else price.cost(usage)
+        return ModelAnswered(message, turn.finish, usage, estimated, tuple(unused), forged, turn.notes, turn_cost)
 
     async def _read_turn(self, request: TurnRequest, own_messages: bool = False) -> ParsedTurn:
         """Reads a turn of the model. `own_messages`: the request's messages are for this turn alone, so the turn gets a
@@ -213,7 +213,7 @@ class Turns:
         redactor = Redactor(settings.secrets) if watcher is not None and settings.secrets else None
         if self._early is not None or self._starting is not None:
             await self.drop_early()
-        self._offered = 0
+        self._offer_count = 0
         self._reads += 1
         if self._reads > 1 and watcher is not None:
             watcher.put(TurnRestarted())
@@ -273,8 +273,10 @@ class Turns:
     async def begin_within(self, calls: Sequence[ToolCall]) -> None:
         """Records calls that a driver makes within its turn, as a turn of their own."""
         calls_with_ids = tuple(changed(call, id=self._call_id(index)) for index, call in enumerate(calls))
-        hidden = tuple(hide_call(call, self._settings.secrets) for call in calls_with_ids)
-        await self._recorder.record(ModelAnswered(Message("assistant", hidden), "tool_calls", Usage(0, 0), cost=0.0))
+        safe_calls = tuple(hide_call(call, self._settings.secrets) for call in calls_with_ids)
+        await self._recorder.record(
+            ModelAnswered(Message("assistant", safe_calls), "tool_calls", Usage(0, 0), cost=0.0)
+        )
 
     def _start_early(self, collector: TurnCollector, before: RunState) -> None:
         """Starts the complete calls of a turn that continues, those that may start before its end."""
@@ -284,8 +286,8 @@ class Turns:
             early = getattr(settings.executor, "early", None)
             self._early = None if early is None else early(self._contexts.batch(before))
         if self._early is not None:
-            for call in collector.completed(self._offered):
-                self._offered += 1
+            for call in collector.completed(self._offer_count):
+                self._offer_count += 1
                 if type(call) is ToolCall:
                     hides = settings.secrets.has_values
                     self._early.offer(hide_call(call, settings.secrets) if hides else call)
@@ -307,20 +309,26 @@ class Turns:
     async def compact(self, plan: Plan) -> None:
         """Makes the history shorter for the model. The model writes a summary if the plan needs one."""
         settings, state = self._settings, self._recorder.state
-        summary, usage, spent, window = "", Usage(), 0.0, settings.window
+        summary, usage, cost, window = "", Usage(), 0.0, settings.window
         if plan.upto:
             summary = _LEFT_OUT
             if window is not None and window.summarise:
                 messages = [*to_summarise(state.history, plan, window), Message.user(_SUMMARY_TASK)]
                 if settings.instructions_of is not None:
                     await self._compute_instructions(state)
-                request = TurnRequest(messages, self._specs, self._instructions, ToolChoice("none"), asks=settings.asks)
+                request = TurnRequest(
+                    messages,
+                    self._specs,
+                    self._instructions,
+                    ToolChoice("none"),
+                    needs_approval=settings.needs_approval,
+                )
                 summary, usage = await _summary_of(settings.driver, request, seconds_left(state, settings.clock))
                 summary = settings.secrets.hide_text(summary)
-                spent = None if self._price is None else self._price.cost(usage)
+                cost = None if self._price is None else self._price.cost(usage)
         after = plan.tokens_after + tokens_of(Message.user(summary))
         await self._recorder.record(
-            HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, spent)
+            HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, cost)
         )
         await self._end_conversation()  # its messages are no longer those of the run
         self._counted_messages = self._counted_characters = 0
@@ -362,7 +370,7 @@ class Turns:
         computed anew, from the run as it was before the turn."""
         if self._settings.tools_of is not None and self._contexts.turn_tools is None:
             before = self._recorder.run_records.before_turn()
-            await self._compute_tools(before, remembered(before.memory))
+            await self._compute_tools(before, memory_after(before.memory))
         return self.take_early()
 
     async def _end_conversation(self) -> None:
@@ -381,13 +389,13 @@ class Turns:
 def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:
     """Seconds until the run's time limit; None without a limit. `clock` gives Unix seconds."""
     limit = state.limits.seconds
-    return None if limit is None else max(0.0, state.started + limit - clock())
+    return None if limit is None else max(0.0, state.started_at + limit - clock())
 
 
 def time_is_over(state: RunState, clock: Callable[[], float]) -> LimitReached:
     """The event of a run whose time is over, even if the clock disagrees by a moment."""
-    allowed = state.limits.seconds or 0.0
-    return LimitReached("seconds", max(allowed, clock() - state.started), allowed)
+    limit = state.limits.seconds or 0.0
+    return LimitReached("seconds", max(limit, clock() - state.started_at), limit)
 
 
 async def _summary_of(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:

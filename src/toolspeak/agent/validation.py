@@ -56,11 +56,11 @@ def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
     return Secrets(secrets)
 
 
-def check_options(options: Mapping[str, Any], known: Collection[str]) -> None:
+def check_options(options: Mapping[str, Any], known_names: Collection[str]) -> None:
     """Raises ConfigurationError for an unknown option of a run, or a value of the wrong type."""
     for name, value in options.items():
-        if name not in known:
-            raise ConfigurationError(f"a run has no option {suggest(name, known)}")
+        if name not in known_names:
+            raise ConfigurationError(f"a run has no option {suggest(name, known_names)}")
         if name == "limits":
             check_limits(value)
         elif name == "setup":
@@ -154,13 +154,13 @@ def check_settings(
     if type(limits) is not Limits or limits != _USUAL_LIMITS:
         check_limits(limits)
     if interceptors != ():
-        for each in _listed(interceptors, "interceptors"):
+        for each in _as_list(interceptors, "interceptors"):
             if isinstance(each, type):
                 raise ConfigurationError(
                     f"interceptors holds the class {each.__name__}; give an instance, {each.__name__}()"
                 )
     if observers != ():
-        for each in _listed(observers, "observers"):
+        for each in _as_list(observers, "observers"):
             if not callable(each):
                 raise ConfigurationError(f"an observer must be a function of one event, not {_quoted(each)}")
             if iscoroutinefunction(each):
@@ -182,7 +182,7 @@ def check_settings(
     if type(description) is not str:
         _is(description, str, "description", "a string")
     if handoffs is not None:
-        for each in _listed(handoffs, "handoffs"):
+        for each in _as_list(handoffs, "handoffs"):
             if not isinstance(each, str) and not hasattr(each, "as_tool"):
                 raise ConfigurationError(f"handoffs are Agents, or names of agents, not {_quoted(each)}")
     if not callable(clock):
@@ -193,7 +193,7 @@ def check_settings(
             _is(price, Price, f"prices[{model!r}]", "a Price")
 
 
-def _listed(value: object, name: str) -> Sequence[object]:
+def _as_list(value: object, name: str) -> Sequence[object]:
     if not isinstance(value, Sequence):
         raise ConfigurationError(f"{name} must be a list, not {_quoted(value)}; write {name}=[it]")
     return cast("Sequence[object]", value)

@@ -265,7 +265,7 @@ class BatchResult:
 
     - `results`: the results in call order, one for each call; empty if calls are pending.
     - `pending`: the unanswered questions.
-    - `waited`: the seconds that an approver took. The deadline moved by as much.
+    - `approval_seconds`: how long approvers took. The deadline moved by as much.
     - `orphaned`: the ids of the run's orphaned calls that have not ended.
     - `run_id`: the run of the batch.
     - `calls`: the calls of the results, as they ran.
@@ -275,7 +275,7 @@ class BatchResult:
 
     results: tuple[ToolResult, ...]
     pending: tuple[ApprovalRequest, ...] = ()
-    waited: float = 0.0
+    approval_seconds: float = 0.0
     orphaned: tuple[str, ...] = ()
     run_id: str = ""
     calls: tuple[ToolCall | MalformedCall, ...] = ()
@@ -285,13 +285,13 @@ class BatchResult:
     def raise_stop(self, stop: StopRequested) -> NoReturn:
         """Raises ToolFailed for a batch that a call's failure ended, otherwise AgentStop; each with this result."""
         if stop.reason != "tool_failure":
-            ended = AgentStop(stop.message, answer=stop.answer)
-            ended.batch = self
-            raise ended
-        failed = ToolFailed(f"the call {stop.call_id} failed: {stop.message}")
-        failed.batch = self
-        failed.execution = next((each for each in self.executions if each.result.call_id == stop.call_id), None)
-        raise failed from (failed.execution.exception if failed.execution else None)
+            agent_stop = AgentStop(stop.message, answer=stop.answer)
+            agent_stop.batch = self
+            raise agent_stop
+        failure = ToolFailed(f"the call {stop.call_id} failed: {stop.message}")
+        failure.batch = self
+        failure.execution = next((each for each in self.executions if each.result.call_id == stop.call_id), None)
+        raise failure from (failure.execution.exception if failure.execution else None)
 
     @property
     def executions(self) -> tuple[ToolExecution, ...]:
@@ -302,11 +302,11 @@ class BatchResult:
                 key_of(self.run_id, result.call_id),
                 call,
                 result,
-                started,
-                completed,
+                started_at,
+                completed_at,
                 details.get(result.call_id, NO_DETAILS),
             )
-            for call, result, (started, completed) in zip(self.calls, self.results, self.times, strict=True)
+            for call, result, (started_at, completed_at) in zip(self.calls, self.results, self.times, strict=True)
         )
 
 

@@ -76,12 +76,12 @@ class Call:
 
     Admission:
 
-    - `written`: the call as the model wrote it.
+    - `original`: the call as the model wrote it.
     - `prepared`: the call made ready, if it may run.
     - `early`: its early start, if it has one.
     - `result`: the result, if it does not run; otherwise `run_call` sets it.
     - `refused_by`: who refused it, an interceptor's name or a decision's author.
-    - `recorded`: whether its result is recorded already.
+    - `is_recorded`: whether its result is recorded already.
     - `request`: the question about it, while it is pending.
     - `asks_to_repeat`: whether that question is about running a call in doubt a second time.
 
@@ -92,22 +92,22 @@ class Call:
     - `followers`: the calls that wait for it.
     - `limiters`: the limiters whose slots it holds.
     - `task`: the task that runs it, None before and after.
-    - `started`, `completed`: when its function began and its result was recorded, in Unix seconds; 0 before that.
+    - `started_at`, `completed_at`: when its function began and its result was recorded, in Unix seconds; 0 before that.
 
     `run_call`:
 
     - `notes`: what interceptors record about it.
-    - `returned`: the result of its function, before interceptors change it.
+    - `function_result`: the result of its function, before interceptors change it.
     - `error`: the exception that its function raised.
     """
 
-    written: ToolCall | MalformedCall
+    original: ToolCall | MalformedCall
     phase: Phase = "proposed"
     prepared: PreparedCall | None = None
     early: EarlyCall | None = None
     result: ToolResult | None = None
     refused_by: str = ""
-    recorded: bool = False
+    is_recorded: bool = False
     request: ApprovalRequest | None = None
     asks_to_repeat: bool = False
     wait_count: int = 0
@@ -116,19 +116,19 @@ class Call:
     limiters: tuple[Limiter, ...] = ()
     task: asyncio.Task[None] | None = None
     notes: HookNotes | None = None
-    returned: ToolResult | None = None
+    function_result: ToolResult | None = None
     error: Exception | None = None
-    started: float = 0.0
-    completed: float = 0.0
+    started_at: float = 0.0
+    completed_at: float = 0.0
 
     @property
     def call(self) -> ToolCall | MalformedCall:
         """The call as it runs: as the model wrote it, unless an interceptor or a decision changed it."""
-        return self.written if self.prepared is None else self.prepared.call
+        return self.original if self.prepared is None else self.prepared.call
 
     def move(self, phase: Phase) -> None:
         """Enters the next phase. Raises AssertionError if the table does not allow it: a fault of the executor."""
-        assert phase in NEXT[self.phase], f"the call {self.written.id} cannot go from {self.phase} to {phase}"
+        assert phase in NEXT[self.phase], f"the call {self.original.id} cannot go from {self.phase} to {phase}"
         self.phase = phase
 
     def admit(self, prepared: PreparedCall) -> None:
@@ -136,10 +136,10 @@ class Call:
         self.move("admitted")
         self.prepared = prepared
 
-    def resolve(self, result: ToolResult, refused_by: str = "", *, recorded: bool = False) -> None:
+    def resolve(self, result: ToolResult, refused_by: str = "", *, is_recorded: bool = False) -> None:
         """Gives the call a result. It does not run."""
         self.move("resolved")
-        self.prepared, self.result, self.refused_by, self.recorded = None, result, refused_by, recorded
+        self.prepared, self.result, self.refused_by, self.is_recorded = None, result, refused_by, is_recorded
 
     def ask(self, prepared: PreparedCall, request: ApprovalRequest, *, asks_to_repeat: bool = False) -> None:
         """Lets the call wait for an answer to the question."""
@@ -155,9 +155,11 @@ class Call:
     def execution(self, run_id: str, details: Mapping[str, LocalDetails]) -> ToolExecution:
         """The call with its result and times, for observers. Call it once the call is done."""
         assert self.result is not None, "the call is done"
-        started, call_id = self.started or self.completed, self.result.call_id
+        started_at, call_id = self.started_at or self.completed_at, self.result.call_id
         call_details = details.get(call_id, NO_DETAILS)
-        return ToolExecution(key_of(run_id, call_id), self.call, self.result, started, self.completed, call_details)
+        return ToolExecution(
+            key_of(run_id, call_id), self.call, self.result, started_at, self.completed_at, call_details
+        )
 
 
 @quick(frozen=False, eq=False)
@@ -176,7 +178,7 @@ class BatchState:
     - `expired`: whether the run's time is over.
     - `is_failing`: whether the batch ends before its calls are done.
     - `error`: why it ended early.
-    - `held`: the runs that a call's function started and waits for, of each such call.
+    - `waiting_calls`: for each call that waits, the runs that its function started.
     """
 
     settings: ExecutorSettings
@@ -198,7 +200,7 @@ class BatchState:
     expired: bool = False
     is_failing: bool = False
     error: BaseException | None = None
-    held: list[SubRuns] = field(default_factory=list[SubRuns])
+    waiting_calls: list[SubRuns] = field(default_factory=list[SubRuns])
 
     def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
         """Returns the call with its tool, arguments and effects, or its failure."""
@@ -236,7 +238,7 @@ class BatchState:
 
     def end_if_idle(self) -> None:
         """Ends the batch if the run is to pause, or a call is held, and no call is under way."""
-        if (self.context.pause.is_requested or self.held) and not self.under_way:
+        if (self.context.pause.is_requested or self.waiting_calls) and not self.under_way:
             self.finish()
 
     def finish(self) -> None:

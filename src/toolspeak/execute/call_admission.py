@@ -1,4 +1,5 @@
-"""The first phase of a batch: in call order, each call is admitted, gets its result unrun, or waits for an answer."""
+"""The first phase of a batch: in call order, each call is admitted, is given a result without running, or waits for an
+answer."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from toolspeak.execute.approval.evaluator import (
 from toolspeak.execute.approval.policy_rules import record_decision
 from toolspeak.execute.batch_state import BatchState, Call
 from toolspeak.execute.calls.prepare import PreparedCall
-from toolspeak.execute.calls.result_limits import result_of, stopped_result
+from toolspeak.execute.calls.result_limits import result_of_value, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.hooks import Answer, Block, HookError, chain_of, hook_failure
 from toolspeak.execute.recovery import IN_DOUBT_REASON, has_person, unknown_outcome
@@ -52,7 +53,7 @@ class _TooLateError(Exception):
 class CallAdmission:
     """Admits the calls of one batch. Make a new one for each batch.
 
-    - `waited`: the seconds that the approver took so far.
+    - `approval_seconds`: how long the approver has taken so far.
     - `stop`: why the run ends, None unless it does.
     - `has_pending`: whether a call waits for an answer.
     """
@@ -75,83 +76,85 @@ class CallAdmission:
         )
         self._skip_reason = ""
         self._earlier: list[ToolCall] = []
-        self.waited = 0.0
+        self.approval_seconds = 0.0
         self.stop: StopRequested | None = None
         self.has_pending = False
 
-    async def admit_all(self, finished: Mapping[str, ToolResult], max_calls: int | None) -> None:
+    async def admit_all(self, earlier_results: Mapping[str, ToolResult], max_calls: int | None) -> None:
         """Admits or resolves each call, or lets it wait for an answer.
 
-        `finished` holds the results that are recorded already, by call id. Their calls, and malformed ones, do not
-        count towards `max_calls`.
+        `earlier_results` holds the recorded results by call id. Their calls, and malformed ones, do not count towards
+        `max_calls`.
         """
         batch, deadline, early = self._batch, self._batch.deadline, self._batch.early
-        counted, looks_back = 0, len(batch.calls) > 1 and self._evaluator.looks_back
+        call_count, looks_back = 0, len(batch.calls) > 1 and self._evaluator.looks_back
         for call in batch.calls:
-            written = call.written
-            if written.id in finished:
-                call.resolve(finished[written.id], recorded=True)
+            original = call.original
+            if original.id in earlier_results:
+                call.resolve(earlier_results[original.id], is_recorded=True)
                 continue
-            counted += type(written) is ToolCall
+            call_count += type(original) is ToolCall
             if self._skip_reason:
-                self._keep_from_running(call, failure(written, "skipped", self._skip_reason))
-            elif type(written) is not ToolCall:
-                assert isinstance(written, MalformedCall), "a call is either"
-                await self._refuse_malformed(call, written)
-            elif max_calls is not None and counted > max_calls:
-                self._keep_from_running(call, failure(written, "skipped", "the run's limit on calls is reached"))
+                self._keep_from_running(call, failure(original, "skipped", self._skip_reason))
+            elif type(original) is not ToolCall:
+                assert isinstance(original, MalformedCall), "a call is either"
+                await self._refuse_malformed(call, original)
+            elif max_calls is not None and call_count > max_calls:
+                self._keep_from_running(call, failure(original, "skipped", "the run's limit on calls is reached"))
             elif batch.is_late:
-                self._keep_from_running(call, failure(written, "skipped", deadline.before_start()))
+                self._keep_from_running(call, failure(original, "skipped", deadline.before_start()))
             else:
                 try:
                     if batch.settings.interceptors:
-                        prepared = await self._intercepted(call, written)
+                        prepared = await self._intercepted(call, original)
                     else:
-                        prepared = (None if early is None else early.prepared(written)) or batch.prepare(written)
+                        prepared = (None if early is None else early.prepared(original)) or batch.prepare(original)
                     if type(prepared) is ToolResult:
                         self._keep_from_running(call, prepared)
-                    elif prepared is not None and written.id in batch.doubtful_calls.decisions:
+                    elif prepared is not None and original.id in batch.doubtful_calls.decisions:
                         await self._recover(call, prepared)
                     elif prepared is not None:
                         question = self._judge(call, prepared)
                         if question is not None:
                             call.ask(prepared, await self._in_time(self._builder.with_preview(question, prepared)))
                 except _TooLateError:
-                    self._keep_from_running(call, failure(written, "skipped", deadline.before_start()))
+                    self._keep_from_running(call, failure(original, "skipped", deadline.before_start()))
                 except AgentStop as stop:
-                    self._stop_run(stop, written)
-                    self._keep_from_running(call, stopped_result(written, stop))
+                    self._stop_run(stop, original)
+                    self._keep_from_running(call, stopped_result(original, stop))
             if call.prepared is None:
-                self._consider(call)
+                self._skip_after(call)
                 continue
             if looks_back:
                 self._earlier.append(call.prepared.call)
             if call.request is not None:
                 self.has_pending = True
 
-    async def _intercepted(self, call: Call, written: ToolCall) -> PreparedCall | ToolResult | None:
+    async def _intercepted(self, call: Call, original: ToolCall) -> PreparedCall | ToolResult | None:
         """Passes the call through every `before`. Returns the call made ready, or its result, or None if an interceptor
         refused it: then it is resolved."""
         batch, notes = self._batch, self._batch.notes
-        chain = chain_of(written, batch.settings.interceptors, batch.context, notes)
+        chain = chain_of(original, batch.settings.interceptors, batch.context, notes)
         try:
-            verdict = await self._in_time(chain.before(written))
+            verdict = await self._in_time(chain.before(original))
         except HookError as error:
-            return self._keep_from_running(call, hook_failure(written, error, notes), error.name)
+            return self._keep_from_running(call, hook_failure(original, error, notes), error.name)
         if isinstance(verdict, Block):
-            return self._keep_from_running(call, failure(written, "blocked", verdict.reason), notes.last)
+            return self._keep_from_running(call, failure(original, "blocked", verdict.reason), notes.last)
         if isinstance(verdict, Answer):
-            return result_of(written, verdict.value, batch.settings.secrets)
+            return result_of_value(original, verdict.value, batch.settings.secrets)
         prepared = batch.prepare(verdict)
         if isinstance(prepared, ToolResult):
             chain = chain_of(verdict, batch.settings.interceptors, batch.context, notes)
             return await self._in_time(chain.after(verdict, prepared))
-        return replace(prepared, changed=True) if verdict is not written and verdict != written else prepared
+        return replace(prepared, changed=True) if verdict is not original and verdict != original else prepared
 
-    async def _refuse_malformed(self, call: Call, written: MalformedCall) -> None:
+    async def _refuse_malformed(self, call: Call, malformed: MalformedCall) -> None:
         """Resolves a malformed call. Interceptors see it as a call without arguments."""
-        batch, result = self._batch, failure(written, "malformed", written.reason)
-        stand_in = ToolCall(written.id, written.name or "", {}, extra={**written.extra, "malformed": written.raw})
+        batch, result = self._batch, failure(malformed, "malformed", malformed.reason)
+        stand_in = ToolCall(
+            malformed.id, malformed.name or "", {}, extra={**malformed.extra, "malformed": malformed.raw}
+        )
         try:
             if batch.settings.interceptors:
                 chain = chain_of(stand_in, batch.settings.interceptors, batch.context, batch.notes)
@@ -165,30 +168,30 @@ class CallAdmission:
 
     async def _recover(self, call: Call, prepared: PreparedCall) -> None:
         """Decides about a call in doubt. Its approval stays valid and is not requested again."""
-        batch, written, tool = self._batch, prepared.call, prepared.tool
+        batch, tool_call, tool = self._batch, prepared.call, prepared.tool
         effects = hide_effects(prepared.effects, batch.settings.secrets)
-        digest = request_digest(written, tool.now, effects, again=True)
-        context = batch.context.run_context(written, prepared.idempotency_key)
+        digest = request_digest(tool_call, tool.now, effects, again=True)
+        context = batch.context.run_context(tool_call, prepared.idempotency_key)
         outcome = await batch.doubtful_calls.settle(prepared, digest, context)
         if isinstance(outcome, Happened):
-            self._keep_from_running(call, result_of(written, outcome.value, batch.settings.secrets))
+            self._keep_from_running(call, result_of_value(tool_call, outcome.value, batch.settings.secrets))
         elif outcome is None and (self._approver is None or has_person(self._approver)):
             request = ApprovalRequest(
-                written, tool.now, effects, "", IN_DOUBT_REASON, digest, state=batch.context.state
+                tool_call, tool.now, effects, "", IN_DOUBT_REASON, digest, state=batch.context.state
             )
             request = await self._in_time(self._builder.with_preview(request, prepared))
             call.ask(prepared, request, asks_to_repeat=True)
         elif outcome:
             call.admit(prepared)
         else:
-            self._keep_from_running(call, unknown_outcome(written))
+            self._keep_from_running(call, unknown_outcome(tool_call))
 
     def _judge(self, call: Call, prepared: PreparedCall) -> ApprovalRequest | None:
         """Admits or refuses a call, or returns the question that a person must answer.
 
         The order: an earlier decision, the policy, the rules, the effects, a standing approver.
         """
-        evaluator, builder, written = self._evaluator, self._builder, prepared.call
+        evaluator, builder, tool_call = self._evaluator, self._builder, prepared.call
         standing = self._approver if isinstance(self._approver, StandingApprover) else None
         if (
             evaluator.policy is None
@@ -196,7 +199,7 @@ class CallAdmission:
             and not prepared.effects.needs_approval
         ):
             answer = None  # as for most reads
-        elif standing is not None and evaluator.only_effects_decide(written):
+        elif standing is not None and evaluator.only_effects_decide(tool_call):
             answer = standing.decision  # without the question: to make it takes longer than all the rest
         else:
             request = builder.about(prepared, self._earlier)
@@ -211,12 +214,12 @@ class CallAdmission:
                 elif answer.person:
                     answer = Decision(False, needs_person_reason(answer))
                 elif refused_repair:
-                    self._keep_from_running(call, failure(written, "rejected", refused_repair), standing.decision.by)
+                    self._keep_from_running(call, failure(tool_call, "rejected", refused_repair), standing.decision.by)
                     return None
                 else:
                     answer = standing.decision
         if answer is None:
-            early = None if self._batch.early is None else self._batch.early.calls.get(written.id)
+            early = None if self._batch.early is None else self._batch.early.calls.get(tool_call.id)
             if early is not None and early.prepared is prepared:
                 call.early = early
             call.admit(prepared)
@@ -226,29 +229,29 @@ class CallAdmission:
 
     def _apply(self, call: Call, prepared: PreparedCall, decision: Decision) -> None:
         """Applies a decision to a call."""
-        written = prepared.call
+        tool_call = prepared.call
         if not decision.approved:
             reason = f": {decision.reason}" if decision.reason else ""
             if decision.ends_run:
-                self.stop = StopRequested("terminated", decision.reason, written.id, by=decision.by)
-            self._keep_from_running(call, failure(written, "rejected", f"the call was rejected{reason}"), decision.by)
-        elif decision.arguments is None or same_json(decision.arguments, written.arguments):
+                self.stop = StopRequested("terminated", decision.reason, tool_call.id, by=decision.by)
+            self._keep_from_running(call, failure(tool_call, "rejected", f"the call was rejected{reason}"), decision.by)
+        elif decision.arguments is None or same_json(decision.arguments, tool_call.arguments):
             call.admit(prepared)
         else:
-            changed = self._batch.prepare(replace(written, arguments=decision.arguments))
-            if isinstance(changed, ToolResult):
-                self._keep_from_running(call, changed)
+            new_prepared = self._batch.prepare(replace(tool_call, arguments=decision.arguments))
+            if isinstance(new_prepared, ToolResult):
+                self._keep_from_running(call, new_prepared)
             else:
-                call.admit(replace(changed, changed=True, note=changed_note(changed.call, decision.reason)))
+                call.admit(replace(new_prepared, changed=True, note=changed_note(new_prepared.call, decision.reason)))
 
     def _keep_from_running(self, call: Call, result: ToolResult, refused_by: str = "") -> None:
         """Gives the call a result instead of running it. The result of a call in doubt says that it may have run."""
         call.resolve(self._batch.doubtful_calls.report(call.call, result), refused_by)
 
-    def _consider(self, call: Call) -> None:
+    def _skip_after(self, call: Call) -> None:
         """Skips the later calls if the result of a call that does not run ends the batch."""
         result, settings = call.result, self._batch.settings
-        if result is None or call.recorded or self._skip_reason:
+        if result is None or call.is_recorded or self._skip_reason:
             return
         if self.ends_run:
             self._skip_reason = _ENDED
@@ -286,13 +289,13 @@ class CallAdmission:
                     result = call.result
                     if result is None:
                         self._keep_from_running(call, failure(call.call, "skipped", self._skip_reason))
-                    elif not call.recorded and result.code != "skipped":
+                    elif not call.is_recorded and result.code != "skipped":
                         placeholder_call = ToolCall(result.call_id, result.name, {})
                         self._keep_from_running(call, failure(placeholder_call, "skipped", self._skip_reason))
                     continue
                 if call.phase == "pending":
                     await self._ask(call, together)
-                self._consider(call)
+                self._skip_after(call)
                 if self.ends_run:
                     break
         return () if self.ends_run else self._pending()
@@ -307,20 +310,20 @@ class CallAdmission:
         batch, prepared, request = self._batch, call.prepared, call.request
         assert prepared is not None, "the call is pending"
         assert request is not None, "the call is pending"
-        written = request.call
+        tool_call = request.call
         if not together:
             await batch.emit(question_fact(request))
         if self._approver is None:
             return
         try:
-            answer = together.get(written.id)
+            answer = together.get(tool_call.id)
             if answer is None:
                 if isinstance(self._approver, BatchApprover):
                     raise TypeError("a batch approver cannot answer about a single call")
                 answer = await self._timed(ask(self._approver, request))
         except AgentStop as stop:
-            self._stop_run(stop, written)
-            self._keep_from_running(call, stopped_result(written, stop))
+            self._stop_run(stop, tool_call)
+            self._keep_from_running(call, stopped_result(tool_call, stop))
             return
         revision: ApprovalRequest | None = request
         if isinstance(answer, Decision) and is_of_a_revision(answer, request):
@@ -329,7 +332,7 @@ class CallAdmission:
                 await batch.emit(question_fact(revision))
         if isinstance(answer, Escalate) or revision is None:
             return
-        fact = decision_fact(written.id, answer, revision.digest, batch.settings.secrets)
+        fact = decision_fact(tool_call.id, answer, revision.digest, batch.settings.secrets)
         await record_decision(fact, batch.emit, self._evaluator.rules)
         if not call.asks_to_repeat or answer.ends_run:
             self._apply(call, prepared, replace(answer, reason=fact.reason))
@@ -406,7 +409,7 @@ class CallAdmission:
         began = clock.time()
         async with self._batch.context.pause.interrupts():
             answer = await question
-        waited = clock.time() - began
-        self.waited += waited
-        self._batch.deadline.move_on(waited)
+        seconds = clock.time() - began
+        self.approval_seconds += seconds
+        self._batch.deadline.move_on(seconds)
         return answer

@@ -136,7 +136,7 @@ class Executor:
         context: BatchContext | None = None,
         approver: Approver | BatchApprover | None = None,
         decisions: Mapping[str, Decision] = _NO_DECISIONS,
-        finished: Mapping[str, ToolResult] = _NO_RESULTS,
+        earlier_results: Mapping[str, ToolResult] = _NO_RESULTS,
         doubtful_calls: CallsInDoubt = NONE_IN_DOUBT,
         deadline: float | None = None,
         max_calls: int | None = None,
@@ -152,10 +152,10 @@ class Executor:
           escalates, the batch stops before any call runs: the BatchResult lists the pending calls.
         - `decisions`: earlier answers, by call id. An approval is bound to its request (`Decision.digest`): it holds
           only while the tool and the arguments are the same.
-        - `finished`: results that are recorded already, by call id. They are returned as they are.
+        - `earlier_results`: results that are recorded already, by call id. They are returned as they are.
         - `doubtful_calls`: the calls that an earlier process started, without a result.
         - `deadline`: in seconds from now. Calls not finished then are cancelled, calls not started are skipped. The
-          approver's time (`BatchResult.waited`) does not count.
+          approver's time (`BatchResult.approval_seconds`) does not count.
         - `max_calls`: further calls are skipped. Malformed and finished calls do not count.
         - `early`: the early start that this turn's calls were offered to.
         - `stop`: why the run ended in this batch, before it was interrupted. No call starts any more.
@@ -204,11 +204,11 @@ class Executor:
         )
         admission = CallAdmission(batch, PolicyEvaluator(self.policy, self.rules, decisions), approver)
         try:
-            await admission.admit_all(finished, max_calls)
+            await admission.admit_all(earlier_results, max_calls)
             if admission.has_pending:
                 pending = await admission.ask_all()
                 if pending:
-                    return BatchResult((), pending, admission.waited)
+                    return BatchResult((), pending, admission.approval_seconds)
             await admission.close()
             await Scheduler(batch).run()
         finally:
@@ -222,11 +222,11 @@ class Executor:
             assert call.result is not None, "every call has a result"
             results.append(call.result)
             run_calls.append(call.call)
-            times.append((call.started or call.completed, call.completed))
-        done = BatchResult(
+            times.append((call.started_at or call.completed_at, call.completed_at))
+        batch_result = BatchResult(
             tuple(results),
             (),
-            admission.waited,
+            admission.approval_seconds,
             orphaned,
             context.run_id,
             tuple(run_calls),
@@ -235,8 +235,8 @@ class Executor:
         )
         stop = admission.stop or batch.stop
         if stop is not None:
-            done.raise_stop(stop)
-        return done
+            batch_result.raise_stop(stop)
+        return batch_result
 
 
 class Scheduler:
@@ -301,12 +301,12 @@ class Scheduler:
             finally:
                 if batch.timers is not batch.context.scope.timers:
                     batch.timers.close()
-                done: list[tuple[ToolCall, Effects, ToolResult | None]] = []
+                done_calls: list[tuple[ToolCall, Effects, ToolResult | None]] = []
                 for call, prepared in self._running:
                     if call.limiters:
                         call.release()
-                    done.append((prepared.call, prepared.effects, call.result))
-                batch.context.scope.result_cache.learn(done, ordered=batch.settings.schedule != "parallel")
+                    done_calls.append((prepared.call, prepared.effects, call.result))
+                batch.context.scope.result_cache.learn(done_calls, ordered=batch.settings.schedule != "parallel")
         if batch.error is not None:
             raise batch.error
         if batch.settings.interceptors:
@@ -314,7 +314,7 @@ class Scheduler:
             for fact in applied(notes, batch.notes.current, "call", batch.settings.secrets.hide_text):
                 await batch.emit(fact)
         if self._open_calls:
-            raise BatchHeld(tuple(batch.held)) if batch.held else BatchPaused
+            raise BatchHeld(tuple(batch.waiting_calls)) if batch.waiting_calls else BatchPaused
 
     def _start_ready(self) -> None:
         # A task may run at once (eager task factories) and come back here: the loop below takes its calls too.
@@ -330,7 +330,7 @@ class Scheduler:
         if batch.is_failing or batch.context.pause.is_requested or call.task is not None or call.phase == "done":
             return
         if call.prepared is None:
-            if call.recorded:
+            if call.is_recorded:
                 assert call.result is not None, "it is recorded"
                 self._finish(call, call.result)
                 return
@@ -366,11 +366,11 @@ class Scheduler:
         call.move("done")
         # The task is at its end: a batch of thousands must not keep a task for each call.
         call.result, call.task = result, None
-        call.completed = time()
+        call.completed_at = time()
         observation = self._batch.observation
-        if observation is not None and not call.recorded:
+        if observation is not None and not call.is_recorded:
             execution = call.execution(observation.run.run_id, self._batch.context.scope.details)
-            observation.ended(execution, call.refused_by)
+            observation.report_end(execution, call.refused_by)
         if call.limiters:
             call.release()
         for follower in call.followers or ():

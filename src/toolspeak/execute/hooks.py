@@ -185,7 +185,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
     async def surround(self, value: ValueT, innermost: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
         """Returns the outcome with every `around` around `innermost`."""
         for interceptor in reversed(self.interceptors):
-            innermost = self._wrapped(interceptor, value, innermost)
+            innermost = self._around(interceptor, value, innermost)
         return await innermost()
 
     async def after(self, value: ValueT, outcome: OutcomeT) -> OutcomeT:
@@ -202,7 +202,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
     def _for(self, interceptor: object) -> HookContext:
         return self.context(type(interceptor).__name__)
 
-    def _wrapped(
+    def _around(
         self, interceptor: Any, value: ValueT, inner: Callable[[], Awaitable[OutcomeT]]
     ) -> Callable[[], Awaitable[OutcomeT]]:
         async def run() -> OutcomeT:

@@ -76,7 +76,7 @@ class Invocation:
     - `seconds`: its time limit, None without one.
     - `context`, `secrets`: the run, and the secrets that its progress hides.
     - `is_over`: set once nothing waits for the function any more (`RunContext.cancelled`).
-    - `ended`: set once a synchronous function has ended.
+    - `end_flag`: set once a synchronous function has ended.
     - `on_end`: is called in the event loop when an orphaned function ends.
     - `sub_runs`: the runs that the function starts, of a tool that takes a RunContext.
     - `is_early`: the function is called before the turn is over.
@@ -87,7 +87,7 @@ class Invocation:
     context: BatchContext
     secrets: Secrets
     is_over: Flag | None = None
-    ended: Flag | None = None
+    end_flag: Flag | None = None
     on_end: Callable[[], None] | None = None
     sub_runs: SubRuns | None = None
     is_early: bool = False
@@ -117,13 +117,13 @@ class Invocation:
             if tool.is_async:
                 outcome = ThreadOutcome(await tool.function(**arguments))
             else:
-                ended = self.ended = Flag()
+                end_flag = self.end_flag = Flag()
 
                 def call() -> Any:
                     try:
                         return tool.function(**arguments)
                     finally:
-                        ended.is_set = True
+                        end_flag.is_set = True
 
                 outcome = await in_thread(call, lambda: None if self.on_end is None else self.on_end())
                 if isawaitable(outcome.value):
@@ -158,8 +158,8 @@ class Invocation:
 
     def _wait(self, event: str, until: float | None, seconds: float | None) -> tuple[Any, bool]:
         assert self.sub_runs is not None, "made with the context"
-        ended = self.sub_runs.wait_for(WaitRequest(event, until, seconds))
-        return ended.payload, ended.expired
+        wait_end = self.sub_runs.wait_for(WaitRequest(event, until, seconds))
+        return wait_end.payload, wait_end.expired
 
     def _progress(self, is_over: Flag) -> Callable[[str], None]:
         loop, home = asyncio.get_running_loop(), threading.get_ident()
@@ -205,7 +205,7 @@ class EarlyStart:
         self._settings = settings
         self._context = context
         self._writes: Conflicts | None = None  # the calls offered that a read may have to wait for
-        self._offered = 0
+        self._offer_count = 0
         self.calls: dict[str, EarlyCall] = {}
         """The calls that have begun, by id. The batch must use all of them or none: they share a memory."""
         self._memory: _MemoryCopy | None = None
@@ -226,7 +226,7 @@ class EarlyStart:
         if effects.needs_approval:
             may_start = False
         elif settings.schedule == "sequential":
-            may_start = not self._offered
+            may_start = not self._offer_count
         else:
             may_start = scope.result_cache.answer(call, effects) is None
             if may_start and settings.schedule == "serializable":
@@ -235,8 +235,8 @@ class EarlyStart:
         if effects.writes:
             if self._writes is None:
                 self._writes = Conflicts()
-            self._writes.add(self._offered, effects)
-        self._offered += 1
+            self._writes.add(self._offer_count, effects)
+        self._offer_count += 1
         limiters = scope.limiters(tool, settings.concurrency)
         if self._batch is not None:
             limiters = (*limiters, self._batch)
@@ -287,19 +287,19 @@ class _MemoryCopy:
     def __init__(self, memory: dict[str, Any]) -> None:
         self._memory = memory
         self.copy = _copied(memory)
-        self._known = _copied(memory)
+        self._base = _copied(memory)
 
     def merge(self) -> None:
-        changed = {key: value for key, value in self.copy.items() if self._known.get(key, _MISSING) != value}
-        for key, value in changed.items():
+        new_values = {key: value for key, value in self.copy.items() if self._base.get(key, _MISSING) != value}
+        for key, value in new_values.items():
             if isinstance(value, dict) and isinstance(self._memory.get(key), dict):
-                entries, known = cast("dict[Any, Any]", value), self._known.get(key)
-                before = cast("dict[Any, Any]", known) if isinstance(known, dict) else {}
+                entries, base = cast("dict[Any, Any]", value), self._base.get(key)
+                before = cast("dict[Any, Any]", base) if isinstance(base, dict) else {}
                 here = cast("dict[Any, Any]", self._memory[key])
                 here.update({name: entry for name, entry in entries.items() if before.get(name) != entry})
             else:
                 self._memory[key] = copy.copy(cast("Any", value))
-        self._known = _copied(self.copy)
+        self._base = _copied(self.copy)
 
 
 def _copied(memory: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from toolspeak.execute.batch_state import BatchState, Call
 from toolspeak.execute.calls.observe import LocalDetails
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.replay import RecordedResult
-from toolspeak.execute.calls.result_limits import describe, finish_result, result_of, stopped_result
+from toolspeak.execute.calls.result_limits import describe, finish_result, result_of_value, stopped_result
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.concurrency.limits import OrphanedCall, ThreadOutcome
 from toolspeak.execute.hooks import HookNotes, chain_of
@@ -72,7 +72,7 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
         finish(call, result)
     finally:
         batch.under_way -= 1
-        if batch.held or context.pause.is_requested:
+        if batch.waiting_calls or context.pause.is_requested:
             batch.end_if_idle()
 
 
@@ -80,7 +80,7 @@ def _from_cache(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolRe
     """The result of an earlier read like this one, unless something in this batch may change it first."""
     settings = batch.settings
     if settings.replayer is not None:
-        return settings.replayer.recalled(prepared.call)
+        return settings.replayer.cached_result(prepared.call)
     if call.waited_for:
         return None
     result = batch.context.scope.result_cache.answer(prepared.call, prepared.effects)
@@ -96,17 +96,17 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
     if batch.context.pause.is_requested:
         raise NotStarted
     if prepared.call.id in batch.context.waits:
-        batch.held.append(SubRuns(batch.context.run_id, prepared.call.id, is_entered=False))
+        batch.waiting_calls.append(SubRuns(batch.context.run_id, prepared.call.id, is_entered=False))
         raise CallHeld
     if settings.replayer is not None:
-        skipped = settings.replayer.skipped(prepared.call)
-        if skipped is not None:
-            return skipped
+        result = settings.replayer.skipped_result(prepared.call)
+        if result is not None:
+            return result
     elif reason := _reason_to_skip(batch, call, prepared):
-        skipped = failure(prepared.call, "skipped", reason)
+        result = failure(prepared.call, "skipped", reason)
         if settings.cassette_results is not None:
-            settings.cassette_results.keep(prepared.call, RecordedResult(skipped, skipped=True))
-        return skipped
+            settings.cassette_results.keep(prepared.call, RecordedResult(result, skipped=True))
+        return result
     try:
         if settings.interceptors:
             call.move("entering")
@@ -120,14 +120,14 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
             result = replace(result, content=(TextPart(prepared.note), *result.content))
     except AgentStop as stop:
         await batch.stop_starting(batch.stop_of(stop, prepared.call.id))
-        return call.returned or stopped_result(prepared.call, stop)
+        return call.function_result or stopped_result(prepared.call, stop)
     except asyncio.CancelledError as error:
         if batch.is_being_cancelled:
             raise
         _forget_cancellations()
-        return call.returned or _interrupted(batch, call, prepared.call, error)
+        return call.function_result or _interrupted(batch, call, prepared.call, error)
     # An interceptor may have caught what must end the batch.
-    if call.returned is None and batch.is_being_cancelled:
+    if call.function_result is None and batch.is_being_cancelled:
         raise asyncio.CancelledError
     return result
 
@@ -162,7 +162,7 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
     if batch.context.pause.is_requested:
         raise NotStarted
     call.move("starting")
-    call.returned = call.error = None
+    call.function_result = call.error = None
     try:
         fact = ToolStarted(
             prepared.call.id,
@@ -180,22 +180,22 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
             batch.fail(error)
         raise
     call.move("running")
-    call.started = call.started or time()
+    call.started_at = call.started_at or time()
     if batch.observation is not None:
-        batch.observation.started(prepared.call, call.started)
+        batch.observation.report_start(prepared.call, call.started_at)
     if batch.is_late:
         result = failure(prepared.call, "skipped", batch.deadline.before_start())
     elif settings.replayer is not None:
         try:
-            recorded = settings.replayer.play(prepared.call)
+            recorded_result = settings.replayer.play(prepared.call)
         except ReplayDiverged as error:
             batch.fail(error)  # whatever an interceptor makes of it
             raise
-        for used in recorded.spent:
-            await batch.emit(used)
-        if recorded.stop is not None:
-            await batch.stop_starting(batch.stop_of(recorded.stop, prepared.call.id))
-        result = recorded.result
+        for usage_event in recorded_result.sub_run_usage:
+            await batch.emit(usage_event)
+        if recorded_result.stop is not None:
+            await batch.stop_starting(batch.stop_of(recorded_result.stop, prepared.call.id))
+        result = recorded_result.result
     else:
         result, stop = await _invoke(batch, call, prepared)
         if settings.cassette_results is not None:
@@ -203,7 +203,7 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
         if stop is not None:
             await batch.stop_starting(batch.stop_of(stop, prepared.call.id))
     call.move("returned")
-    call.returned = result
+    call.function_result = result
     return result
 
 
@@ -213,7 +213,7 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
     Raises CallHeld if the function waits, or a run that it started. Raises what the function raised if that is no
     Exception, such as KeyboardInterrupt.
     """
-    settings, early, written = batch.settings, call.early, prepared.call
+    settings, early, tool_call = batch.settings, call.early, prepared.call
     if early is None:
         seconds = seconds_of(prepared, settings.tool_timeout)
         invocation = Invocation(prepared, seconds, batch.context, settings.secrets)
@@ -231,12 +231,12 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
         if batch.is_being_cancelled:
             raise
         _forget_cancellations()
-        result = _interrupted(batch, call, written, error)
+        result = _interrupted(batch, call, tool_call, error)
         return (replace(result, extra={"still_running": True}) if still_running else result), None
     sub_runs = invocation.sub_runs
-    waits = sub_runs is not None and (sub_runs.resting or sub_runs.wait is not None)
+    waits = sub_runs is not None and (sub_runs.inactive or sub_runs.wait is not None)
     if waits and sub_runs is not None and not timed_out and not isinstance(outcome.error, AgentStop):
-        problem, stop = await _of_sub_runs(batch, call, prepared, sub_runs)
+        problem, stop = await _check_sub_runs(batch, call, prepared, sub_runs)
         if problem:
             outcome = ThreadOutcome(error=ToolError(problem))
     else:
@@ -244,60 +244,60 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
     match outcome.error:
         case None:
             # Also when it timed out, or while the batch is being cancelled: what took effect is recorded if it can be.
-            result = result_of(written, outcome.value, settings.secrets)
+            result = result_of_value(tool_call, outcome.value, settings.secrets)
         case AgentStop() as stop:
-            result = stopped_result(written, stop)
+            result = stopped_result(tool_call, stop)
         case _ if timed_out:
             reason = f"{prepared.tool.name} did not finish within {invocation.seconds:g} seconds"
             if _orphan(batch, call, prepared, invocation):
-                result = failure(written, "timeout", f"{reason}; it may still be running")
+                result = failure(tool_call, "timeout", f"{reason}; it may still be running")
                 result = replace(result, extra={"still_running": True})
             else:
-                result = failure(written, "timeout", reason)
+                result = failure(tool_call, "timeout", reason)
         case Exception() as raised:
             error = without_our_frames(raised)
             level = logging.DEBUG if isinstance(error, ToolError) else logging.WARNING
-            place = f"the tool {written.name} raised in the call {written.id}"
+            place = f"the tool {tool_call.name} raised in the call {tool_call.id}"
             log_crash(_LOG, place, error, settings.secrets.hide_text, level)
             call.error = error
-            result = failure(written, "exception", settings.secrets.hide_text(describe(error)))
+            result = failure(tool_call, "exception", settings.secrets.hide_text(describe(error)))
         case asyncio.CancelledError() as cancelled:
-            result = _interrupted(batch, call, written, cancelled)
+            result = _interrupted(batch, call, tool_call, cancelled)
         case other:
             raise other
     return result, stop
 
 
-async def _of_sub_runs(
+async def _check_sub_runs(
     batch: BatchState, call: Call, prepared: PreparedCall, runs: SubRuns
 ) -> tuple[str, AgentStop | None]:
     """What is wrong with the runs that the function started, and whether a decision about one ends this run too.
     Raises CallHeld if the call or one of them waits: what the function returned rests on what is not there yet."""
-    if runs.waiting and runs.at_work:
-        await runs.all_rest(seconds_of(prepared, batch.settings.tool_timeout))
-    ended = [run for run in runs.resting.values() if run.reason == "terminated"]
-    if ended:
-        return "", AgentStop(f"a decision ended the run of {ended[0].agent}, which this call had started")
-    lost_runs = [run for run in runs.waiting if not run.is_kept]
+    if runs.paused_runs and runs.active_ids:
+        await runs.wait_until_inactive(seconds_of(prepared, batch.settings.tool_timeout))
+    terminated_runs = [run for run in runs.inactive.values() if run.reason == "terminated"]
+    if terminated_runs:
+        return "", AgentStop(f"a decision ended the run of {terminated_runs[0].agent}, which this call had started")
+    lost_runs = [run for run in runs.paused_runs if not run.is_kept]
     if lost_runs:
         return (
             f"the run of {lost_runs[0].agent} that this call started waits for approval, and no journal keeps it: give "
             "that agent a journal of its own (Agent(journal=…)), or an approver"
         ), None
-    if runs.waiting or runs.wait is not None:
+    if runs.paused_runs or runs.wait is not None:
         call.move("entering")
-        batch.held.append(runs)
+        batch.waiting_calls.append(runs)
         raise CallHeld
     return "", None
 
 
 def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: Invocation) -> bool:
     """Whether the call continues although nothing waits for it: a thread cannot be stopped."""
-    ended = invocation.ended
-    if ended is None or ended.is_set:
+    end_flag = invocation.end_flag
+    if end_flag is None or end_flag.is_set:
         return False
     scope = batch.context.scope
-    scope.orphans.add(OrphanedCall(prepared.call.id, prepared.tool.name, prepared.effects, ended))
+    scope.orphans.add(OrphanedCall(prepared.call.id, prepared.tool.name, prepared.effects, end_flag))
     own = scope.own_limiter(prepared.tool)
     if own is not None and own in call.limiters:
         call.limiters = tuple(limiter for limiter in call.limiters if limiter is not own)
@@ -306,14 +306,14 @@ def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: I
     return True
 
 
-def _interrupted(batch: BatchState, call: Call, written: ToolCall, error: asyncio.CancelledError) -> ToolResult:
+def _interrupted(batch: BatchState, call: Call, tool_call: ToolCall, error: asyncio.CancelledError) -> ToolResult:
     """The failure of a call that got a CancelledError although its batch is not cancelled."""
     if not batch.is_late:
         reason = batch.settings.secrets.hide_text(f"the tool gave up: {describe(error)}")
-        return failure(written, "cancelled", reason)
+        return failure(tool_call, "cancelled", reason)
     if call.phase == "running":
-        return failure(written, "timeout", batch.deadline.before_end())
-    return failure(written, "skipped", batch.deadline.before_start())
+        return failure(tool_call, "timeout", batch.deadline.before_end())
+    return failure(tool_call, "skipped", batch.deadline.before_start())
 
 
 def _forget_cancellations() -> None:

@@ -18,9 +18,9 @@ from toolspeak.execute.concurrency.limits import call_in_loop
 
 @quick()
 class SubRun:
-    """A run that rests: it has ended or paused.
+    """A run that has ended or paused.
 
-    - `pending`: the questions it waits with.
+    - `pending`: its open questions.
     - `is_kept`: whether a journal holds it, so that it can continue when the call's function is called again.
     - `until`: when it continues by itself, in Unix seconds.
     """
@@ -46,23 +46,23 @@ class WaitRequest:
 class SubRuns:
     """The runs of one call, and what else it waits for. Made where its function is called, in its batch's event loop.
 
-    - `started`: how many runs were started with each task, by its digest.
-    - `resting`: the runs that rest, by id.
-    - `at_work`: the ids of the runs in progress.
+    - `starts`: how many runs were started with each task, by its digest.
+    - `inactive`: the runs that have ended or paused, by id.
+    - `active_ids`: the ids of the runs in progress.
     - `wait`: what the function waits for, beside its runs.
     - `is_entered`: whether the function was called. It is not while the call waits as before.
     """
 
     __slots__ = (
-        "_ended",
         "_loop",
         "_past_waits",
-        "at_work",
+        "_run_end",
+        "active_ids",
         "call_id",
+        "inactive",
         "is_entered",
-        "resting",
         "run_id",
-        "started",
+        "starts",
         "wait",
     )
 
@@ -72,59 +72,60 @@ class SubRuns:
         self.is_entered = is_entered
         self.run_id = run_id
         self.call_id = call_id
-        self.started: Counter[str] = Counter()
-        self.resting: dict[str, SubRun] = {}
-        self.at_work: set[str] = set()
+        self.starts: Counter[str] = Counter()
+        self.inactive: dict[str, SubRun] = {}
+        self.active_ids: set[str] = set()
         self.wait: WaitRequest | None = None
         self._past_waits = iter(ended_waits)
         self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Event | None = None
+        self._run_end: asyncio.Event | None = None
 
     def begin(self, run_id: str) -> None:
         """Notes that a run is in progress. Callable in any thread."""
-        self.resting.pop(run_id, None)
-        self.at_work.add(run_id)
+        self.inactive.pop(run_id, None)
+        self.active_ids.add(run_id)
 
-    def rest(self, run: SubRun) -> None:
-        """Notes that a run rests. Callable in any thread."""
-        self.resting[run.run_id] = run
-        self.at_work.discard(run.run_id)
-        call_in_loop(self._loop, self._tell)
+    def end(self, run: SubRun) -> None:
+        """Notes that a run has ended or paused. Callable in any thread."""
+        self.inactive[run.run_id] = run
+        self.active_ids.discard(run.run_id)
+        call_in_loop(self._loop, self._wake)
 
     @property
-    def waiting(self) -> list[SubRun]:
+    def paused_runs(self) -> list[SubRun]:
         """The runs that have paused."""
-        return [run for run in self.resting.values() if run.status in PAUSED]
+        return [run for run in self.inactive.values() if run.status in PAUSED]
 
     def wait_for(self, request: WaitRequest) -> WaitEnded:
-        """Returns what has come. If nothing has, the call waits: raises CallWaits. Callable in any thread.
+        """Returns the end of the wait if it is over. Otherwise raises CallWaits: the call waits. Callable in any
+        thread.
 
-        A function that is called again gets what has come for it in the order in which it waited. Raises ToolError if
-        it waits for something else than the time before.
+        A function that is called again gets the ends of its waits in the order in which it waited. Raises ToolError if
+        it waits for something else than the last time.
         """
-        ended = next(self._past_waits, None)
-        if ended is None:
+        wait_end = next(self._past_waits, None)
+        if wait_end is None:
             self.wait = self.wait or request
             raise CallWaits(f"the call {self.call_id} waits for {request.event or 'a time'}")
-        if ended.event != request.event:
-            now, before = request.event or "a time", ended.event or "a time"
+        if wait_end.event != request.event:
+            now, before = request.event or "a time", wait_end.event or "a time"
             raise ToolError(f"the call waits for {now!r} where it waited for {before!r} before")
-        return ended
+        return wait_end
 
-    async def all_rest(self, seconds: float | None) -> None:
-        """Waits until all runs rest, for so many seconds at most (None: without a limit)."""
-        self._ended = asyncio.Event()
+    async def wait_until_inactive(self, seconds: float | None) -> None:
+        """Waits until no run is in progress, for at most so many seconds (None: without a limit)."""
+        self._run_end = asyncio.Event()
         try:
             async with asyncio.timeout(seconds):
-                while self.at_work:
-                    self._ended.clear()
-                    await self._ended.wait()
+                while self.active_ids:
+                    self._run_end.clear()
+                    await self._run_end.wait()
         except TimeoutError:
             return
 
-    def _tell(self) -> None:
-        if self._ended is not None:
-            self._ended.set()
+    def _wake(self) -> None:
+        if self._run_end is not None:
+            self._run_end.set()
 
 
 ENTERED: ContextVar[SubRuns | None] = ContextVar("toolspeak_sub_runs", default=None)
@@ -139,6 +140,6 @@ class BatchHeld(Exception):
     """All other calls of a batch have their results. These wait for runs that their functions started, for a time or
     for an event."""
 
-    def __init__(self, held: tuple[SubRuns, ...]) -> None:
+    def __init__(self, waiting_calls: tuple[SubRuns, ...]) -> None:
         super().__init__("calls wait for runs that their functions started, for a time or for an event")
-        self.held = held
+        self.waiting_calls = waiting_calls

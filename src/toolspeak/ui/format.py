@@ -143,7 +143,7 @@ def summary(state: RunState, status: str = "") -> str:
     """How a run ended, on one line. `status` replaces the state's own."""
     reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status not in PAUSED else ""
     tokens = f"{'~' if state.totals.estimated else ''}{state.totals.tokens:,} tokens"
-    seconds = f"{state.time - state.started:.1f} s"
+    seconds = f"{state.time - state.started_at:.1f} s"
     cost = "" if state.totals.cost is None else f" ({money(state.totals.cost, state.totals.estimated)})"
     counts = f"{count(state.step, 'step')}, {count(state.totals.calls, 'call')}, {tokens}{cost}, {seconds}"
     return f"{(status or state.status).replace('_', ' ')}{reason}: {counts}"

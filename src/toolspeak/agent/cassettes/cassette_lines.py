@@ -112,11 +112,11 @@ def without_secrets(deltas: Sequence[Delta], secrets: Secrets) -> Sequence[Delta
     for places in pieces.values():
         texts = [cast("TextDelta | ReasoningDelta | ArgumentsDelta", deltas[place]) for place in places]
         whole = "".join(piece.text for piece in texts)
-        hidden = secrets.hide_text(whole)
-        if hidden != whole:
+        safe_text = secrets.hide_text(whole)
+        if safe_text != whole:
             for place in places:
                 hidden_deltas[place] = None
-            hidden_deltas[places[0]] = replace(texts[0], text=hidden)
+            hidden_deltas[places[0]] = replace(texts[0], text=safe_text)
     return [delta for delta in hidden_deltas if delta is not None]
 
 

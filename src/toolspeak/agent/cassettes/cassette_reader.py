@@ -45,7 +45,7 @@ class PlayedCall:
 
     name: str
     arguments: JSON
-    recorded: RecordedResult
+    recorded_result: RecordedResult
     at: float = 0.0
 
 
@@ -56,7 +56,7 @@ class PlayedAnswer:
     name: str
     arguments: JSON
     preview: str = ""
-    decided: ApprovalDecided | None = None
+    decision: ApprovalDecided | None = None
     stop: AgentStop | None = None
     reason: str = ""
     revised: str | None = None
@@ -64,11 +64,11 @@ class PlayedAnswer:
 
     @property
     def escalated(self) -> bool:
-        return self.decided is None and self.stop is None
+        return self.decision is None and self.stop is None
 
 
 @dataclass(slots=True)
-class Recorded:
+class CassetteContent:
     """What a file holds. Calls and answers stand with the number of requests ahead of them (a cassette may hold
     several runs, and in each a call of this id) and `in_turn` of their id. `at` is when they came, in seconds from the
     turn's end on, or since the run continued; `took` how many seconds a turn took. `requests` and `before` count what a
@@ -86,14 +86,14 @@ class Recorded:
     before: dict[str, JSON] | None = None
 
 
-def read_recording(path: Path) -> Recorded:
+def read_recording(path: Path) -> CassetteContent:
     """Raises ConfigurationError for a file that is no recording, naming the line."""
-    lines, recorded = read_lines(path), Recorded()
-    reader = _RecordingReader(recorded)
+    lines, content = read_lines(path), CassetteContent()
+    reader = _RecordingReader(content)
     try:
-        recorded.id = str(lines[0].get("id", ""))
+        content.id = str(lines[0].get("id", ""))
         reader.provider(lines[0])
-        recorded.standing[0] = standing_of(lines[0])
+        content.standing[0] = standing_of(lines[0])
     except (LookupError, TypeError, ValueError, AttributeError):
         raise ConfigurationError(f"{path}, line 1: names no provider; record the run again") from None
     for number, line in enumerate(lines[1:], 2):
@@ -101,14 +101,14 @@ def read_recording(path: Path) -> Recorded:
             reader.read(line)
         except (LookupError, TypeError, ValueError, AttributeError, FormatError) as error:
             raise ConfigurationError(f"{path}, line {number}: is no line of a recording: {error!r}") from None
-    return recorded
+    return content
 
 
 class _RecordingReader:
-    def __init__(self, recorded: Recorded) -> None:
-        self._recorded = recorded
+    def __init__(self, content: CassetteContent) -> None:
+        self._content = content
         self._sub_runs: list[SubRunUsed] = []
-        self._goes_on = False
+        self._is_resumed = False
 
     def read(self, line: dict[str, Any]) -> None:
         if "turn" in line:
@@ -127,33 +127,33 @@ class _RecordingReader:
         else:
             self.provider(line)
             if "standing" in line:
-                self._recorded.standing[len(self._recorded.turns)] = standing_of(line)
+                self._content.standing[len(self._content.turns)] = standing_of(line)
 
     def provider(self, line: dict[str, Any]) -> None:
         names = {each.name for each in fields(Capabilities)}
         capability_fields = cast("dict[str, Any]", line["capabilities"])
         capabilities = Capabilities(**{name: capability_fields[name] for name in capability_fields if name in names})
-        self._recorded.providers.append((line["provider"], capabilities))
+        self._content.providers.append((line["provider"], capabilities))
 
     def _turn(self, line: dict[str, Any]) -> None:
-        recorded = self._recorded
-        request = completed(line["asked"], recorded.before)
+        content = self._content
+        request = completed(line["asked"], content.before)
         failure = line.get("error")
         error = ProviderError(failure["message"], **{name: failure[name] for name in ERROR_FIELDS}) if failure else None
         answer, provider, is_cut = tuple(map(delta_of, line["answer"])), line.get("provider", 0), line.get("cut", False)
         turn = PlayedTurn(request, line["digest"], answer, error, provider, is_cut, line.get("took"))
-        if self._goes_on and recorded.turns:
-            last = recorded.turns[-1]
+        if self._is_resumed and content.turns:
+            last = content.turns[-1]
             if last.is_cut or last.digest == turn.digest:  # or the process died before it was journaled
-                recorded.turns.pop()
-        recorded.turns.append(turn)
-        recorded.requests, recorded.before, self._goes_on = recorded.requests + 1, request, False
+                content.turns.pop()
+        content.turns.append(turn)
+        content.requests, content.before, self._is_resumed = content.requests + 1, request, False
 
     def _call(self, line: dict[str, Any]) -> None:
         result = load({"format": 1, **line["result"]})
         if not isinstance(result, ToolResult):
             raise TypeError("its result is not a result")
-        recorded = RecordedResult(
+        recorded_result = RecordedResult(
             result,
             stop_of(line.get("stop")),
             line.get("recalled", False),
@@ -161,8 +161,10 @@ class _RecordingReader:
             tuple(self._sub_runs),
         )
         self._sub_runs.clear()
-        place = len(self._recorded.turns), in_turn(line["call"])
-        self._recorded.calls[place] = PlayedCall(line["name"], line.get("arguments"), recorded, line.get("at", 0.0))
+        place = len(self._content.turns), in_turn(line["call"])
+        self._content.calls[place] = PlayedCall(
+            line["name"], line.get("arguments"), recorded_result, line.get("at", 0.0)
+        )
 
     def _answer(self, line: dict[str, Any]) -> None:
         fact = line.get("answer")
@@ -176,16 +178,16 @@ class _RecordingReader:
             line["revised"][0] if "revised" in line else None,
             line.get("at", 0.0),
         )
-        place = len(self._recorded.turns), in_turn(line["approval"]), line.get("in_doubt", False)
-        self._recorded.answers.setdefault(place, deque()).append(answer)
+        place = len(self._content.turns), in_turn(line["approval"]), line.get("in_doubt", False)
+        self._content.answers.setdefault(place, deque()).append(answer)
 
     def _resumed(self, line: dict[str, Any]) -> None:
-        recorded, here = self._recorded, len(self._recorded.turns)
-        self._goes_on = True
+        content, here = self._content, len(self._content.turns)
+        self._is_resumed = True
         for call_id in line["open"]:
-            recorded.calls.pop((here, in_turn(call_id)), None)
+            content.calls.pop((here, in_turn(call_id)), None)
         for call_id in line["undecided"]:
             place = here, in_turn(call_id), False
-            if place in recorded.answers:
-                recorded.answers[place] = deque(answer for answer in recorded.answers[place] if answer.escalated)
-        recorded.standing[here] = standing_of(line)
+            if place in content.answers:
+                content.answers[place] = deque(answer for answer in content.answers[place] if answer.escalated)
+        content.standing[here] = standing_of(line)

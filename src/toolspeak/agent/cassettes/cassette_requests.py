@@ -103,17 +103,17 @@ def completed(line: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> di
     return request
 
 
-def differences(recorded: Mapping[str, JSON], current: Mapping[str, JSON]) -> str:
+def differences(earlier: Mapping[str, JSON], current: Mapping[str, JSON]) -> str:
     """What changed from one request to the other: which fields, and a diff of what a person can read."""
-    recorded, current = _numbered(recorded), _numbered(current)
-    names = [name for name in {**recorded, **current} if recorded.get(name) != current.get(name)]
-    if _is_native(recorded) != _is_native(current):
-        recorded_form, now = ("the API's own", "written in text")[:: 1 if _is_native(recorded) else -1]
+    earlier, current = _numbered(earlier), _numbered(current)
+    names = [name for name in {**earlier, **current} if earlier.get(name) != current.get(name)]
+    if _is_native(earlier) != _is_native(current):
+        recorded_form, now = ("the API's own", "written in text")[:: 1 if _is_native(earlier) else -1]
         names.append(f"calls were {recorded_form} and are {now} (another dialect)")
-    sides = [list(_lines(recorded)), list(_lines(current))]
+    sides = [list(_lines(earlier)), list(_lines(current))]
     if sides[0] == sides[1]:
         sides = [
-            json.dumps(each, indent=1, ensure_ascii=False, sort_keys=True).split("\n") for each in (recorded, current)
+            json.dumps(each, indent=1, ensure_ascii=False, sort_keys=True).split("\n") for each in (earlier, current)
         ]
     lines = list(difflib.unified_diff(sides[0], sides[1], "recorded", "asked now", n=1, lineterm=""))
     more = [f"… and {len(lines) - _DIFF_LINES} lines more"] if len(lines) > _DIFF_LINES else []

@@ -81,9 +81,9 @@ class CassetteRecorder(Recording, CassetteResults):
             raise ConfigurationError(f"{path}: {error.strerror or error}") from None
 
     def _take_up(self) -> None:
-        recorded = read_recording(self._path)
-        self._id, self._turns, self._before = recorded.id, recorded.requests, recorded.before
-        self._earlier_providers = [name for name, _ in recorded.providers]
+        content = read_recording(self._path)
+        self._id, self._turns, self._before = content.id, content.requests, content.before
+        self._earlier_providers = [name for name, _ in content.providers]
         data = self._path.read_bytes()
         whole, end, fragment = data.rpartition(b"\n")
         if fragment:  # the process died while it wrote
@@ -159,36 +159,36 @@ class CassetteRecorder(Recording, CassetteResults):
             return _RecordedBatchApprover(approver, self)
         return _RecordedApprover(approver, self)
 
-    def keep(self, call: ToolCall, recorded: RecordedResult) -> None:
+    def keep(self, call: ToolCall, recorded_result: RecordedResult) -> None:
         line: dict[str, JSON] = {"call": call.id, "name": call.name, **self._at()}
-        if not recorded.skipped:
+        if not recorded_result.skipped:
             line["arguments"] = call.arguments
-        line["result"] = bare(dump(recorded.result))
-        if recorded.stop is not None:
-            line["stop"] = stop_json(recorded.stop)
-        line |= {name: True for name in ("recalled", "skipped") if getattr(recorded, name)}
+        line["result"] = bare(dump(recorded_result.result))
+        if recorded_result.stop is not None:
+            line["stop"] = stop_json(recorded_result.stop)
+        line |= {name: True for name in ("recalled", "skipped") if getattr(recorded_result, name)}
         self._write(line)
         self._previews.clear()
 
     def keep_preview(self, call: ToolCall, preview: str) -> None:
         self._previews[call.id, _text(call.arguments)] = preview
 
-    def record_sub_run(self, used: SubRunUsed) -> None:
-        self._write({"spent": bare(dump(used))})
+    def record_sub_run(self, usage_event: SubRunUsed) -> None:
+        self._write({"spent": bare(dump(usage_event))})
 
-    def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+    def resumed(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
         self._mark = self._clock()
-        finished = {result.call_id for result in state.pending.results}
-        answered = {decision.call_id for decision in state.approvals.decisions}
+        done_ids = {result.call_id for result in state.pending.results}
+        decided_ids = {decision.call_id for decision in state.approvals.decisions}
         calls = [call.id for call in state.pending.calls]
         line: dict[str, JSON] = {
             "resumed": state.run_id,
-            "open": [call_id for call_id in calls if call_id not in finished],
-            "undecided": [call_id for call_id in calls if call_id not in answered],
+            "open": [call_id for call_id in calls if call_id not in done_ids],
+            "undecided": [call_id for call_id in calls if call_id not in decided_ids],
         }
         self._write({**line, **self._standing})
         waiting = state.approvals.undecided
-        for fact in decided:
+        for fact in new_decisions:
             question = waiting[fact.call_id]
             in_doubt = question.reason == IN_DOUBT_REASON
             self._answer(question.call, fact, later=True, in_doubt=in_doubt, preview=question.preview)
@@ -246,11 +246,11 @@ class CassetteRecorder(Recording, CassetteResults):
         self._write(line)
 
     def _write(self, line: Mapping[str, JSON], *, new: bool = False) -> None:
-        hidden = self._secrets.hide(plain(line))
+        safe_line = self._secrets.hide(plain(line))
         try:
-            data = json.dumps(hidden, ensure_ascii=False).encode()
+            data = json.dumps(safe_line, ensure_ascii=False).encode()
         except UnicodeEncodeError:  # a lone surrogate
-            data = json.dumps(hidden).encode()
+            data = json.dumps(safe_line).encode()
         try:
             with self._path.open("wb" if new else "ab") as file:
                 file.write(data + b"\n")

@@ -41,7 +41,7 @@ class Player(Recording, Replayer):
         self._path = path = Path(path)
         self._pauses = pauses
         self._secrets = Secrets()
-        self._recorded = read_recording(path)
+        self._content = read_recording(path)
         self._requests = self._providers = 0
         self.agents: list[str] = []
         self._passed = self._mark = 0.0  # seconds, and at the last turn's end, or when the run continued
@@ -58,18 +58,18 @@ class Player(Recording, Replayer):
 
     @property
     def requests_left(self) -> int:
-        return len(self._recorded.turns) - self._requests
+        return len(self._content.turns) - self._requests
 
     @property
     def model(self) -> str:
-        return self._recorded.providers[0][0]
+        return self._content.providers[0][0]
 
     @property
     def id(self) -> str:
-        return self._recorded.id
+        return self._content.id
 
     def provider(self, model: str | Provider) -> Provider:
-        providers = self._recorded.providers
+        providers = self._content.providers
         if self._providers >= len(providers):
             raise ConfigurationError(
                 f"{self._path}: holds {len(providers)} providers, and the program requests another. {_AGAIN}"
@@ -84,7 +84,7 @@ class Player(Recording, Replayer):
         self._secrets = secrets
         inner_model = cast("Provider | Driver", model)
         wants_provider = isinstance(model, str) or not hasattr(model, "open") or not self._providers
-        if agent in self.agents or (wants_provider and self._providers >= len(self._recorded.providers)):
+        if agent in self.agents or (wants_provider and self._providers >= len(self._content.providers)):
             self.agents.clear()  # all of them are made anew, to resume the run
         if wants_provider:
             self._providers = self._providers if self.agents else 0
@@ -96,7 +96,7 @@ class Player(Recording, Replayer):
 
     def clock(self, own: Callable[[], float]) -> Callable[[], float]:
         """Time passes as it did when it was recorded: limits in seconds are reached where they were."""
-        if any(turn.took is None for turn in self._recorded.turns):
+        if any(turn.took is None for turn in self._content.turns):
             return own  # recorded before there were times
         began = own()
         return lambda: began + self._passed
@@ -106,7 +106,7 @@ class Player(Recording, Replayer):
 
     def turn(self, request: ModelRequest, provider: int) -> PlayedTurn:
         """What was answered. Raises ReplayDiverged for another request than the one recorded here."""
-        turns = self._recorded.turns
+        turns = self._content.turns
         self._requests += 1
         number, total = self._requests, len(turns)
         if number > total:
@@ -122,7 +122,7 @@ class Player(Recording, Replayer):
                 f"at model request {number} of {total}: it asks for something else", differences(turn.request, current)
             )
         if turn.provider != provider:
-            names = [name for name, _ in self._recorded.providers]
+            names = [name for name, _ in self._content.providers]
             self._diverge(
                 f"at model request {number} of {total}: {names[turn.provider]} was asked, not {names[provider]}"
             )
@@ -143,13 +143,17 @@ class Player(Recording, Replayer):
 
     # --- calls
 
-    def recalled(self, call: ToolCall) -> ToolResult | None:
-        played = self._played_call(call)
-        return played.recorded.result if played is not None and played.recorded.recalled else None
+    def cached_result(self, call: ToolCall) -> ToolResult | None:
+        played_call = self._played_call(call)
+        return (
+            played_call.recorded_result.result
+            if played_call is not None and played_call.recorded_result.recalled
+            else None
+        )
 
-    def skipped(self, call: ToolCall) -> ToolResult | None:
+    def skipped_result(self, call: ToolCall) -> ToolResult | None:
         played = self._played_call(call)
-        return played.recorded.result if played is not None and played.recorded.skipped else None
+        return played.recorded_result.result if played is not None and played.recorded_result.skipped else None
 
     def play(self, call: ToolCall) -> RecordedResult:
         played = self._played_call(call)
@@ -158,17 +162,19 @@ class Player(Recording, Replayer):
                 f"after model request {self._requests}: it calls {call.name} ({call.id}), of which no result was"
                 " recorded"
             )
-        return played.recorded
+        return played.recorded_result
 
     def _played_call(self, call: ToolCall) -> PlayedCall | None:
-        played = self._recorded.calls.get((self._requests, in_turn(call.id)))
+        played = self._content.calls.get((self._requests, in_turn(call.id)))
         if played is None:
             return None
         if played.arguments is not None:
             self._compare(call, played.name, played.arguments)
-        recorded = played.recorded
+        recorded_result = played.recorded_result
         self._passes(played.at)
-        return replace(played, recorded=replace(recorded, result=replace(recorded.result, call_id=call.id)))
+        return replace(
+            played, recorded_result=replace(recorded_result, result=replace(recorded_result.result, call_id=call.id))
+        )
 
     def _compare(self, call: ToolCall, name: str, arguments: JSON, where: str = "at the call") -> None:
         now = plain(self._secrets.hide(plain(call.arguments)))
@@ -179,7 +185,7 @@ class Player(Recording, Replayer):
                 f" {call.name} {became}"
             )
 
-    def record_sub_run(self, used: SubRunUsed) -> None:
+    def record_sub_run(self, usage_event: SubRunUsed) -> None:
         """It is in the recording."""
 
     # --- questions
@@ -189,18 +195,18 @@ class Player(Recording, Replayer):
             return self.revising.revised or ""
         return next((each.preview for each in self._answers(call.id, in_doubt=False)), "")
 
-    def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+    def resumed(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
         self._mark = self._passed
         waiting = state.approvals.undecided
-        for fact in decided:
+        for fact in new_decisions:
             answers = self._answers(fact.call_id, waiting[fact.call_id].reason == IN_DOUBT_REASON)
             while answers and answers[0].escalated:
                 answers.popleft()
-            recorded = answers.popleft().decided if answers else None
-            if recorded is not None and _verdict(recorded) != _verdict(fact):
+            decision = answers.popleft().decision if answers else None
+            if decision is not None and _verdict(decision) != _verdict(fact):
                 self._diverge(
                     f"after model request {self._requests}, at the question about the call {fact.call_id}: the answer"
-                    f" was {_verdict(recorded)} and is {_verdict(fact)}"
+                    f" was {_verdict(decision)} and is {_verdict(fact)}"
                 )
 
     def answer(self, request: ApprovalRequest) -> PlayedAnswer | Decision:
@@ -214,14 +220,14 @@ class Player(Recording, Replayer):
             if not answer.escalated or self._pauses:
                 return answer
             paused = answer
-        if (self._requests, in_turn(call.id)) in self._recorded.calls:
+        if (self._requests, in_turn(call.id)) in self._content.calls:
             return Decision(True, by="recording")  # it ran: a rule let it, which is not there now
         standing = next(
-            (self._recorded.standing[at] for at in range(self._requests, -1, -1) if at in self._recorded.standing), None
+            (self._content.standing[at] for at in range(self._requests, -1, -1) if at in self._content.standing), None
         )
         if standing is not None:
-            refused = "" if standing.repaired else unapproved_repair(request)
-            return replace(standing.decision, approved=False, reason=refused) if refused else standing.decision
+            refusal = "" if standing.repaired else unapproved_repair(request)
+            return replace(standing.decision, approved=False, reason=refusal) if refusal else standing.decision
         if paused is None:
             self._diverge(
                 f"after model request {self._requests}: it asks whether {call.name} ({call.id}) may run, which was "
@@ -230,12 +236,12 @@ class Player(Recording, Replayer):
         return paused
 
     def _answers(self, call_id: str, in_doubt: bool) -> deque[PlayedAnswer]:
-        return self._recorded.answers.get((self._requests, in_turn(call_id), in_doubt), deque())
+        return self._content.answers.get((self._requests, in_turn(call_id), in_doubt), deque())
 
 
 def _verdict(fact: ApprovalDecided) -> str:
-    changed = "" if fact.arguments is None else f" with {json.dumps(plain(fact.arguments), ensure_ascii=False)}"
-    return ("yes" if fact.approved else "no, and the run ends" if fact.ends_run else "no") + changed
+    with_arguments = "" if fact.arguments is None else f" with {json.dumps(plain(fact.arguments), ensure_ascii=False)}"
+    return ("yes" if fact.approved else "no, and the run ends" if fact.ends_run else "no") + with_arguments
 
 
 @quick()
@@ -250,9 +256,9 @@ class _PlayedApprover:
             return answer
         if answer.stop is not None:
             raise answer.stop
-        if answer.decided is None:
+        if answer.decision is None:
             return Escalate(answer.reason)
-        decision = replace(decision_of(answer.decided), digest="")
+        decision = replace(decision_of(answer.decision), digest="")
         if answer.revised is None or decision.arguments is None:
             return decision
         self.player.revising = answer

@@ -67,10 +67,10 @@ class Recording(Protocol):
         """The clock that the agent's runs go by, in Unix seconds; `own` is the agent's."""
 
     @abstractmethod
-    def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+    def resumed(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
         """A run continues from this state; what was decided about its calls meanwhile. Raises ReplayDiverged if
         something else was decided when it was recorded."""
 
     @abstractmethod
-    def record_sub_run(self, used: SubRunUsed) -> None:
+    def record_sub_run(self, usage_event: SubRunUsed) -> None:
         """A run that a tool started has used this."""

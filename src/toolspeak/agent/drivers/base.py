@@ -27,7 +27,7 @@ async def _no_tools(_calls: Sequence[ToolCall]) -> tuple[ToolExecution, ...]:
     raise ConfigurationError("run_tools needs a run of an agent: this conversation was opened without one")
 
 
-def _never_asks(_tool: ToolSpec) -> bool:
+def _needs_no_approval(_tool: ToolSpec) -> bool:
     return False
 
 
@@ -43,7 +43,7 @@ class TurnRequest:
     choice: ToolChoice = ToolChoice()
     output: OutputSchema | None = None
     """The form of the answer."""
-    asks: Callable[[ToolSpec], bool] = _never_asks
+    needs_approval: Callable[[ToolSpec], bool] = _needs_no_approval
     """Whether a call of this tool may need approval before it runs."""
     parallel: bool | None = None
     """Whether a turn may hold several calls. None leaves it to the API and the dialect."""

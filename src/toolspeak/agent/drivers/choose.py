@@ -32,13 +32,13 @@ def choose_driver(
     *,
     grace: float = 0.0,
     late_leaks: bool = False,
-    asks: bool = False,
+    probes_server: bool = False,
     listing: PromptListing | None = None,
 ) -> tuple[Driver, Dialect | None]:
     """The driver of a model, and the dialect it reads if its calls are text.
 
-    `grace` as in `TextDriver`, `late_leaks` as in `NativeDriver`. `asks`: a server of which nobody knows whether it
-    takes tools is asked. `listing` None is "server" where the API is known to write prompts
+    `grace` as in `TextDriver`, `late_leaks` as in `NativeDriver`. `probes_server`: probes a server
+    of which it is unknown whether it accepts tools. `listing` None is "server" if the API is known to write prompts
     (`Capabilities.server_prompt`) and the dialect is the model's own, else "trained".
 
     "auto" is native where the model has calls of its own, else the dialect of the model's family, else
@@ -66,15 +66,17 @@ def choose_driver(
         trained, text = _dialects_of(provider.name)
         text_driver = _text_driver(provider, text, trained, trained, listing, starts_in, grace)
         if dialect == "auto" and not provider.capabilities.tools:
-            if asks and getattr(provider, "is_unknown", False):
+            if probes_server and getattr(provider, "is_unknown", False):
                 return ProbingDriver(provider, NativeDriver(provider, fallback=text_driver), text_driver), text
             return text_driver, text
         return NativeDriver(provider, fallback=text_driver if dialect == "auto" else None, late_leaks=late_leaks), None
     if dialect == "react":
         return ReActDriver(provider), None
-    chosen = _named(dialect, provider.name) if isinstance(dialect, str) else dialect
+    dialect_of_model = _get_dialect(dialect, provider.name) if isinstance(dialect, str) else dialect
     trained = dialects.known_dialect(provider.name)
-    return _text_driver(provider, chosen, chosen, trained, listing, starts_in, grace), chosen
+    return _text_driver(
+        provider, dialect_of_model, dialect_of_model, trained, listing, starts_in, grace
+    ), dialect_of_model
 
 
 @lru_cache(maxsize=256)  # as `known_dialect`
@@ -103,7 +105,7 @@ def _text_driver(
     return TextDriver(provider, read, starts_in=starts_in, grace=grace, listing=listing or "trained")
 
 
-def _named(name: str, model: str) -> Dialect:
+def _get_dialect(name: str, model: str) -> Dialect:
     try:
         return dialects.get_dialect(name, model=model)
     except UnknownDialect:

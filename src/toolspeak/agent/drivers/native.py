@@ -94,7 +94,7 @@ class NativeDriver:
         """Reads a turn's deltas with the calls in its text."""
         leaks, tools = self._leaks, request.tools
         if leaks is None or not tools:
-            return _as_it_is
+            return _unchanged
         echoes = request.output is None
         return LeakedCalls(lambda: leaks.parser(tools), echoes=echoes, late=self._late_leaks).feed
 
@@ -119,14 +119,14 @@ class NativeConversation:
         fallback = driver.fallback
         while fallback is None or not driver.fell_back:
             model_request = self.model_request(request)
-            received, last, read = False, _LastCall(), _as_it_is
+            has_received, last, read = False, _LastCall(), _unchanged
             stream = cast("AsyncGenerator[Delta]", driver.provider.stream(model_request))
             try:
                 async for piece in stream:
-                    if not received:
-                        read, received = driver.reader(request), True
+                    if not has_received:
+                        read, has_received = driver.reader(request), True
                     on_raw_delta(piece)
-                    if type(piece) in _NO_CALL_ENDS and not last.waiting:
+                    if type(piece) in _NO_CALL_ENDS and not last.waiting_deltas:
                         for delta in read(piece):
                             yield delta
                         continue
@@ -141,7 +141,7 @@ class NativeConversation:
                         return
                 raise ProviderError(f"{driver.name} ended its turn without saying so; ask again", retryable=True)
             except ProviderError as error:
-                if received:
+                if has_received:
                     raise
                 if model_request.earlier is not None and error.code == "forgotten":
                     self._earlier = None
@@ -161,7 +161,7 @@ class NativeConversation:
         driver, choice = self._driver, request.choice
         if driver.fell_back and driver.fallback is not None:
             return self._text(driver.fallback).model_request(request)
-        messages, capabilities = self._sent(request), driver.provider.capabilities
+        messages, capabilities = self._request_messages(request), driver.provider.capabilities
         # An API that cannot enforce a choice still gets all tools: a prompt whose beginning
         # changes is read anew.
         unforced = not driver.forces and _is_forced(choice)
@@ -184,7 +184,7 @@ class NativeConversation:
             self._in_text = fallback.open(self._run)
         return self._in_text
 
-    def _sent(self, request: TurnRequest) -> list[Message | TextMessage]:
+    def _request_messages(self, request: TurnRequest) -> list[Message | TextMessage]:
         """The conversation as it is sent, with the messages that are new."""
         prompt = request.instructions
         if self._prompt != prompt:
@@ -208,40 +208,40 @@ class _LastCall:
     """
 
     def __init__(self) -> None:
-        self.waiting: list[Delta] | None = None
+        self.waiting_deltas: list[Delta] | None = None
         """What waits, if anything does."""
         self._batch: BatchEnded | None = None
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if type(delta) is CallCompleted:
-            before, self.waiting = self.waiting, list[Delta]((delta,))
+            before, self.waiting_deltas = self.waiting_deltas, list[Delta]((delta,))
             return before or ()
         if type(delta) is BatchEnded:
             self._batch = delta
             return ()
         if type(delta) is TurnEnded:
-            return self._cut(delta) if delta.is_cut else self._end(delta)
-        if self.waiting and (type(delta) is PartEnded or (type(delta) is TextDelta and not delta.text.strip())):
-            self.waiting.append(delta)
+            return self._end_cut_turn(delta) if delta.is_cut else self._end(delta)
+        if self.waiting_deltas and (type(delta) is PartEnded or (type(delta) is TextDelta and not delta.text.strip())):
+            self.waiting_deltas.append(delta)
             return ()
-        before, self.waiting = self.waiting, None
+        before, self.waiting_deltas = self.waiting_deltas, None
         return (delta,) if before is None else [*before, delta]
 
-    def _cut(self, ended: TurnEnded) -> Sequence[Delta]:
+    def _end_cut_turn(self, turn_end: TurnEnded) -> Sequence[Delta]:
         batch = self._batch
-        if batch is not None and ended.finish != "length":
-            ended = changed(ended, finish="length")
-        if self.waiting and type(call := self.waiting[0]) is CallCompleted:
+        if batch is not None and turn_end.finish != "length":
+            turn_end = changed(turn_end, finish="length")
+        if self.waiting_deltas and type(call := self.waiting_deltas[0]) is CallCompleted:
             raw = json.dumps(dict(call.arguments), ensure_ascii=False)
-            self.waiting[0] = CallMalformed(call.index, raw, "truncated", _CUT_OFF, 0, call.name)
+            self.waiting_deltas[0] = CallMalformed(call.index, raw, "truncated", _CUT_OFF, 0, call.name)
             if batch is not None:
-                selected = tuple(at for at in batch.selected if at != call.index)
-                self._batch = BatchEnded(selected, False, batch.notes)
-        return self._end(ended)
+                remaining = tuple(at for at in batch.selected if at != call.index)
+                self._batch = BatchEnded(remaining, False, batch.notes)
+        return self._end(turn_end)
 
-    def _end(self, ended: TurnEnded) -> Sequence[Delta]:
+    def _end(self, turn_end: TurnEnded) -> Sequence[Delta]:
         batch = () if self._batch is None else (self._batch,)
-        return [*(self.waiting or ()), *batch, ended]
+        return [*(self.waiting_deltas or ()), *batch, turn_end]
 
 
 @cache
@@ -249,7 +249,7 @@ def _any_leaks(*, broken: bool) -> Dialect:
     return dialects.StrictDialect(dialects.get_dialect("auto"), broken=broken)
 
 
-def _as_it_is(delta: Delta) -> Sequence[Delta]:
+def _unchanged(delta: Delta) -> Sequence[Delta]:
     return (delta,)
 
 

@@ -26,27 +26,27 @@ class ProbingDriver:
         self._provider = provider
         self._native = native
         self._text = text
-        self._chosen: Driver | None = None
+        self._choice: Driver | None = None
         self._probing = asyncio.Lock()
 
     @property
     def starts_early(self) -> bool:
-        return (self._chosen or self._text).starts_early
+        return (self._choice or self._text).starts_early
 
     def prompt(self, request: TurnRequest) -> str:
-        return (self._chosen or self._text).prompt(request)
+        return (self._choice or self._text).prompt(request)
 
     def open(self, run: DriverContext = NO_RUN) -> ProbingConversation:
         return ProbingConversation(self, run)
 
     async def choose(self, request: TurnRequest) -> Driver:
         """The driver for a turn."""
-        if self._chosen is None and request.tools:
+        if self._choice is None and request.tools:
             async with self._probing:
-                if self._chosen is None:
+                if self._choice is None:
                     writes = await writes_tools(self._provider, ToolChoice())
-                    self._chosen = self._native if writes else self._text
-        return self._chosen or self._text
+                    self._choice = self._native if writes else self._text
+        return self._choice or self._text
 
     async def aclose(self) -> None:
         await self._provider.aclose()
@@ -58,13 +58,13 @@ class ProbingConversation:
     def __init__(self, driver: ProbingDriver, run: DriverContext) -> None:
         self._driver = driver
         self._run = run
-        self._chosen: Driver | None = None
+        self._choice: Driver | None = None
         self._inner: Conversation | None = None
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        chosen = await self._driver.choose(request)
-        if self._inner is None or chosen is not self._chosen:
-            self._chosen, self._inner = chosen, chosen.open(self._run)
+        driver = await self._driver.choose(request)
+        if self._inner is None or driver is not self._choice:
+            self._choice, self._inner = driver, driver.open(self._run)
         async with aclosing(cast("AsyncGenerator[Delta]", self._inner.turn(request))) as stream:
             async for delta in stream:
                 yield delta

@@ -96,8 +96,10 @@ class ReActDriver:
     def prompt(self, request: TurnRequest) -> str:
         last = self._last_prompt
         if last is None or last[0] is not request.tools or last[1] != request.instructions:
-            asks = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
-            parts = [request.instructions, self._teach(request.tools), asks]
+            approval_text = asks_text(
+                [spec.name for spec in request.tools if request.needs_approval(spec)], request.tools
+            )
+            parts = [request.instructions, self._teach(request.tools), approval_text]
             last = self._last_prompt = request.tools, request.instructions, "\n\n".join(part for part in parts if part)
         return last[2]
 
@@ -130,29 +132,29 @@ class ReActConversation:
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         driver, notify = self._driver, self._run.notify
-        history = self._sent(request)
+        history = self._request_messages(request)
         messages = with_words(history, choice_instruction(request.choice))
         retry: list[TextMessage] = []
-        used, ended, text = list[Usage](), TurnEnded("stop"), ""
+        usages, turn_end, text = list[Usage](), TurnEnded("stop"), ""
         decision: ReActDecision | BadDecision = BadDecision(EXTRACTION, ())
         for attempt in range(1, driver.max_retries + 2):
-            text, ended = await self._ask(request, [*messages, *retry])
-            used.append(ended.usage)
-            if ended.finish in ("content_filter", "refusal", "cancelled"):
+            text, turn_end = await self._ask(request, [*messages, *retry])
+            usages.append(turn_end.usage)
+            if turn_end.finish in ("content_filter", "refusal", "cancelled"):
                 yield TextDelta(text)
-                yield TurnEnded(ended.finish, Usage.of_one_turn(used), ended.model)
+                yield TurnEnded(turn_end.finish, Usage.of_one_turn(usages), turn_end.model)
                 return
             decision = read_decision(text, request.tools, request.choice, driver.read)
             if isinstance(decision, ReActDecision):
-                notify(DecisionTaken(decision.thought, decision.type, decision.tool, decision.written, attempt))
+                notify(DecisionTaken(decision.thought, decision.type, decision.tool, decision.as_written, attempt))
                 break
             attempts = driver.max_retries + 1
             if decision.stage == EXTRACTION:
                 notify(DecisionExtractionFailed(decision.reason, text, attempt, attempts))
             else:
                 notify(DecisionValidationFailed(decision.errors, text, attempt, attempts))
-            cut = "" if ended.finish in NORMAL_END else " (it was cut off: be shorter)"
-            again = f"That was no valid decision{cut}: {decision.reason}. Write the corrected JSON object alone."
+            cut_note = "" if turn_end.finish in NORMAL_END else " (it was cut off: be shorter)"
+            again = f"That was no valid decision{cut_note}: {decision.reason}. Write the corrected JSON object alone."
             retry = [TextMessage("assistant", text), TextMessage("user", again)]
         if isinstance(decision, BadDecision):
             yield CallMalformed(0, text, decision.stage, decision.reason, 0, decision.stage)
@@ -175,16 +177,18 @@ class ReActConversation:
                     async for delta in deltas:
                         self._run.on_raw_delta(delta)
                         if isinstance(delta, TurnEnded):
-                            used, ended = [*used, delta.usage], delta
+                            usages, turn_end = [*usages, delta.usage], delta
                         else:
                             yield delta
-        yield TurnEnded("stop" if ended.finish in NORMAL_END else ended.finish, Usage.of_one_turn(used), ended.model)
+        yield TurnEnded(
+            "stop" if turn_end.finish in NORMAL_END else turn_end.finish, Usage.of_one_turn(usages), turn_end.model
+        )
 
     async def _ask(self, request: TurnRequest, messages: Sequence[TextMessage]) -> tuple[str, TurnEnded]:
         """The whole text of a reply: JSON says nothing before its end."""
         driver, pieces = self._driver, list[str]()
-        sent = ModelRequest(messages, output=driver.output(request.tools), options=request.options)
-        async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(sent))) as stream:
+        model_request = ModelRequest(messages, output=driver.output(request.tools), options=request.options)
+        async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(model_request))) as stream:
             async for delta in stream:
                 self._run.on_raw_delta(delta)
                 match delta:
@@ -198,7 +202,7 @@ class ReActConversation:
                         pass
         raise ProviderError(f"{driver.name} ended its turn without saying so; ask again", retryable=True)
 
-    def _sent(self, request: TurnRequest) -> Sequence[TextMessage]:
+    def _request_messages(self, request: TurnRequest) -> Sequence[TextMessage]:
         """The conversation as it is sent, with the messages that are new."""
         prompt = self._driver.prompt(request)
         if not self._messages or self._prompt != prompt:

@@ -55,14 +55,14 @@ _TYPES = ("call_tool", "final_answer")
 
 @quick()
 class ReActDecision:
-    """`tool` and `args` of a call, or an `answer`; `written` is the object as the model wrote it."""
+    """`tool` and `args` of a call, or an `answer`; `as_written` is the object as the model wrote it."""
 
     thought: str
     type: Literal["call_tool", "final_answer"]
     tool: str = ""
     args: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     answer: str = ""
-    written: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    as_written: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
 
 @quick()
@@ -120,12 +120,12 @@ def read_decision(
     """The decision in a reply: the whole text, in a code fence, or from a bracket on; the first object that says it is
     one, whatever JSON stands before it. `read` turns an object of another form into one of ours."""
     objects = [(each, each if read is None else read(each)) for each in json_objects(text)]
-    chosen = next((pair for pair in objects if pair[1].get("type") in _TYPES), None)
-    if chosen is None and (whole := json_object(text)) is not None:
-        chosen = whole, whole if read is None else read(whole)
-    if chosen is None:
+    pair = next((pair for pair in objects if pair[1].get("type") in _TYPES), None)
+    if pair is None and (whole := json_object(text)) is not None:
+        pair = whole, whole if read is None else read(whole)
+    if pair is None:
         return BadDecision(EXTRACTION, ("your reply holds no JSON object; write one decision and nothing else",))
-    written, decision = chosen
+    as_written, decision = pair
     thought = decision.get("thought")
     thought = thought if isinstance(thought, str) else ""
     match decision.get("type"):
@@ -135,7 +135,7 @@ def read_decision(
             outcome = _answer(decision, thought, choice)
         case other:
             return BadDecision(VALIDATION, (f'"type" is "call_tool" or "final_answer", not {_excerpt(other)}',))
-    return changed(outcome, written=written) if isinstance(outcome, ReActDecision) else outcome
+    return changed(outcome, as_written=as_written) if isinstance(outcome, ReActDecision) else outcome
 
 
 def _call(
@@ -182,13 +182,13 @@ def _excerpt(value: JSON) -> str:
 def observed(message: Message) -> TextMessage:
     """A message as the model reads it: Thought, Action and Action Input; an Observation for every result."""
     if message.role == "assistant":
-        return TextMessage("assistant", "\n".join(_written(message)))
+        return TextMessage("assistant", "\n".join(_texts_of(message)))
     if message.results:
         return TextMessage("user", "\n".join(map(_observation, message.results)))
     return TextMessage(message.role, message.text)
 
 
-def _written(message: Message) -> Iterable[str]:
+def _texts_of(message: Message) -> Iterable[str]:
     acts = bool(message.calls)
     for part in message.parts:
         match part:

@@ -78,20 +78,20 @@ class ServerPromptConversation(TextConversation):
         driver = self._driver
         if driver.writes is None and request.tools:
             driver.writes = await writes_tools(driver.provider)
-        received = False
+        has_received = False
         try:
             async with aclosing(cast("AsyncGenerator[Delta]", super().turn(request))) as stream:
                 async for delta in stream:
-                    received = True
+                    has_received = True
                     yield delta
             return
         except ProviderError as error:
-            if received or not driver.serves(request) or not _refused(error):
+            if has_received or not driver.serves(request) or not _is_refusal(error):
                 raise
             if refuses_tool_role(error, request.messages):
                 driver.takes_tool_role = False
         driver.writes = False
-        self._rendered = None
+        self._rendering = None
         async with aclosing(cast("AsyncGenerator[Delta]", super().turn(request))) as stream:
             async for delta in stream:
                 yield delta
@@ -157,7 +157,7 @@ async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none
         without = await _tokens(provider, ModelRequest(messages))
         with_tool = await _tokens(provider, ModelRequest(messages, [_PROBE], choice))
     except ProviderError as error:
-        if not _refused(error):
+        if not _is_refusal(error):
             raise
         return False
     return without is not None and with_tool is not None and with_tool - without >= _PROBE_TOKENS
@@ -176,7 +176,7 @@ async def _tokens(provider: Provider, request: ModelRequest) -> int | None:
     return None
 
 
-def _refused(error: ProviderError) -> bool:
+def _is_refusal(error: ProviderError) -> bool:
     """Whether a server does not write such a prompt, or parses the reply anyway."""
     if str(error) == TOOK_CALLS:
         return True

@@ -99,20 +99,20 @@ class TextDriver:
     def placed_prompt(self, request: TurnRequest) -> tuple[Prompt, str]:
         """The prompt with its place in the conversation, and as one text."""
         # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
-        last, key = self._last_prompt, (request.instructions, request.tools, request.output, request.asks)
+        last, key = self._last_prompt, (request.instructions, request.tools, request.output, request.needs_approval)
         if last is not None and last[0] == key:
             return last[1:]
         system, tools = system_text(request), request.tools
         names = tuple([spec.name for spec in tools])
-        cached = self._placed_prompts.get((system, names))
-        if cached is None or cached[0] != tools:  # compared by content: another list may have the same names
+        cache_entry = self._placed_prompts.get((system, names))
+        if cache_entry is None or cache_entry[0] != tools:  # compared by content: another list may have the same names
             if len(self._placed_prompts) >= _MAX_PROMPTS:
                 self._placed_prompts.clear()
             prompt = self.dialect.prompt(system, tools, self.listing)
-            cached = tools, prompt, prompt.text
-            self._placed_prompts[system, names] = cached
-        self._last_prompt = key, *cached[1:]
-        return cached[1:]
+            cache_entry = tools, prompt, prompt.text
+            self._placed_prompts[system, names] = cache_entry
+        self._last_prompt = key, *cache_entry[1:]
+        return cache_entry[1:]
 
     def constraint(self, request: TurnRequest) -> Constraint | None:
         """The grammar that this turn is held to. The last one is cached: turns of a run ask the same again."""
@@ -148,7 +148,7 @@ class TextDriver:
 
 
 @quick(frozen=False, eq=False)
-class _Rendered:
+class _Rendering:
     """A conversation as the dialect writes it, so far."""
 
     history: History
@@ -166,18 +166,18 @@ class TextConversation:
     def __init__(self, driver: TextDriver, run: DriverContext) -> None:
         self._driver = driver
         self._on_raw_delta = None if run is NO_RUN else run.on_raw_delta
-        self._rendered: _Rendered | None = None
+        self._rendering: _Rendering | None = None
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         driver, on_raw_delta = self._driver, self._on_raw_delta
         model_request = self.model_request(request)
         parser = driver.dialect.parser(request.tools, driver.starts_in)
         while True:
-            received = False
+            has_received = False
             try:
                 async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(model_request))) as stream:
                     async for piece in stream:
-                        received = True
+                        has_received = True
                         if on_raw_delta is not None:
                             on_raw_delta(piece)
                         match piece:
@@ -191,11 +191,11 @@ class TextConversation:
                                         yield TurnEnded("closed_by_us", usage)
                                         return
                             case TurnEnded():
-                                ended = with_limit(piece, model_request.options) if model_request.options else piece
-                                last = [*parser.close(ended.read_as)]
+                                turn_end = with_limit(piece, model_request.options) if model_request.options else piece
+                                last = [*parser.close(turn_end.read_as)]
                                 for delta in last:
                                     yield delta
-                                yield ended.after(last)
+                                yield turn_end.after(last)
                                 return
                             case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
                                 raise ProviderError(TOOK_CALLS)
@@ -203,41 +203,41 @@ class TextConversation:
                                 yield piece
                 raise ProviderError(f"{driver.name} ended its turn without saying so; ask again", retryable=True)
             except ProviderError as error:
-                if received:
+                if has_received:
                     raise
                 if model_request.constraint is not None and _refuses_grammar(error):
                     model_request = replace(model_request, constraint=None)
                     driver.drop_constraint(request)
                 elif self._may_drop_tool_role(request) and refuses_tool_role(error, model_request.messages):
                     driver.takes_tool_role = False
-                    self._rendered = None
+                    self._rendering = None
                     model_request = replace(self.model_request(request), constraint=model_request.constraint)
                 else:
                     raise
 
     def model_request(self, request: TurnRequest) -> ModelRequest:
         """The request to the provider for a turn."""
-        driver, rendered = self._driver, self._rendered
-        if rendered is None or rendered.tools != request.tools:
+        driver, rendering = self._driver, self._rendering
+        if rendering is None or rendering.tools != request.tools:
             history = driver.dialect.history(request.tools, tool_role=driver.takes_tool_role)
-            self._rendered = rendered = _Rendered(history, request.tools)
-        first, rendered.count = rendered.count, len(request.messages)
-        for i in range(first, rendered.count):  # the messages that are new
+            self._rendering = rendering = _Rendering(history, request.tools)
+        first, rendering.count = rendering.count, len(request.messages)
+        for i in range(first, rendering.count):  # the messages that are new
             message = request.messages[i]
             if message.role != "user":
-                rendered.history.add(message)
+                rendering.history.add(message)
                 continue
-            rendered.history.add(marked(message, rendered.media))
+            rendering.history.add(with_marks(message, rendering.media))
             if first == 0:
-                rendered.task = len(rendered.history.messages) - 1
+                rendering.task = len(rendering.history.messages) - 1
         prompt, _ = driver.placed_prompt(request)
         # The tool choice is at the end of the conversation: the prompt stays as it is.
         words = choice_text(request.choice, request.tools) if request.tools else ""
         messages: Sequence[Message | TextMessage] = with_words(
-            prompt.before(rendered.history.messages, rendered.task), words
+            prompt.before(rendering.history.messages, rendering.task), words
         )
         return ModelRequest(
-            restored(messages, rendered.media) if rendered.media else messages,
+            with_media(messages, rendering.media) if rendering.media else messages,
             constraint=driver.constraint(request),
             options=request.options,
         )
@@ -247,10 +247,10 @@ class TextConversation:
         return self._driver.takes_tool_role
 
     async def aclose(self) -> None:
-        self._rendered = None
+        self._rendering = None
 
 
-def marked(message: Message, media: list[Media]) -> Message:
+def with_marks(message: Message, media: list[Media]) -> Message:
     """A user's message with a mark in the place of each image and file, which are added to `media`."""
     if not any(isinstance(part, Media) for part in message.parts):
         return message
@@ -264,12 +264,12 @@ def marked(message: Message, media: list[Media]) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def restored(messages: Sequence[TextMessage], media: Sequence[Media]) -> list[Message | TextMessage]:
+def with_media(messages: Sequence[TextMessage], media: Sequence[Media]) -> list[Message | TextMessage]:
     """The rendered messages with images and files in place of their marks."""
-    return [_restored(message, media) if "\ue0f1" in message.text else message for message in messages]
+    return [_with_media(message, media) if "\ue0f1" in message.text else message for message in messages]
 
 
-def _restored(message: TextMessage, media: Sequence[Media]) -> Message | TextMessage:
+def _with_media(message: TextMessage, media: Sequence[Media]) -> Message | TextMessage:
     parts: list[Part] = []
     begin = 0
     for mark in _MARK.finditer(message.text):
@@ -286,12 +286,12 @@ def _restored(message: TextMessage, media: Sequence[Media]) -> Message | TextMes
     return Message("user", tuple(parts))
 
 
-def with_limit(ended: TurnEnded, options: Mapping[str, JSON]) -> TurnEnded:
+def with_limit(turn_end: TurnEnded, options: Mapping[str, JSON]) -> TurnEnded:
     """The end of a turn with the token limit of the request's options, unless the provider names a limit."""
-    if ended.limit is not None:
-        return ended
+    if turn_end.limit is not None:
+        return turn_end
     limit = token_limit(options)
-    return ended if limit is None else changed(ended, limit=limit)
+    return turn_end if limit is None else changed(turn_end, limit=limit)
 
 
 async def _usage_after_batch(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
@@ -345,9 +345,9 @@ def refuses_tool_role(error: ProviderError, messages: Sequence[Message | TextMes
 
 def system_text(request: TurnRequest) -> str:
     """The instructions with what our loop says besides: all else is as the model's template writes it."""
-    asks = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
+    approval_text = asks_text([spec.name for spec in request.tools if request.needs_approval(spec)], request.tools)
     schema = "" if request.output is None else schema_instruction(request.output.schema)
-    return join_paragraphs(request.instructions, asks, schema)
+    return join_paragraphs(request.instructions, approval_text, schema)
 
 
 def schema_instruction(schema: Mapping[str, JSON]) -> str:

@@ -75,18 +75,18 @@ def decide(state: RunState, window: Window | None = None) -> NextAction:
         if state.status == "waiting" and (waits := pending.waits):
             times = [wait.until for wait in waits.values() if wait.until is not None]
             return AwaitExternal(tuple(waits), min(times, default=None))
-        allowed = state.limits.calls
-        if allowed is None:
+        limit = state.limits.calls
+        if limit is None:
             return RunTools(pending.calls)
         # A batch that continues has results already: the executor counts only the calls without one.
         run_count = sum(result.code not in ("skipped", "malformed") for result in pending.results)
         before = state.totals.calls - sum(isinstance(call, ToolCall) for call in pending.calls)
-        return RunTools(pending.calls, max(0, allowed - before - run_count))
+        return RunTools(pending.calls, max(0, limit - before - run_count))
     if state.stop is not None:
         return _stopped(state.stop)
     if state.limit is not None and state.wrapped_up:
         return Finish("answered" if state.answer else "no_answer", state.answer or "", state.limit)
-    if state.answer is not None and not state.queued:
+    if state.answer is not None and not state.queued_messages:
         return Finish("answered", state.answer, state.reason)
     if state.turn.empty_turns >= _MAX_EMPTY_TURNS:
         return Finish("no_answer", "", state.reason)
@@ -112,7 +112,7 @@ def _limit(state: RunState) -> LimitReached | None:
         return LimitReached("steps", state.step, limits.steps)
     if limits.calls is not None and state.totals.calls >= limits.calls:
         return LimitReached("calls", state.totals.calls, limits.calls)
-    elapsed = state.time - state.started
+    elapsed = state.time - state.started_at
     if limits.seconds is not None and elapsed >= limits.seconds:
         return LimitReached("seconds", elapsed, limits.seconds)
     if limits.tokens is not None and state.totals.tokens >= limits.tokens:

@@ -91,7 +91,7 @@ def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()
     if type(event) is RunStarted:
         if state is not None:
             raise RunError(f"run {record.run_id} starts twice; one run's records were written over another's")
-        return _started(record, event, before)
+        return _run_started(record, event, before)
     if state is None:
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
     change = _CHANGES[type(event)]
@@ -109,47 +109,47 @@ def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
     return state
 
 
-def _tool_started(state: RunState, _: Record, started: ToolStarted) -> RunState:
+def _tool_started(state: RunState, _: Record, event: ToolStarted) -> RunState:
     pending = state.pending
-    polls = pending.polls or (started.effects is not None and started.effects.polls)
+    polls = pending.polls or (event.effects is not None and event.effects.polls)
     return changed(
         state,
-        started_calls=state.started_calls.append(started),
-        pending=changed(pending, started=pending.started.append(started), polls=polls),
+        started_calls=state.started_calls.append(event),
+        pending=changed(pending, call_events=pending.call_events.append(event), polls=polls),
     )
 
 
 def _call_suspended(state: RunState, _: Record, event: CallSuspended | WaitEnded) -> RunState:
     pending = state.pending
-    return changed(state, pending=changed(pending, started=pending.started.append(event)))
+    return changed(state, pending=changed(pending, call_events=pending.call_events.append(event)))
 
 
 def _message_queued(state: RunState, _: Record, event: UserMessageQueued) -> RunState:
-    return changed(state, queued=state.queued.append(event.message))
+    return changed(state, queued_messages=state.queued_messages.append(event.message))
 
 
-def _approval_requested(state: RunState, record: Record, requested: ApprovalRequested) -> RunState:
+def _approval_requested(state: RunState, record: Record, event: ApprovalRequested) -> RunState:
     approvals = state.approvals
     decisions, requested_at = approvals.decisions, approvals.requested_at
-    if any(one.call_id == requested.call_id for one in decisions):  # asked again: the old answer is void
-        decisions = Log(one for one in decisions if one.call_id != requested.call_id)
+    if any(one.call_id == event.call_id for one in decisions):  # asked again: the old answer is void
+        decisions = Log(one for one in decisions if one.call_id != event.call_id)
     # A question may be asked again before its answer: the first one counts.
     requested_at = record.time if requested_at is None else requested_at
-    return changed(state, approvals=Approvals(approvals.requests.append(requested), decisions, requested_at))
+    return changed(state, approvals=Approvals(approvals.requests.append(event), decisions, requested_at))
 
 
-def _approval_decided(state: RunState, record: Record, decided: ApprovalDecided) -> RunState:
+def _approval_decided(state: RunState, record: Record, event: ApprovalDecided) -> RunState:
     approvals, pending = state.approvals, state.pending
     # The time of a question does not count for the time limit: it moves the start on. A pause does that on resuming.
     counts = approvals.requested_at is not None and state.status == "running"
     seconds_waited = record.time - (approvals.requested_at or 0.0) if counts else 0.0
-    if any(one.call_id == decided.call_id for one in pending.started):
-        pending = changed(pending, started=pending.started.append(decided))
+    if any(one.call_id == event.call_id for one in pending.call_events):
+        pending = changed(pending, call_events=pending.call_events.append(event))
     return changed(
         state,
-        approvals=Approvals(approvals.requests, approvals.decisions.append(decided)),
+        approvals=Approvals(approvals.requests, approvals.decisions.append(event)),
         pending=pending,
-        started=state.started + seconds_waited,
+        started_at=state.started_at + seconds_waited,
     )
 
 
@@ -181,8 +181,8 @@ def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
     )
 
 
-def _sub_run_used(state: RunState, _: Record, used: SubRunUsed) -> RunState:
-    return changed(state, totals=state.totals.plus(used.usage, used.cost, used.usage_estimated))
+def _sub_run_used(state: RunState, _: Record, event: SubRunUsed) -> RunState:
+    return changed(state, totals=state.totals.plus(event.usage, event.cost, event.usage_estimated))
 
 
 def _handed_off(state: RunState, _: Record, event: HandedOff) -> RunState:
@@ -208,7 +208,7 @@ def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
         paused_at=None,
         until=None,
         approvals=changed(state.approvals, requested_at=None),
-        started=state.started + seconds_paused,
+        started_at=state.started_at + seconds_paused,
         resumptions=state.resumptions + 1,
     )
 
@@ -235,7 +235,7 @@ def _model_failed(state: RunState, _: Record, event: ModelFailed) -> RunState:
 
 def _run_finished(state: RunState, _: Record, event: RunFinished) -> RunState:
     history = state.history
-    for message in state.queued:  # it came too late for a turn, and is there for the next run
+    for message in state.queued_messages:  # it came too late for a turn, and is there for the next run
         history = history.append(message)
     return changed(
         state,
@@ -243,7 +243,7 @@ def _run_finished(state: RunState, _: Record, event: RunFinished) -> RunState:
         answer=event.answer,
         reason=event.reason,
         history=history,
-        queued=NOTHING,
+        queued_messages=NOTHING,
     )
 
 
@@ -253,7 +253,7 @@ def _turns_in(messages: Sequence[Message]) -> int:
     return max((int(match[1]) for match in matches if match), default=0)
 
 
-def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> RunState:
+def _run_started(record: Record, event: RunStarted, before: Sequence[Message]) -> RunState:
     history = before if isinstance(before, Log) else Log(before)
     for message in event.messages:
         history = history.append(message)
@@ -262,7 +262,7 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
         model=event.model,
         limits=event.limits,
         history=history,
-        started=record.time,
+        started_at=record.time,
         time=record.time,
         principal=record.principal,
         traceparent=record.traceparent,
@@ -278,15 +278,15 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
 
 
 def _model_asked(state: RunState, record: Record, _: ModelAsked) -> RunState:
-    if not state.queued:
+    if not state.queued_messages:
         return changed(state, step=record.step)
     history = state.history
-    for message in state.queued:
+    for message in state.queued_messages:
         history = history.append(message)
     context = state.context
-    tokens = context.tokens + sum(map(tokens_of, state.queued))
+    tokens = context.tokens + sum(map(tokens_of, state.queued_messages))
     context = ContextSize(tokens, len(history) - 1, context.compacted)
-    return changed(state, step=record.step, history=history, queued=NOTHING, context=context)
+    return changed(state, step=record.step, history=history, queued_messages=NOTHING, context=context)
 
 
 def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
@@ -308,7 +308,7 @@ def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunStat
         reminded = not rules.reminded and not event.forged and not _follows(choice, calls)
         if reminded and not calls and answer is not None:
             answer = None
-            history = history.append(Message.user(_REMINDER.format(what=_chosen(choice))))
+            history = history.append(Message.user(_REMINDER.format(what=_choice_name(choice))))
         if not reminded and not choice.every_step:
             choice = ToolChoice()
     count = len([call for call in calls if type(call) is ToolCall])
@@ -331,7 +331,7 @@ def _follows(choice: ToolChoice, calls: Sequence[ToolCall | MalformedCall]) -> b
     return any(choice.mode == "required" or call.name == choice.name for call in calls)
 
 
-def _chosen(choice: ToolChoice) -> str:
+def _choice_name(choice: ToolChoice) -> str:
     return "at least one tool" if choice.mode == "required" else f"the tool {choice.name!r}"
 
 

@@ -55,20 +55,20 @@ def paired(messages: Sequence[Message]) -> Iterator[Message]:
             continue
         following = messages[i + 1] if i + 1 < len(messages) else None
         results = following.results if following is not None else ()
-        called = [call.id for call in message.calls]
-        if [result.call_id for result in results] == called:
+        call_ids = [call.id for call in message.calls]
+        if [result.call_id for result in results] == call_ids:
             continue
         skip = bool(results)
         there = {result.call_id: result for result in results}
         ordered = [there.get(c.id) or failure(c, "unknown_outcome", _NO_RESULT) for c in message.calls]
-        yield Message("tool", (*ordered, *(result for result in results if result.call_id not in called)))
+        yield Message("tool", (*ordered, *(result for result in results if result.call_id not in call_ids)))
 
 
-def unstarted_result(call: ToolCall | MalformedCall, *, started: bool) -> ToolResult:
+def unstarted_result(call: ToolCall | MalformedCall, *, has_started: bool) -> ToolResult:
     """The result of a call that has none when its run ends."""
     if isinstance(call, MalformedCall):
         return failure(call, "malformed", call.reason)
-    return failure(call, "unknown_outcome", _UNKNOWN) if started else failure(call, "skipped", _NOT_STARTED)
+    return failure(call, "unknown_outcome", _UNKNOWN) if has_started else failure(call, "skipped", _NOT_STARTED)
 
 
 def without_secrets(message: Message, secrets: Secrets) -> Message:

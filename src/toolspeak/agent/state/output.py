@@ -78,7 +78,7 @@ class AnswerType:
                 f"output: {type_!r} has no JSON Schema ({error}); use a type that pydantic supports"
             ) from error
         # An API's schema is that of an object: any other type becomes a field of one.
-        self._wrapped = schema.get("type") != "object" or "properties" not in schema
+        self._is_wrapped = schema.get("type") != "object" or "properties" not in schema
         self.type = type_
         self._plain = schema
         name = re.sub(r"[^\w-]", "_", getattr(type_, "__name__", "") or "answer", flags=re.ASCII)[:64]
@@ -87,7 +87,7 @@ class AnswerType:
     @property
     def schema(self) -> OutputSchema:
         """The schema as an API takes it."""
-        if not self._wrapped:
+        if not self._is_wrapped:
             return OutputSchema(self._name, self._plain)
         definitions: JSON = {"$defs": self._plain["$defs"]} if "$defs" in self._plain else {}
         value = {key: each for key, each in self._plain.items() if key != "$defs"}
@@ -130,7 +130,7 @@ class AnswerType:
 
     def partial(self) -> PartialAnswer:
         """Reads an answer while it is written."""
-        key = "answer" if self.mode == "tool" else "value" if self._wrapped else ""
+        key = "answer" if self.mode == "tool" else "value" if self._is_wrapped else ""
         return PartialAnswer(self.type, key, is_text=self.mode != "tool" and self._plain.get("type") == "string")
 
     def correction(self, problems: Sequence[str]) -> str:
@@ -139,7 +139,7 @@ class AnswerType:
         return f"Your answer does not match the requested type: {'; '.join(problems)}. Please {how}."
 
     def _readings(self, value: JSON) -> list[JSON]:
-        if self._wrapped and isinstance(value, dict) and [*value] == ["value"]:
+        if self._is_wrapped and isinstance(value, dict) and [*value] == ["value"]:
             return [value["value"], value]
         return [value]
 

@@ -172,7 +172,7 @@ class PendingCalls:
     calls: tuple[ToolCall | MalformedCall, ...] = ()
     results: Log[ToolResult] = field(default_factory=lambda: NOTHING)
     """The results until now, in the order they came."""
-    started: Log[ToolStarted | CallSuspended | WaitEnded | ApprovalDecided] = field(default_factory=lambda: NOTHING)
+    call_events: Log[ToolStarted | CallSuspended | WaitEnded | ApprovalDecided] = field(default_factory=lambda: NOTHING)
     """The calls that were started or wait, what has come for those, and decisions about a call after its start."""
     polls: bool = False
     """Whether one of the calls polls. Such a step does not count as a repetition."""
@@ -185,42 +185,42 @@ class PendingCalls:
 
         While a batch runs these are its calls under way. After that a process that died or was stopped has left them.
         """
-        finished = {result.call_id for result in self.results} if self.started else set[str]()
+        done_ids = {result.call_id for result in self.results} if self.call_events else set[str]()
         doubtful: dict[str, ApprovalDecided | None] = {}
-        for one in self.started:
+        for one in self.call_events:
             if isinstance(one, CallSuspended):
                 doubtful.pop(one.call_id, None)  # its function has ended and will be entered again
             elif isinstance(one, WaitEnded):
                 continue
-            elif one.call_id not in finished:
+            elif one.call_id not in done_ids:
                 doubtful[one.call_id] = one if isinstance(one, ApprovalDecided) else None
         return doubtful
 
     @property
     def sub_runs(self) -> tuple[str, ...]:
         """The ids of the sub-runs that the calls have started, and may wait for."""
-        return tuple(run_id for one in self.started if isinstance(one, CallSuspended) for run_id in one.sub_runs)
+        return tuple(run_id for one in self.call_events if isinstance(one, CallSuspended) for run_id in one.sub_runs)
 
     @property
     def waits(self) -> dict[str, CallSuspended]:
         """The calls that wait for a time or an event which has not come yet."""
-        finished = {result.call_id for result in self.results} if self.started else set[str]()
+        done_ids = {result.call_id for result in self.results} if self.call_events else set[str]()
         waits: dict[str, CallSuspended] = {}
-        for one in self.started:
+        for one in self.call_events:
             if isinstance(one, WaitEnded) or (isinstance(one, CallSuspended) and one.event is None):
                 waits.pop(one.call_id, None)
-            elif isinstance(one, CallSuspended) and one.call_id not in finished:
+            elif isinstance(one, CallSuspended) and one.call_id not in done_ids:
                 waits[one.call_id] = one
         return waits
 
     @property
     def ended_waits(self) -> dict[str, tuple[WaitEnded, ...]]:
         """What has come for each call that waited, in the order in which its function waited for it."""
-        ended: dict[str, tuple[WaitEnded, ...]] = {}
-        for one in self.started:
+        wait_ends: dict[str, tuple[WaitEnded, ...]] = {}
+        for one in self.call_events:
             if isinstance(one, WaitEnded):
-                ended[one.call_id] = (*ended.get(one.call_id, ()), one)
-        return ended
+                wait_ends[one.call_id] = (*wait_ends.get(one.call_id, ()), one)
+        return wait_ends
 
 
 @quick()
@@ -235,9 +235,9 @@ class Approvals:
     @property
     def undecided(self) -> dict[str, ApprovalRequested]:
         """The requests without a decision about the call as it is now, by call id."""
-        decided = {(decision.call_id, decision.digest) for decision in self.decisions}
+        decided_keys = {(decision.call_id, decision.digest) for decision in self.decisions}
         latest = {request.call_id: request for request in self.requests}
-        return {name: each for name, each in latest.items() if (name, each.digest) not in decided}
+        return {name: each for name, each in latest.items() if (name, each.digest) not in decided_keys}
 
 
 @quick()
@@ -352,7 +352,7 @@ class RunState:
     limits: Limits
     history: Log[Message]
     """What the model reads."""
-    started: float
+    started_at: float
     """Unix seconds. It moves on by the time for which the run paused, a question was open, or no process drove it."""
     time: float
     """Unix seconds of the last record."""
@@ -373,7 +373,7 @@ class RunState:
     """The number of the next record."""
     pending: PendingCalls = NO_CALLS
     approvals: Approvals = NO_APPROVALS
-    queued: Log[Message] = field(default_factory=lambda: NOTHING)
+    queued_messages: Log[Message] = field(default_factory=lambda: NOTHING)
     """Messages that the model reads at the next step."""
     totals: Totals = Totals()
     context: ContextSize = ContextSize()

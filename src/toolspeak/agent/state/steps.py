@@ -50,9 +50,9 @@ class RunStep:
     """USD; None if the price is not known."""
     executions: tuple[ToolExecution, ...]
     """The calls that have a result, in call order."""
-    started: float
+    started_at: float
     """Unix seconds of the request to the model."""
-    completed: float
+    completed_at: float
     """Unix seconds of the last result, or of the turn if it has no call."""
 
     @property
@@ -110,7 +110,7 @@ class _Reading:
         self._state: RunState | None = None
         self._steps: list[RunStep] = []
         self._turn_start: tuple[float, Sequence[Message]] = (0.0, ())
-        self._started: dict[str, tuple[float, ToolCall | None]] = {}
+        self._starts: dict[str, tuple[float, ToolCall | None]] = {}
 
     def steps(self, records: Sequence[Record]) -> tuple[RunStep, ...]:
         """The steps of these records, which begin with the records of the last call."""
@@ -126,20 +126,20 @@ class _Reading:
             self._turn_start = record.time, self._state.history
         elif isinstance(event, ModelAnswered):
             asked_at, read = self._turn_start
-            written = (event.message, event.finish, event.usage, event.cost)
-            steps.append(RunStep(record.step, read, *written, (), asked_at, record.time))
-            self._started = {}
+            answer = (event.message, event.finish, event.usage, event.cost)
+            steps.append(RunStep(record.step, read, *answer, (), asked_at, record.time))
+            self._starts = {}
         elif isinstance(event, ToolStarted):
-            self._started[event.call_id] = (record.time, event.changed)
+            self._starts[event.call_id] = (record.time, event.changed)
         elif isinstance(event, ToolFinished) and steps:
             step, result = steps[-1], event.result
             order = {call.id: place for place, call in enumerate(step.message.calls)}
-            began, call = self._started.get(result.call_id, (record.time, None))
+            began, call = self._starts.get(result.call_id, (record.time, None))
             call = call or step.message.calls[order[result.call_id]]
             details = self._details.get(result.call_id) or _details_of(event)
             execution = ToolExecution(key_of(record.run_id, result.call_id), call, result, began, record.time, details)
             executions = sorted((*step.executions, execution), key=lambda each: order[each.result.call_id])
-            steps[-1] = changed(step, executions=tuple(executions), completed=record.time)
+            steps[-1] = changed(step, executions=tuple(executions), completed_at=record.time)
 
 
 def _details_of(event: ToolFinished) -> LocalDetails:
@@ -154,61 +154,62 @@ def _details_of(event: ToolFinished) -> LocalDetails:
 
 
 class Memory:
-    """Finds the changes of `values`, the mapping that the run's tools share. `recorded`: the changes in the run's
-    records.
+    """Finds the changes of `values`, the mapping that the run's tools share.
+
+    `recorded_changes`: the changes in the run's records.
 
     A value that is a mapping with string keys is compared entry by entry, so that one that grows with the run (the
     files it has read) is not recorded anew with every call. Results for `read_result` are left out: they are recorded
     as such.
     """
 
-    def __init__(self, values: dict[str, Any], recorded: Iterable[MemoryChanged], secrets: Secrets) -> None:
+    def __init__(self, values: dict[str, Any], recorded_changes: Iterable[MemoryChanged], secrets: Secrets) -> None:
         self.values = values
         self._secrets = secrets
         # Not from `values`: the caller may have changed those since they were recorded.
-        self._recorded = cast("dict[str, Any]", secrets.reveal(remembered(recorded)))
+        self._recorded_values = cast("dict[str, Any]", secrets.reveal(memory_after(recorded_changes)))
 
     def changes(self) -> tuple[tuple[MemoryChanged, ...], dict[str, str]]:
         """The changes since the last call, and the keys whose value is not JSON, with the reason."""
         changes: list[MemoryChanged] = []
-        refused: dict[str, str] = {}
+        problems: dict[str, str] = {}
         now = {key: value for key, value in dict(self.values).items() if key != KEY}
-        for key in self._recorded.keys() - now.keys():
-            del self._recorded[key]
-            changes.append(self._changed(key, forgotten=True))
+        for key in self._recorded_values.keys() - now.keys():
+            del self._recorded_values[key]
+            changes.append(self._change(key, forgotten=True))
         for key, value in now.items():
             try:
                 changes += self._of(key, value)
             except Unserialisable as error:
-                refused[key] = str(error)
-        return tuple(changes), refused
+                problems[key] = str(error)
+        return tuple(changes), problems
 
     def _of(self, key: str, value: object) -> Iterable[MemoryChanged]:
-        recorded = self._recorded.get(key, _MISSING)
+        recorded_value = self._recorded_values.get(key, _MISSING)
         entries = _entries(value)
-        if entries is None or (recorded is not _MISSING and type(recorded) is not dict):
-            plain = _differs(value, recorded)
+        if entries is None or (recorded_value is not _MISSING and type(recorded_value) is not dict):
+            plain = _differs(value, recorded_value)
             if plain is not _MISSING:
-                self._recorded[key] = plain
-                yield self._changed(key, value=plain)
+                self._recorded_values[key] = plain
+                yield self._change(key, value=plain)
             return
-        if recorded is _MISSING and entries:
-            recorded = self._recorded[key] = {}
-        here = cast("dict[str, Any]", recorded if recorded is not _MISSING else {})
+        if recorded_value is _MISSING and entries:
+            recorded_value = self._recorded_values[key] = {}
+        here = cast("dict[str, Any]", recorded_value if recorded_value is not _MISSING else {})
         for name in here.keys() - entries.keys():
             del here[name]
-            yield self._changed(key, name, forgotten=True)
+            yield self._change(key, name, forgotten=True)
         for name, item in entries.items():
             plain = _differs(item, here.get(name, _MISSING))
             if plain is not _MISSING:
                 here[name] = plain
-                yield self._changed(key, name, value=plain)
+                yield self._change(key, name, value=plain)
 
-    def _changed(self, *path: str, value: Any = None, forgotten: bool = False) -> MemoryChanged:
+    def _change(self, *path: str, value: Any = None, forgotten: bool = False) -> MemoryChanged:
         return MemoryChanged(tuple(map(self._secrets.hide_text, path)), self._secrets.hide(value), forgotten)
 
 
-def remembered(changes: Iterable[MemoryChanged]) -> dict[str, JSON]:
+def memory_after(changes: Iterable[MemoryChanged]) -> dict[str, JSON]:
     """The memory after these changes."""
     memory: dict[str, Any] = {}
     for change in changes:
@@ -231,9 +232,9 @@ def _entries(value: object) -> dict[str, Any] | None:
     return entries if all(type(name) is str for name in entries) else None
 
 
-def _differs(value: Any, recorded: Any) -> Any:
+def _differs(value: Any, recorded_value: Any) -> Any:
     """A copy of the value in the types of JSON, if it differs from the recorded one; else `_MISSING`."""
-    if value is recorded and type(value) in _PLAIN:
+    if value is recorded_value and type(value) in _PLAIN:
         return _MISSING
     plain = value if type(value) in _PLAIN - {float} else jsonable(value)
-    return _MISSING if type(plain) is type(recorded) and plain == recorded else plain
+    return _MISSING if type(plain) is type(recorded_value) and plain == recorded_value else plain

@@ -63,11 +63,11 @@ async def import_session(journal: Journal, lines: Iterable[str]) -> SessionInfo:
     the session.
     """
     head: SessionInfo | None = None
-    expected, records = 0, list[Record]()
+    record_count, records = 0, list[Record]()
     for line_number, line in enumerate(lines, 1):
         try:
             if head is None:
-                head, expected = _head(load_text(line))
+                head, record_count = _head(load_text(line))
             elif line.strip():
                 record = loads(line)
                 if not isinstance(record, Record):
@@ -78,10 +78,10 @@ async def import_session(journal: Journal, lines: Iterable[str]) -> SessionInfo:
             raise FormatError(f"line {line_number}: {error}") from error
     if head is None:
         raise FormatError("line 1: expected a session, found nothing")
-    if len(records) != expected:
+    if len(records) != record_count:
         raise FormatError(
-            f"the first line says {expected} records, and there are {len(records)}: lines are missing or were added;"
-            " export the session again"
+            f"the first line says {record_count} records, and there are {len(records)}: lines are missing or were "
+            "added; export the session again"
         )
     await journal.add_session(head, records)
     return head
@@ -98,8 +98,8 @@ async def import_closed(journal: Journal, lines: Iterable[str]) -> tuple[Session
     unfinished = [each.run_id for each in await aside.runs(session_id=session_id) if each.status in UNFINISHED]
     for run_id in unfinished:
         await close_run(aside, run_id)
-    closed = [line async for line in export_session(aside, session_id)]
-    return await import_session(journal, closed), len(unfinished)
+    lines_after_close = [line async for line in export_session(aside, session_id)]
+    return await import_session(journal, lines_after_close), len(unfinished)
 
 
 def _head(data: Any) -> tuple[SessionInfo, int]:

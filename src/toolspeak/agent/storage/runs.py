@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from toolspeak.agent.state.fold import apply, fold
 from toolspeak.agent.state.history import unstarted_result
 from toolspeak.agent.state.state import Log, RunState
-from toolspeak.agent.state.steps import remembered
+from toolspeak.agent.state.steps import memory_after
 from toolspeak.data.events import (
     Event,
     HistoryCompacted,
@@ -129,11 +129,11 @@ class LoadedRun:
     """The messages of the runs that it follows."""
     memory: dict[str, Any]
     """The tools' memory, with the results that `read_result` pages through."""
-    opening: Sequence[Event] = ()
+    first_events: Sequence[Event] = ()
     """What is recorded first when the run continues."""
 
     @property
-    def known(self) -> RunState:
+    def existing_state(self) -> RunState:
         """The state. Only for a run that has records."""
         assert self.state is not None, "the journal has no such run"
         return self.state
@@ -147,7 +147,7 @@ async def load_whole(journal: Journal, run_id: str) -> LoadedRun:
     """Reads a run from the journal. Raises RunError if the journal does not have it."""
     records = await journal.read(run_id)
     state, before = await _load(journal, run_id, own_records=records)
-    memory: dict[str, Any] = remembered(state.memory)
+    memory: dict[str, Any] = memory_after(state.memory)
     for record in records:
         if isinstance(record.event, ToolFinished) and record.event.whole is not None:
             keep(memory, record.event.result.call_id, record.event.whole)
@@ -175,19 +175,19 @@ async def _load(
             raise RunError(
                 f"the journal has no run {next_id}, or not all of it; `toolspeak sessions` lists what it has"
             )
-        selected = records[:count]
+        kept_records = records[:count]
         if whole:
-            selected = [record for record in selected if not isinstance(record.event, HistoryCompacted)]
-        chain.append(selected)
+            kept_records = [record for record in kept_records if not isinstance(record.event, HistoryCompacted)]
+        chain.append(kept_records)
         first = records[0].event
         next_id, count = (first.follows, first.follows_seq) if isinstance(first, RunStarted) else (None, None)
     before: Log[Message] = Log()
     for records in reversed(chain[1:]):
-        before = closed(fold(records, before))
+        before = closed_history(fold(records, before))
     return fold(chain[0], before), before
 
 
-def closed(state: RunState) -> Log[Message]:
+def closed_history(state: RunState) -> Log[Message]:
     """The state's messages with a result for each call, so that other messages may follow."""
     history: Any = state.history
     if not state.pending.calls:
@@ -197,7 +197,7 @@ def closed(state: RunState) -> Log[Message]:
     doubtful = state.pending.doubtful_calls
     for call in state.pending.calls:
         if call.id not in results:
-            results[call.id] = unstarted_result(call, started=call.id in doubtful)
+            results[call.id] = unstarted_result(call, has_started=call.id in doubtful)
     return history.append(Message("tool", tuple(results[call.id] for call in state.pending.calls)))
 
 
@@ -246,9 +246,9 @@ async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False) ->
             of_sub_run = await journal.run(sub_run)
             if of_sub_run is not None and of_sub_run.status in UNFINISHED:
                 await close_run(journal, sub_run, doubtful=doubtful)
-        finished = {result.call_id for result in state.pending.results}
-        for call in [call for call in state.pending.calls if call.id not in finished]:
-            result = unstarted_result(call, started=doubtful or call.id in state.pending.doubtful_calls)
+        done_ids = {result.call_id for result in state.pending.results}
+        for call in [call for call in state.pending.calls if call.id not in done_ids]:
+            result = unstarted_result(call, has_started=doubtful or call.id in state.pending.doubtful_calls)
             state = await _append(journal, lease, state, ToolFinished(result), info.agent)
         await _append(journal, lease, state, RunFinished("no_answer", "", "closed"), info.agent)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.storage.runs import close_run, closed, load_state
+from toolspeak.agent.storage.runs import close_run, closed_history, load_state
 from toolspeak.data.messages import Message
 from toolspeak.data.run_values import PAUSED, UNFINISHED
 from toolspeak.data.values import quick
@@ -75,7 +75,7 @@ async def place_of(
             raise RunError(_decide_first(state))
         await close_run(journal, info.last_run)
         state = await load_state(journal, info.last_run)
-    return Place(session_id, info.version, info.last_run, state.seq, closed(state))
+    return Place(session_id, info.version, info.last_run, state.seq, closed_history(state))
 
 
 def _decide_first(state: RunState) -> str:
@@ -94,7 +94,7 @@ async def session_messages(journal: Journal, session_id: str) -> Sequence[Messag
     info = await known_session(journal, session_id)
     if info.last_run is None:
         return info.history
-    return closed(await load_state(journal, info.last_run, whole=True))
+    return closed_history(await load_state(journal, info.last_run, whole=True))
 
 
 async def fork_session(
@@ -114,7 +114,7 @@ async def fork_session(
         if count is not None and not 0 < count <= run.records:
             raise RunError(f"run {origin_id} has {run.records} records; fork after 1 to {run.records} of them")
         state = await load_state(journal, origin_id, count)
-        history, count = closed(state), state.seq
+        history, count = closed_history(state), state.seq
     now = time.time()
     fork = SessionInfo(
         new_session_id(),

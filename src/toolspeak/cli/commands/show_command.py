@@ -69,7 +69,7 @@ def _totals(run_id: str, state: RunState) -> dict[str, Any]:
         "status": state.status,
         "steps": state.step,
         "calls": state.totals.calls,
-        "seconds": round(state.time - state.started, 3),
+        "seconds": round(state.time - state.started_at, 3),
         "tokens": asdict(state.totals.usage),
         "tokens_estimated": state.totals.estimated,
         "cost": state.totals.cost,

@@ -236,7 +236,7 @@ def approval_reason(effects: Effects) -> str:
 
 def definition_digest(tool: ToolSpec) -> str:
     """SHA-256 (hex) of a tool's definition: name, description, parameters, upper bound of its effects."""
-    return _digest([tool.name, tool.description, tool.parameters, _listed(tool.effects)])
+    return _digest([tool.name, tool.description, tool.parameters, _effect_fields(tool.effects)])
 
 
 def request_digest(call: ToolCall, tool: ToolSpec, effects: Effects, *, again: bool = False) -> str:
@@ -244,7 +244,7 @@ def request_digest(call: ToolCall, tool: ToolSpec, effects: Effects, *, again: b
 
     `again`: whether the question is about running the call a second time, which is a question of its own.
     """
-    parts = [definition_digest(tool), call.name, call.arguments, _listed(replace(effects, version=""))]
+    parts = [definition_digest(tool), call.name, call.arguments, _effect_fields(replace(effects, version=""))]
     return _digest([*parts, "again"] if again else parts)
 
 
@@ -253,7 +253,7 @@ def literal(name: str) -> str:
     return "".join(f"[{character}]" if character in "*?[" else character for character in name)
 
 
-def _listed(effects: Effects) -> list[Any]:
+def _effect_fields(effects: Effects) -> list[Any]:
     flags = (effects.external, effects.idempotent, effects.destructive, effects.declared, effects.polls)
     approval = ["approval"] if effects.approval else []  # not a flag more: decisions of earlier versions still hold
     return [sorted(effects.reads), sorted(effects.writes), *flags, *approval]

@@ -188,15 +188,15 @@ class RequestBuilder:
     async def _revised(
         self, prepared: PreparedCall, earlier: Sequence[ToolCall], arguments: Mapping[str, JSON]
     ) -> ApprovalRequest:
-        changed = self.prepare(replace(prepared.call, arguments=self.secrets.hide(dict(arguments))))
-        if isinstance(changed, ToolResult):
-            raise ConfigurationError(changed.text)
-        request = self.about(changed, earlier)
+        new_prepared = self.prepare(replace(prepared.call, arguments=self.secrets.hide(dict(arguments))))
+        if isinstance(new_prepared, ToolResult):
+            raise ConfigurationError(new_prepared.text)
+        request = self.about(new_prepared, earlier)
         answer = self.evaluator.of_policy(request)
         if isinstance(answer, Decision) and not answer.approved:
             raise ConfigurationError(f"the policy refuses this: {answer.reason or 'it gives no reason'}")
         because = answer.reason if isinstance(answer, Escalate) else ""
-        request = await self.with_preview(request.because(because), changed)
+        request = await self.with_preview(request.because(because), new_prepared)
         self._revisions[request.call.id, request.digest] = request
         return request
 

@@ -223,11 +223,11 @@ class StandingRules:
     """
 
     def __init__(
-        self, rules: Iterable[StandingRule] = (), changed: Callable[[StandingRules], None] = lambda _: None
+        self, rules: Iterable[StandingRule] = (), on_change: Callable[[StandingRules], None] = lambda _: None
     ) -> None:
         self._rules = {each.id: each for each in rules}
         self._last = max([int(each) for each in self._rules if each.isdigit()], default=0) if self._rules else 0
-        self._changed = changed
+        self._on_change = on_change
 
     def __iter__(self) -> Iterator[StandingRule]:
         return iter(tuple(self._rules.values()))
@@ -244,7 +244,7 @@ class StandingRules:
         self._last += 1
         standing = StandingRule(str(self._last), rule, by)
         self._rules[standing.id] = standing
-        self._changed(self)
+        self._on_change(self)
         return standing
 
     def revoke(self, rule_id: str) -> StandingRule:
@@ -253,7 +253,7 @@ class StandingRules:
             rule_ids = ", ".join(self._rules) or "none"
             raise ConfigurationError(f"there is no rule {rule_id!r}; the rules are: {rule_ids}")
         gone = self._rules.pop(rule_id)
-        self._changed(self)
+        self._on_change(self)
         return gone
 
     def decide(self, request: ApprovalRequest) -> ApprovalAnswer | None:
@@ -278,9 +278,9 @@ class StandingRules:
         return "".join(dumps(each) + "\n" for each in self._rules.values())
 
     @classmethod
-    def loads(cls, text: str, changed: Callable[[StandingRules], None] = lambda _: None) -> StandingRules:
+    def loads(cls, text: str, on_change: Callable[[StandingRules], None] = lambda _: None) -> StandingRules:
         """Reads the rules that `dumps` wrote. Raises FormatError for anything else."""
-        return cls((_read(line, number) for number, line in enumerate(text.splitlines(), 1) if line.strip()), changed)
+        return cls((_read(line, number) for number, line in enumerate(text.splitlines(), 1) if line.strip()), on_change)
 
 
 async def record_decision(

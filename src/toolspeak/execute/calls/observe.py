@@ -41,14 +41,14 @@ class ToolExecution:
 
     - `id`: stays the same when the call continues after a pause.
     - `result`: the result that the model gets.
-    - `started`, `completed`: Unix seconds; equal for a call whose function was not called.
+    - `started_at`, `completed_at`: Unix seconds; equal for a call whose function was not called.
     """
 
     id: str
     call: ToolCall | MalformedCall
     result: ToolResult
-    started: float
-    completed: float
+    started_at: float
+    completed_at: float
     details: LocalDetails = NO_DETAILS
 
     @property
@@ -125,14 +125,14 @@ class ToolCallCompleted:
     success: bool
     error: str
     result: ToolResult
-    started: float
-    completed: float
+    started_at: float
+    completed_at: float
     tool_call_id: str
     run: Observed
 
     @property
     def duration_ms(self) -> float:
-        return 1000 * (self.completed - self.started)
+        return 1000 * (self.completed_at - self.started_at)
 
 
 @quick()
@@ -215,10 +215,10 @@ class Observation:
         self._observers = observers
         self.run = run
 
-    def started(self, call: ToolCall, at: float) -> None:
+    def report_start(self, call: ToolCall, at: float) -> None:
         tell(self._observers, ToolCallStarted(call.name, call.arguments, at, call.id, self.run))
 
-    def ended(self, execution: ToolExecution, refused_by: str) -> None:
+    def report_end(self, execution: ToolExecution, refused_by: str) -> None:
         """Reports the call's result. `refused_by`: the interceptor or the decision's author that kept it from
         running."""
         call_id, error = execution.result.call_id, execution.error_message
@@ -226,7 +226,7 @@ class Observation:
         if execution.was_blocked:
             event = ToolCallBlocked(execution.name, execution.args, error, refused_by, call_id, self.run)
         else:
-            success, times = not execution.has_error, (execution.started, execution.completed)
+            success, times = not execution.has_error, (execution.started_at, execution.completed_at)
             event = ToolCallCompleted(execution.name, success, error, execution.result, *times, call_id, self.run)
         tell(self._observers, event)
 

@@ -18,20 +18,20 @@ class RecordedResult:
     - `recalled`: whether the result came from the result cache.
     - `skipped`: whether the function was not called: for want of time, because of another call under way, or because it
       may have run before.
-    - `spent`: the usage of the runs that the function started.
+    - `sub_run_usage`: the usage of the runs that the function started.
     """
 
     result: ToolResult
     stop: AgentStop | None = None
     recalled: bool = False
     skipped: bool = False
-    spent: tuple[SubRunUsed, ...] = ()
+    sub_run_usage: tuple[SubRunUsed, ...] = ()
 
 
 class CassetteResults(Protocol):
     """Records the results of calls."""
 
-    def keep(self, call: ToolCall, recorded: RecordedResult) -> None: ...
+    def keep(self, call: ToolCall, recorded_result: RecordedResult) -> None: ...
 
     def keep_preview(self, call: ToolCall, preview: str) -> None:
         """Records the preview that was shown with the question about the call."""
@@ -45,11 +45,11 @@ class Replayer(Protocol):
         """Returns the recorded result of the call. Raises ReplayDiverged without one, or if its call differs."""
         ...
 
-    def recalled(self, call: ToolCall) -> ToolResult | None:
+    def cached_result(self, call: ToolCall) -> ToolResult | None:
         """Returns the result that the result cache gave instead of the call's own; None if it gave none."""
         ...
 
-    def skipped(self, call: ToolCall) -> ToolResult | None:
+    def skipped_result(self, call: ToolCall) -> ToolResult | None:
         """Returns the result of a call whose function was not called; None if it was called."""
         ...
 

@@ -55,7 +55,7 @@ class ResultCap:
             raise ConfigurationError(f"max_result_bytes={self.max_bytes!r}: {problem}")
 
 
-def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
+def result_of_value(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
     """Returns the result of a call whose tool returned `value`: whole, and without secrets.
 
     It is a success whatever the value is, for the call ran. If the value cannot be shown, the result says so.

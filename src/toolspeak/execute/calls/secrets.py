@@ -47,7 +47,7 @@ class Secrets:
         for spell in _SPELLINGS:
             for placeholder, value in self._values.items():
                 self._placeholders.setdefault(spell(value), placeholder)
-        self._hidden = _any_of(self._placeholders, keep=self._values)
+        self._value_pattern = _any_of(self._placeholders, keep=self._values)
         # The texts that may begin a match. Placeholders are among them, so nothing inside one is hidden.
         self._spelled: dict[str, list[str]] = {}
         for spelling in (*self._placeholders, *self._values):
@@ -98,13 +98,13 @@ class Secrets:
         """Like `hide`, for one text."""
         if not self._values:
             return text
-        return self._hidden.sub(lambda match: self._placeholders.get(match[0], match[0]), text)
+        return self._value_pattern.sub(lambda match: self._placeholders.get(match[0], match[0]), text)
 
     def hide_name(self, name: str) -> str:
         """Like `hide_text`, for a tool's name or a call's id. The result is a name that every model API and dialect
         takes."""
-        hidden = self.hide_text(name)
-        return name if hidden == name else _NO_NAME.sub("_", hidden).strip("_")
+        safe_name = self.hide_text(name)
+        return name if safe_name == name else _NO_NAME.sub("_", safe_name).strip("_")
 
     def certain(self, text: str) -> int:
         """How many characters of an unfinished text can be hidden now. What follows them may be the beginning of a
@@ -115,7 +115,7 @@ class Secrets:
             if any(len(spelling) > len(end) and spelling.startswith(end) for spelling in spelled):
                 cut = start
                 break
-        for match in self._hidden.finditer(text) if 0 < cut < len(text) else ():
+        for match in self._value_pattern.finditer(text) if 0 < cut < len(text) else ():
             if match.start() < cut < match.end():
                 return match.start()
         return cut

@@ -51,27 +51,27 @@ class Limiter:
     `blocked`, and the waiting calls start anyway, to be skipped, because it is unknown when an orphaned call ends.
     """
 
-    __slots__ = ("_limit", "_orphaned", "_used", "_waiting")
+    __slots__ = ("_limit", "_slots_orphaned", "_slots_taken", "_waiting")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._used = self._orphaned = 0
+        self._slots_taken = self._slots_orphaned = 0
         self._waiting: deque[Callable[[], None]] = deque()
 
     @property
     def has_slot(self) -> bool:
-        return self._used < self._limit
+        return self._slots_taken < self._limit
 
     @property
     def blocked(self) -> bool:
-        return self._orphaned >= self._limit
+        return self._slots_orphaned >= self._limit
 
     def acquire(self) -> None:
-        self._used += 1
+        self._slots_taken += 1
 
     def release(self, _ended: object = None) -> None:
         """Gives a slot back. It may be the callback of a task that has ended."""
-        self._used -= 1
+        self._slots_taken -= 1
         if self._waiting:
             self._wake()
 
@@ -81,13 +81,13 @@ class Limiter:
 
     def orphan(self) -> None:
         """Marks one slot as held by an orphaned call."""
-        self._orphaned += 1
+        self._slots_orphaned += 1
         if self.blocked:
             self._wake()
 
     def release_orphaned(self) -> None:
         """Releases the slot of an orphaned call that has ended."""
-        self._orphaned -= 1
+        self._slots_orphaned -= 1
         self.release()
 
     def _wake(self) -> None:
@@ -104,12 +104,12 @@ class Flag:
 
 @quick()
 class OrphanedCall:
-    """A synchronous call that continued after its time. `ended` is set once its function has ended."""
+    """A synchronous call that continued after its time. `end_flag` is set once its function has ended."""
 
     call_id: str
     tool: str
     effects: Effects
-    ended: Flag
+    end_flag: Flag
 
 
 @quick(frozen=False, eq=False)
@@ -140,8 +140,8 @@ class OrphanedCalls:
         return tuple(self.calls)
 
     def _sweep(self) -> None:
-        if any(call.ended.is_set for call in self.calls):
-            self.calls = [call for call in self.calls if not call.ended.is_set]
+        if any(call.end_flag.is_set for call in self.calls):
+            self.calls = [call for call in self.calls if not call.end_flag.is_set]
 
 
 @quick(frozen=False, eq=False)

@@ -158,15 +158,15 @@ class Wait:
     waited_for: tuple[str, ...]
 
 
-def waits(started: Iterable[ToolStarted]) -> tuple[Wait, ...]:
+def waits(start_events: Iterable[ToolStarted]) -> tuple[Wait, ...]:
     """Returns the calls that waited, in the order they started."""
-    return tuple(Wait(each.call_id, each.name, each.waited_for) for each in started if each.waited_for)
+    return tuple(Wait(each.call_id, each.name, each.waited_for) for each in start_events if each.waited_for)
 
 
-def hints(started: Iterable[ToolStarted]) -> tuple[str, ...]:
+def hints(start_events: Iterable[ToolStarted]) -> tuple[str, ...]:
     """Returns what to declare, for each tool whose calls waited, or were waited for, only because its declaration says
     too little."""
-    calls = {each.call_id: each for each in started}
+    calls = {each.call_id: each for each in start_events}
     vague: dict[tuple[str, str], set[str]] = {}
     for call in calls.values():
         for earlier in (calls[name] for name in call.waited_for if name in calls):
@@ -187,7 +187,6 @@ def _vague(call: ToolStarted) -> str:
 
 
 def _hint(name: str, what: str, count: int) -> str:
-    waited = "1 call had" if count == 1 else f"{count} calls had"
-    return (
-        f"{name} {what}, so {waited} to wait; with @tool(effects=…) it would run beside calls that touch something else"
-    )
+    calls = "1 call" if count == 1 else f"{count} calls"
+    remedy = "with @tool(effects=…) it would run beside calls that touch something else"
+    return f"{name} {what}, so {calls} had to wait; {remedy}"

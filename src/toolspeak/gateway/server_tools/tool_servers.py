@@ -168,7 +168,7 @@ class ServerTools:
         running.failures += result.status == "failure"
         if tool is not None and outcome not in _NOT_RUN and approval_reason(tool.spec.effects):
             running.changed = True
-        seconds = max(0.0, execution.completed - execution.started)
+        seconds = max(0.0, execution.completed_at - execution.started_at)
         self._metrics.tool_calls.labels(server, result.name if tool else "(other)", outcome).inc()
         if tool is not None:
             self._metrics.tool_seconds.labels(server, result.name).observe(seconds)
