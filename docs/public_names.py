@@ -1,10 +1,11 @@
-"""Two directives of the reference: the public names of a package, and the help of every command.
+"""The directives of the reference: the public names of a package, the fields of values, and the help of every command.
 
 Docstrings are Markdown here and reStructuredText to autodoc: `restructured` turns the one into the other.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -150,6 +151,53 @@ class PublicNames(SphinxDirective):
         return self.parse_text_to_nodes(StringList(lines, package))
 
 
+_FIELDS = re.compile(r"^- ((?:`\w+`(?:, )?)+): (.*(?:\n  .*)*)", re.MULTILINE)
+
+
+def described_fields(value: type) -> tuple[str, dict[str, str]]:
+    """What a value's docstring says of the whole, and of each field: "- `name`: …", or a text under the field."""
+    text = inspect.cleandoc(value.__doc__ or "")
+    found = {
+        name: " ".join(described[2].split())
+        for described in _FIELDS.finditer(text)
+        for name in re.findall(r"`(\w+)`", described[1])
+    }
+    attributes = ModuleAnalyzer.for_module(value.__module__).find_attr_docs()
+    found |= {
+        name: " ".join(lines).strip() for (owner, name), lines in attributes.items() if owner == value.__qualname__
+    }
+    return _FIELDS.sub("", text).strip(), found
+
+
+class ValueFields(SphinxDirective):
+    """`.. value-fields:: MODULE NAME …`: describes values, with a row for each field except `extra`."""
+
+    required_arguments = 2
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        module, names = self.arguments[0], self.arguments[1].split()
+        lines: list[str] = []
+        for name in names:
+            value = getattr(importlib.import_module(module), name)
+            summary, described = described_fields(value)
+            lines += ["", f".. py:class:: {module}.{name}", ""]
+            lines += [f"   {line}" for line in restructured(summary.splitlines())]
+            fields = [field for field in dataclasses.fields(value) if field.name != "extra"]
+            if fields:
+                lines += ["   .. list-table::", "      :header-rows: 1", "      :widths: 20 25 55", ""]
+                lines += ["      * - field", "        - type", "        - meaning"]
+            for field in fields:
+                meaning = " ".join(restructured([described.get(field.name, "")])).strip()
+                kind = str(field.type).replace("|", " | ").replace("  ", " ")
+                lines += [f"      * - ``{field.name}``", f"        - ``{kind}``", f"        - {meaning}"]
+                if not meaning:
+                    LOGGER.warning(
+                        "%s.%s: describe the field %s", module, name, field.name, location=self.get_location()
+                    )
+        return self.parse_text_to_nodes(StringList([*lines, ""], module))
+
+
 class CommandHelp(SphinxDirective):
     """`.. command-help::`: what each command prints for `--help`."""
 
@@ -193,6 +241,7 @@ def process_signature(
 def setup(app: Sphinx) -> ExtensionMetadata:
     app.setup_extension("sphinx.ext.autodoc")
     app.add_directive("public-names", PublicNames)
+    app.add_directive("value-fields", ValueFields)
     app.add_directive("command-help", CommandHelp)
     app.connect("autodoc-process-docstring", process_docstring)
     app.connect("autodoc-process-signature", process_signature)

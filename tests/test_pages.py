@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from page_examples import check_page, program_of
+from toolspeak.data.deltas import Delta, TurnRestarted
+from toolspeak.data.events import Event, MemoryChanged, Record
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIAL = ["index", "first-agent", "tools", "approvals", "resume", "dialects", "tests"]
@@ -65,6 +69,13 @@ def test_the_comparison_says_what_a_kill_leaves_of_our_program():
     script = DOCS.parent / "benchmarks" / "beside" / "compare.py"
     compared = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
     assert compared.returncode == 0, compared.stderr
+
+
+def test_the_page_of_what_a_run_yields_has_each_delta_and_event():
+    page = (DOCS / "reference" / "stream.md").read_text("utf-8")
+    listed = [name for block in re.findall(r"value-fields::.*\n((?:   .*\n)+)", page) for name in block.split()]
+    yielded = [*get_args(Delta), TurnRestarted, *get_args(Event), Record, MemoryChanged]
+    assert sorted(listed) == sorted(each.__name__ for each in yielded)
 
 
 def test_every_page_with_a_program_is_run():

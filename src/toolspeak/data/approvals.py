@@ -117,6 +117,7 @@ class ApprovalRequested:
     call: ToolCall
     """The call as it would run."""
     effects: Effects
+    """What the call touches."""
     preview: str = ""
     """What the call would change: a unified diff, a command."""
     digest: str = ""
@@ -126,10 +127,11 @@ class ApprovalRequested:
 
 @value()
 class ApprovalDecided:
-    """A decision about a request. The other fields are those of `Decision`.
+    """A decision about a request.
 
     - `call_id`: the call's id.
     - `digest`: that of the request.
+    - `approved`, `reason`, `by`, `arguments`, `ends_run`, `always`: as in `Decision`.
     """
 
     call_id: str

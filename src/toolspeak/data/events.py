@@ -63,8 +63,8 @@ class RunStarted:
 class RunConfigured:
     """The first process that drives a submitted run set what the submission left open. None: it stays as it is.
 
-    - `messages`: in place of the last `replaced` messages, which are those of `RunStarted`: an interceptor changed
-      them, or the agent has secrets.
+    - `messages`: in place of those of `RunStarted`: an interceptor changed them, or the agent has secrets.
+    - `replaced`: how many messages `messages` replaces, at the end of the history.
     - `model`, `limits`, `choice`: the agent's, of a run that was submitted by its agent's name.
     """
 
@@ -304,6 +304,7 @@ class HistoryCompacted:
 
     - `cleared`: the calls whose results are no longer shown.
     - `upto`: above 0, the first so many messages are replaced by `summary`, except system messages at the start.
+    - `summary`: what the model wrote of them.
     - `pinned`: numbers of messages in the history that stay, too.
     - `tokens_before`, `tokens_after`: estimates of what a turn reads.
     - `usage`, `cost`: those of the summary; `cost` is in USD, None if unknown.
