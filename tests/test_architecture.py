@@ -286,7 +286,6 @@ def test_what_is_allowed_is_not_reported(path: str, text: str):
 SAME_FILES = {
     "__init__.py": "a package has one",
     "base.py": "the protocol of a room",
-    "interceptors.py": "what users import (`toolspeak.interceptors`), and the contract of those around runs (agent/)",
     "common.py": "the folders of wire/ have the same files, one an API",
     "request_reader.py": "as common.py",
     "request_writer.py": "as common.py",

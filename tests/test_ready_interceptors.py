@@ -12,6 +12,7 @@ from toolspeak import (
     Executor,
     MemoryJournal,
     ProviderError,
+    RunContext,
     ToolCall,
     ToolError,
     tool,
@@ -104,6 +105,22 @@ def test_what_a_tool_says_is_wrong_is_not_tried_again():
     flaky = Flaky(ToolError("busy"), ToolError("busy"))
     retry = Retry(2, when=lambda result: result.text == "busy", clock=FakeClock())
     assert (run([flaky.tool(read_only=True)], [retry], FETCH)[0].text, flaky.runs) == ("busy", 2)
+
+
+def test_the_log_has_one_line_of_a_failure_that_a_retry_repaired(caplog):
+    caplog.set_level("INFO", logger="toolspeak.execute")
+    flaky = Flaky(OSError("reset"), OSError("reset"))
+    run([flaky.tool(read_only=True)], [Retry(clock=FakeClock())], FETCH)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "the tool fetch is called again in the call 0: OSError: reset")
+    ] * 2
+    assert not any(record.exc_info for record in caplog.records)
+    caplog.clear()
+    flaky = Flaky(OSError("reset"), OSError("gone"))
+    run([flaky.tool(read_only=True)], [Retry(2, clock=FakeClock())], FETCH)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert caplog.records[1].getMessage() == "the tool fetch raised in the call 0"
+    assert str(caplog.records[1].exc_info[1]) == "gone"
 
 
 def test_attempts_are_recorded_with_one_idempotency_key_and_one_result():
@@ -263,6 +280,106 @@ def test_a_read_beside_a_write_is_not_kept():
         return begun.is_set()
 
     assert asyncio.run(play())
+
+
+class Slow:
+    """A read that waits until it may go on, then ends with the next of its outcomes."""
+
+    def __init__(self, *outcomes):
+        self.outcomes, self.began, self.go_on = [*outcomes], [], asyncio.Event()
+        self.has_begun = asyncio.Event()
+
+    def tool(self):
+        async def fetch(page: str) -> str:
+            "Fetches a page."
+            self.began.append(page)
+            self.has_begun.set()
+            await self.go_on.wait()
+            outcome = self.outcomes.pop(0) if self.outcomes else "fine"
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        return tool(fetch, effects=lambda page: Effects(reads={page}))
+
+
+def test_equal_calls_at_the_same_time_run_once():
+    async def play(*outcomes):
+        slow = Slow(*outcomes)
+        executor = Executor([slow.tool()], interceptors=(Cache(),))
+        calls = [ToolCall(str(number), "fetch", {"page": page}) for number, page in enumerate("aaab")]
+        batch = asyncio.create_task(executor.run(calls, context=BatchContext()))
+        await slow.has_begun.wait()
+        other = asyncio.create_task(executor.run(calls[:1], context=BatchContext()))
+        await asyncio.sleep(0)
+        slow.go_on.set()
+        results = [*(await batch).results, *(await other).results]
+        return slow.began, [(result.call_id, result.text) for result in results]
+
+    began, results = asyncio.run(play("one", "two"))
+    assert began == ["a", "b"]
+    assert results == [("0", "one"), ("1", "one"), ("2", "one"), ("3", "two"), ("0", "one")]
+    began, results = asyncio.run(play(OSError("reset"), "two"))
+    assert began == ["a", "b"]
+    assert [text for _, text in results[:4]] == ["OSError: reset"] * 3 + ["two"]
+
+
+def test_another_call_runs_if_the_one_that_runs_is_cut_off():
+    async def play():
+        slow = Slow()
+        executor = Executor([slow.tool()], interceptors=(Cache(),))
+        call = ToolCall("1", "fetch", {"page": "a"})
+        first = asyncio.create_task(executor.run([call], context=BatchContext()))
+        await slow.has_begun.wait()
+        slow.has_begun.clear()
+        second = asyncio.create_task(executor.run([call], context=BatchContext()))
+        await asyncio.sleep(0)
+        first.cancel()
+        await slow.has_begun.wait()
+        slow.go_on.set()
+        return (await second).results[0].text, slow.began
+
+    assert asyncio.run(play()) == ("fine", ["a", "a"])
+
+
+def test_a_read_that_begins_after_a_write_does_not_join_one_from_before_it():
+    async def play():
+        slow, cache = Slow("old", "new"), Cache()
+
+        @tool(effects=Effects(writes={"a"}))
+        async def write() -> str:
+            "Writes."
+            return "written"
+
+        executor = Executor([slow.tool(), write], approve="all", interceptors=(cache,))
+        call = ToolCall("1", "fetch", {"page": "a"})
+        first = asyncio.create_task(executor.run([call], context=BatchContext()))
+        await slow.has_begun.wait()
+        slow.has_begun.clear()
+        await executor.run([ToolCall("2", "write", {})], context=BatchContext())
+        second = asyncio.create_task(executor.run([call], context=BatchContext()))
+        await slow.has_begun.wait()
+        slow.go_on.set()
+        return [(await each).results[0].text for each in (first, second)]
+
+    assert asyncio.run(play()) == ["old", "new"]
+
+
+def test_a_cached_call_inside_another_one_does_not_wait_for_it():
+    cache = Cache()
+
+    @tool(effects=lambda depth: Effects(reads={"tree"}))
+    async def look(depth: str, ctx: RunContext[list[str]]) -> str:
+        "Looks."
+        ctx.deps.append(depth)
+        if len(ctx.deps) > 1:
+            return "leaf"
+        inner = await executor.run([ToolCall("2", "look", {"depth": depth})], context=BatchContext(deps=ctx.deps))
+        return f"node of {inner.results[0].text}"
+
+    executor = Executor([look], interceptors=(cache,))
+    (result,) = run([], [], ("look", {"depth": "x"}), executor=executor, context=BatchContext(deps=[]))
+    assert result.text == "node of leaf"
 
 
 # --- rates and times

@@ -245,7 +245,7 @@ def test_observers_are_told_with_ids_and_final_results():
     assert (blocked.tool, blocked.args, blocked.reason, blocked.hook) == (
         "stop",
         {"key": "z"},
-        "no stop today",
+        "improved",
         "Forbids",
     )
     (unknown,) = by_call["d"]

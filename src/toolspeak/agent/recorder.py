@@ -140,7 +140,7 @@ class Recorder:
         tell(self.observers, record)
         kind = type(record.event)
         if (kind is ToolFinished or kind is ModelAnswered) and not state.pending.calls:
-            run = Observed(record.run_id, record.step, record.agent, record.parent_run_id)
+            run = Observed(record.run_id, record.step, record.agent, record.parent_run_id, record.principal)
             tell(self.observers, StepEnded(self.run_records.steps[-1], run))
 
     async def record_all(self, events: Iterable[Event]) -> None:
@@ -304,7 +304,8 @@ class RunContexts:
         """The context of the interceptor of this name."""
         state = self._recorder.current
         step = 0 if state is None else state.step
-        return HookContext(self._run_id, step, self.settings.deps, self.memory, state, notes, name)
+        own = self.settings
+        return HookContext(self._run_id, step, own.deps, self.memory, state, notes, name, agent=own.agent)
 
     def _report(self, call_id: str, message: str) -> None:
         if self.show is not None:

@@ -37,10 +37,10 @@ Phase: TypeAlias = Literal[
     "admitted",  # it may run, once the calls it waits for are done
     "queued",  # it waits for a slot
     "scheduled",  # its task is made, and has not begun
-    "entering",  # interceptors are around it, and its function is not called yet
+    "entering",  # interceptors are around it, and its function is not called yet, or never is
     "starting",  # ToolStarted is being recorded
     "running",  # in its function
-    "returned",  # its function is over, interceptors are still around it
+    "returned",  # its function is over, interceptors are still called
     "postponed",  # not started because of a pause, or left because a run that it started waits
     "recording",  # ToolFinished is being recorded
     "done",
@@ -77,6 +77,7 @@ class Call:
     Admission:
 
     - `original`: the call as the model wrote it.
+    - `passed`: the call as each `before` let it pass. As many interceptors get its result in their `after`.
     - `prepared`: the call made ready, if it may run.
     - `early`: its early start, if it has one.
     - `result`: the result, if it does not run; otherwise `run_call` sets it.
@@ -103,6 +104,7 @@ class Call:
 
     original: ToolCall | MalformedCall
     phase: Phase = "proposed"
+    passed: Sequence[ToolCall] = ()
     prepared: PreparedCall | None = None
     early: EarlyCall | None = None
     result: ToolResult | None = None

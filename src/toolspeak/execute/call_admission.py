@@ -135,6 +135,7 @@ class CallAdmission:
         refused it: then it is resolved."""
         batch, notes = self._batch, self._batch.notes
         chain = chain_of(original, batch.settings.interceptors, batch.context, notes)
+        call.passed = chain.passed
         try:
             verdict = await self._in_time(chain.before(original))
         except HookError as error:
@@ -145,6 +146,7 @@ class CallAdmission:
             return result_of_value(original, verdict.value, batch.settings.secrets)
         prepared = batch.prepare(verdict)
         if isinstance(prepared, ToolResult):
+            call.passed = ()  # `after` is called here: it may rescue a failure that would end the batch
             chain = chain_of(verdict, batch.settings.interceptors, batch.context, notes)
             return await self._in_time(chain.after(verdict, prepared))
         return replace(prepared, changed=True) if verdict is not original and verdict != original else prepared

@@ -185,7 +185,8 @@ class Executor:
         assert owner is not None, "batches run in tasks"
         observers, observation = (*self._observers, *context.observers), None
         if observers:
-            run = Observed(context.run_id, context.step, context.agent, context.parent_run_id)
+            principal = None if context.state is None else context.state.principal
+            run = Observed(context.run_id, context.step, context.agent, context.parent_run_id, principal)
             observation = Observation(observers, run)
         batch = BatchState(
             self._settings.with_tools(context.tools),

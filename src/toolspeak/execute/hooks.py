@@ -68,6 +68,7 @@ class HookNotes:
     - `failed`: the interceptors that failed.
     - `messages`: what hooks say to the model.
     - `last`: the interceptor that was called last.
+    - `outcome`: a call's result as the last hook returned it.
     """
 
     current: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -75,13 +76,18 @@ class HookNotes:
     failed: list[InterceptorFailed] = field(default_factory=list[InterceptorFailed])
     messages: list[str] = field(default_factory=list[str])
     last: str = ""
+    outcome: ToolResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
     """The run as a hook sees it.
 
+    - `run_id`, `step`, `agent`: the run, its step, and the name of the agent that has the run.
+    - `deps`: the caller's own dependencies, as passed to `Agent.run(deps=…)`.
     - `memory`: the memory of the run's tools.
+    - `state`: the run before the batch, request or step: its `principal`, `messages`, `metadata` and more. Read-only.
+      None in an executor without an agent, and before a run's first record.
     - `tool`, `effects`: the definition of the call's tool and the call's effects, in the `around` and `after` of a call
       that can run; else None.
     """
@@ -96,6 +102,12 @@ class HookContext:
     _call_id: str | None = None
     tool: ToolSpec | None = None
     effects: Effects | None = None
+    agent: str = "agent"
+
+    @property
+    def principal(self) -> str | None:
+        """The person or key on whose behalf the run acts (`Agent.run(principal=…)`)."""
+        return None if self.state is None else self.state.principal
 
     @property
     def metadata(self) -> Mapping[str, JSON]:
@@ -155,6 +167,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
     - `check`: returns the value that `before` returned, or raises ConfigurationError if it must not return that.
     - `own`: returns the outcome that a hook returned, changed if need be, or raises ConfigurationError.
     - `contain`: turns an error into the outcome of the value, or raises it.
+    - `passed`: the value as each `before` let it pass, in their order.
     """
 
     interceptors: Sequence[Any]
@@ -163,6 +176,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
     check: Callable[[object], ValueT]
     own: Callable[[object], OutcomeT]
     contain: Callable[[HookError], OutcomeT]
+    passed: list[ValueT] = field(default_factory=list[ValueT])
 
     async def before(self, value: ValueT) -> ValueT | Block | Answer:
         """Returns the value to continue with, or what takes its place. Raises HookError."""
@@ -172,6 +186,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
                 if isinstance(verdict, Block | Answer):
                     return verdict
                 value = self.check(verdict)
+                self.passed.append(value)
             except AgentStop:
                 raise
             except Exception as error:
@@ -188,13 +203,18 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
             innermost = self._around(interceptor, value, innermost)
         return await innermost()
 
-    async def after(self, value: ValueT, outcome: OutcomeT) -> OutcomeT:
-        """Returns the outcome, passed through every `after`."""
+    async def after(self, value: ValueT, outcome: OutcomeT, stops: list[AgentStop] | None = None) -> OutcomeT:
+        """Returns the outcome, passed through every `after`.
+
+        An AgentStop is raised, and the outer interceptors are not called; or it is added to `stops`, and they are.
+        """
         for interceptor in reversed(self.interceptors):
             try:
                 outcome = self.own(await interceptor.after(value, outcome, self._for(interceptor)))
-            except AgentStop:
-                raise
+            except AgentStop as stop:
+                if stops is None:
+                    raise
+                stops.append(stop)
             except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is contained
                 outcome = self.contain(HookError(interceptor, self.level, "after", error, ran=True))
         return outcome
@@ -267,14 +287,22 @@ class Interceptor(Protocol):
     is recorded (`InterceptorFailed`). `AgentStop` ends the run. While a run waits for approvals nothing is remembered
     of `before`: it is called again.
 
-    `before` sees every call that can be read, also one of an unknown tool: it may name another. `after` sees every call
-    that `before` let pass, also one that could not run (the result's `code` says why). For a malformed call the
-    `arguments`
-    are empty, and `extra["malformed"]` is what the model wrote.
+    `before` sees every call that can be read, also one of an unknown tool: it may name another. It does not see a call
+    that is skipped before that, because of the run's limits or of a call that was blocked before it.
+
+    `around` surrounds each function that is called. `after` gets every call that this interceptor's `before` let pass,
+    also one whose function is not called, because its tool or arguments are wrong, an inner interceptor blocked or
+    answered it, it was rejected, or the run ended (the result's `code` says why), and a repeated read that the run
+    answers from an earlier result (`toolspeak.execute.ANSWERED_FROM` is in the result's `extra`; what `after` returns
+    for it is not used, because it has changed the earlier result). Once the run's time is over, `after` has a second
+    left. For a malformed call the `arguments` are empty, and `extra["malformed"]` is what the model wrote.
     """
 
     level: Level = "call"
+    """What the interceptor wraps. Leave it as it is."""
     priority: int = 0
+    """Any whole number; the highest is outermost. The ready interceptors have: `HumanFeedback` 40, `Cache` 30, `Retry`
+    20, `RateLimit` 10, `Timeout` 0."""
 
     async def before(self, call: ToolCall, context: HookContext) -> Verdict:
         """Returns the call to continue with (changed or not, with the same id), a Block or an Answer."""
@@ -312,6 +340,7 @@ def chain_of(
             call.id,
             tool,
             effects,
+            context.agent,
         )
 
     def check(verdict: object) -> ToolCall:
@@ -328,12 +357,14 @@ def chain_of(
     def own(result: object) -> ToolResult:
         if not isinstance(result, ToolResult):
             raise ConfigurationError(f"around and after must return a ToolResult, not {type(result).__name__}")
-        if result.call_id == call.id and result.name == call.name:
-            return result
-        return replace(result, call_id=call.id, name=call.name)
+        if result.call_id != call.id or result.name != call.name:
+            result = replace(result, call_id=call.id, name=call.name)
+        notes.outcome = result
+        return result
 
     def contain(error: HookError) -> ToolResult:
-        return hook_failure(call, error, notes)
+        notes.outcome = hook_failure(call, error, notes)
+        return notes.outcome
 
     return InterceptorChain(interceptors, "call", context_for, check, own, contain)
 

@@ -27,6 +27,8 @@ from toolspeak.tools.crashes import log_crash, without_our_frames
 from toolspeak.tools.stored_results import stored_result
 
 _LOG = logging.getLogger("toolspeak.execute")
+_LATE_SECONDS = 1.0
+"""How long `after` of all interceptors may take together once the run's time is over."""
 _BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
 """The codes of calls that another time, or a process that had not died, would have let run."""
 
@@ -40,7 +42,12 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
     settings, context, prepared = batch.settings, batch.context, call.prepared
     try:
         result = _from_cache(batch, call, prepared) if batch.uses_cache and prepared is not None else None
-        if result is None:
+        if result is not None:
+            if call.passed and prepared is not None:
+                # What the interceptors made of the earlier result is part of it: they do not change it again.
+                after = await _pass_after(batch, call, prepared.call, result, prepared)
+                result = after if call.notes is not None and call.notes.failed else result
+        else:
             if prepared is not None:
                 result = await _run_prepared(batch, call, prepared)
                 if batch.doubtful_calls.decisions:
@@ -51,6 +58,8 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
                 if settings.cassette_results is not None and result.code in _BY_CHANCE:
                     of_call = ToolCall(result.call_id, result.name, {})
                     settings.cassette_results.keep(of_call, RecordedResult(result, skipped=True))
+                if call.passed:
+                    result = await _pass_after(batch, call, call.passed[-1], result)
             result, whole = finish_result(result, settings.secrets, settings.cap, context.memory)
             if whole is not None or call.error is not None:
                 context.scope.details[result.call_id] = LocalDetails(call.error, whole)
@@ -71,6 +80,10 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
     else:
         finish(call, result)
     finally:
+        if call.error is not None:  # of the last attempt: no interceptor called the function again
+            place = f"the tool {call.call.name} raised in the call {call.original.id}"
+            level = logging.DEBUG if isinstance(call.error, ToolError) else logging.WARNING
+            log_crash(_LOG, place, call.error, settings.secrets.hide_text, level)
         batch.under_way -= 1
         if batch.waiting_calls or context.pause.is_requested:
             batch.end_if_idle()
@@ -90,45 +103,75 @@ def _from_cache(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolRe
 
 
 async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult:
-    """Calls the function, with the interceptors around it, and returns the result; or the failure of a call that may
-    not start any more."""
+    """Calls the function, with the interceptors around it, and returns the result as `after` left it; or the failure of
+    a call that may not start any more."""
     settings = batch.settings
     if batch.context.pause.is_requested:
         raise NotStarted
     if prepared.call.id in batch.context.waits:
         batch.waiting_calls.append(SubRuns(batch.context.run_id, prepared.call.id, is_entered=False))
         raise CallHeld
+    skipped, notes = None, None
     if settings.replayer is not None:
-        result = settings.replayer.skipped_result(prepared.call)
-        if result is not None:
-            return result
+        skipped = settings.replayer.skipped_result(prepared.call)
     elif reason := _reason_to_skip(batch, call, prepared):
-        result = failure(prepared.call, "skipped", reason)
+        skipped = failure(prepared.call, "skipped", reason)
         if settings.cassette_results is not None:
-            settings.cassette_results.keep(prepared.call, RecordedResult(result, skipped=True))
-        return result
+            settings.cassette_results.keep(prepared.call, RecordedResult(skipped, skipped=True))
+    if skipped is not None:
+        return await _pass_after(batch, call, prepared.call, skipped, prepared) if call.passed else skipped
     try:
         if settings.interceptors:
             call.move("entering")
-            call.notes = HookNotes(batch.notes.current)
+            notes = call.notes = HookNotes(batch.notes.current)
             tool, effects = prepared.tool.now, hide_effects(prepared.effects, settings.secrets)
-            chain = chain_of(prepared.call, settings.interceptors, batch.context, call.notes, tool, effects)
-            result = await chain.around(prepared.call, partial(_call_function, batch, call, prepared))
+            chain = chain_of(prepared.call, settings.interceptors, batch.context, notes, tool, effects)
+            result = await chain.surround(prepared.call, partial(_call_function, batch, call, prepared))
         else:
             result = await _call_function(batch, call, prepared)
-        if prepared.note:
-            result = replace(result, content=(TextPart(prepared.note), *result.content))
     except AgentStop as stop:
         await batch.stop_starting(batch.stop_of(stop, prepared.call.id))
-        return call.function_result or stopped_result(prepared.call, stop)
+        result = (notes and notes.outcome) or call.function_result or stopped_result(prepared.call, stop)
     except asyncio.CancelledError as error:
         if batch.is_being_cancelled:
             raise
         _forget_cancellations()
-        return call.function_result or _interrupted(batch, call, prepared.call, error)
+        result = (notes and notes.outcome) or call.function_result or _interrupted(batch, call, prepared.call, error)
     # An interceptor may have caught what must end the batch.
     if call.function_result is None and batch.is_being_cancelled:
         raise asyncio.CancelledError
+    if call.passed:
+        result = await _pass_after(batch, call, prepared.call, result, prepared)
+    return replace(result, content=(TextPart(prepared.note), *result.content)) if prepared.note else result
+
+
+async def _pass_after(
+    batch: BatchState, call: Call, hook_call: ToolCall, result: ToolResult, prepared: PreparedCall | None = None
+) -> ToolResult:
+    """Returns the result, passed through the `after` of each interceptor whose `before` let the call pass.
+
+    `hook_call`: the call as they see it; `prepared`: the call made ready, if it might run.
+    """
+    settings = batch.settings
+    call.move("entering" if call.phase == "scheduled" else "returned")
+    notes = call.notes = call.notes or HookNotes(batch.notes.current)
+    tool = None if prepared is None else prepared.tool.now
+    effects = None if prepared is None else hide_effects(prepared.effects, settings.secrets)
+    interceptors = settings.interceptors[: len(call.passed)]
+    chain = chain_of(hook_call, interceptors, batch.context, notes, tool, effects)
+    notes.outcome, stops = result, list[AgentStop]()
+    try:
+        async with asyncio.timeout(_LATE_SECONDS if batch.is_late else None):
+            result = await chain.after(hook_call, result, stops)
+    except TimeoutError:
+        result = notes.outcome
+    except asyncio.CancelledError:
+        if batch.is_being_cancelled:
+            raise
+        _forget_cancellations()
+        result = notes.outcome
+    for stop in stops:
+        await batch.stop_starting(batch.stop_of(stop, hook_call.id))
     return result
 
 
@@ -162,7 +205,13 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
     if batch.context.pause.is_requested:
         raise NotStarted
     call.move("starting")
+    if call.error is not None and call.function_result is not None:
+        level = logging.DEBUG if isinstance(call.error, ToolError) else logging.INFO
+        name, call_id = prepared.call.name, prepared.call.id
+        _LOG.log(level, "the tool %s is called again in the call %s: %s", name, call_id, call.function_result.text)
     call.function_result = call.error = None
+    if call.notes is not None:
+        call.notes.outcome = None
     try:
         fact = ToolStarted(
             prepared.call.id,
@@ -256,9 +305,6 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
                 result = failure(tool_call, "timeout", reason)
         case Exception() as raised:
             error = without_our_frames(raised)
-            level = logging.DEBUG if isinstance(error, ToolError) else logging.WARNING
-            place = f"the tool {tool_call.name} raised in the call {tool_call.id}"
-            log_crash(_LOG, place, error, settings.secrets.hide_text, level)
             call.error = error
             result = failure(tool_call, "exception", settings.secrets.hide_text(describe(error)))
         case asyncio.CancelledError() as cancelled:

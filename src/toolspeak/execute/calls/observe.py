@@ -98,12 +98,14 @@ class ToolExecution:
 
 @quick()
 class Observed:
-    """The origin of an observer event: the run, its step, its agent, and the run whose tool started it."""
+    """The origin of an observer event: the run, its step, its agent, the run whose tool started it, and the person or
+    key on whose behalf it acts (`Agent.run(principal=…)`)."""
 
     run_id: str
     step: int
     agent: str
     parent_run_id: str | None
+    principal: str | None = None
 
 
 @quick()

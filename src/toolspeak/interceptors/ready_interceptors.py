@@ -1,10 +1,4 @@
-"""Ready interceptors: retries, a cache, a rate limit, a time limit, and what a person says. Pass them to an agent.
-
-    Agent(model, tools, interceptors=[Retry(), Cache(seconds=600), RateLimit(10, tools=["search"]), ModelRetry()])
-
-Their priorities give an order that makes sense, the outermost first: `HumanFeedback`, `Cache`, `Retry`, `RateLimit`,
-`Timeout`. So a cached answer takes no token, and each attempt of a retry has a time limit and takes a token of its own.
-"""
+"""Retries, a cache, rate limits and a time limit."""
 
 from __future__ import annotations
 
@@ -12,23 +6,24 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import Literal, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import TypeAlias
 
 from toolspeak.agent import ModelInterceptor, TurnRequest
-from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure, no_extra
+from toolspeak.data.messages import ToolCall, ToolResult, failure, no_extra
 from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.dialects import ParsedTurn
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.execute import Answer, HookContext, Interceptor, Proceed
+from toolspeak.execute import HookContext, Interceptor, Proceed
 from toolspeak.execute.approval.approvers import definition_digest
 from toolspeak.execute.concurrency.schedule import Conflicts
 from toolspeak.providers.provider_failures import SYSTEM_CLOCK, Clock
 
-AskPerson: TypeAlias = Callable[[ToolCall, ToolResult | None], Awaitable[str | None]]
-"""Asks a person about a call, and its result if there is one. Returns what the person says, None for nothing."""
-
+_Read: TypeAlias = tuple[asyncio.AbstractEventLoop, str, Effects, int]
+"""What makes two calls one: their event loop, name, definition and arguments, effects, and the writes before them."""
+_IS_INSIDE: ContextVar[bool] = ContextVar("toolspeak_cached_read", default=False)
+"""Whether a cached call runs around this one, which must not wait for it."""
 _CRASH = re.compile(r"[A-Za-z_][\w.]*(: |$)")
 
 
@@ -154,6 +149,9 @@ class Cache(Interceptor):
     other programs change is seen by `version` and `seconds` alone. Agents that share a cache share its results:
     give agents with other `deps` or secrets a cache each.
 
+    Equal calls that run at the same time, in one event loop, run once: the others wait, and get the same result, also
+    the failure of a tool that raised. If the one that runs is cut off, another one runs.
+
     - `seconds`: how long a result holds; None is without an end.
     - `max_results`: how many results are kept; those used least recently go first.
     - `external`: whether calls that leave the machine are answered, if they are `idempotent`.
@@ -183,6 +181,7 @@ class Cache(Interceptor):
         self._tools = frozenset(tools)
         self._clock = clock
         self._results: dict[str, tuple[float, Effects, ToolResult]] = {}
+        self._running: dict[_Read, asyncio.Future[ToolResult | None]] = {}
         self._changes = 0  # writes that began or ended: a read beside one may have seen what was there before
 
     async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:
@@ -197,16 +196,38 @@ class Cache(Interceptor):
             finally:
                 self._forget(effects)
         key = json.dumps([call.name, definition_digest(tool), effects.version, call.arguments], sort_keys=True)
-        now, earlier = self._clock.now(), self._results.pop(key, None)
-        if (
-            earlier is not None
-            and earlier[1] == effects
-            and (self._seconds is None or now < earlier[0] + self._seconds)
-        ):
-            self._results[key] = earlier
-            return earlier[2]
-        changes = self._changes
-        result = await proceed(call)
+        while True:
+            now, earlier = self._clock.now(), self._results.pop(key, None)
+            if (
+                earlier is not None
+                and earlier[1] == effects
+                and (self._seconds is None or now < earlier[0] + self._seconds)
+            ):
+                self._results[key] = earlier
+                return earlier[2]
+            read = (asyncio.get_running_loop(), key, effects, self._changes)
+            running = self._running.get(read)
+            if running is None or _IS_INSIDE.get():
+                break
+            shared = await asyncio.shield(running)
+            if shared is not None:
+                return shared
+        return await self._run(call, proceed, read, now)
+
+    async def _run(self, call: ToolCall, proceed: Proceed, read: _Read, now: float) -> ToolResult:
+        """Proceeds, keeps the result, and hands it to the equal calls that wait for it."""
+        loop, key, effects, changes = read
+        shared: ToolResult | None = None
+        done = self._running.setdefault(read, loop.create_future())
+        token = _IS_INSIDE.set(True)
+        try:
+            result = await proceed(call)
+            if result.status == "success" or result.code == "exception":
+                shared = result
+        finally:
+            _IS_INSIDE.reset(token)
+            if self._running.pop(read, None) is done and not done.done():
+                done.set_result(shared)
         if result.status == "success" and changes == self._changes:
             self._results[key] = (now, effects, result)
             while len(self._results) > self._max_results:
@@ -345,60 +366,3 @@ class Timeout(Interceptor):
         how = "; it may still be running" if extra else ""
         late = failure(call, "timeout", f"{call.name} did not finish within {seconds:g} seconds{how}")
         return replace(late, extra=extra)
-
-
-class HumanFeedback(Interceptor):
-    """Asks a person about calls: for an answer instead of the result, or for what they say about it.
-
-    - `ask`: gets the call, and the result if there is one. One question is asked at a time.
-    - `when`: "instead" asks before the call, ahead of approval: what the person says is the result, and the tool does
-      not run; with None it runs as usual. If the run pauses for an approval, it asks again when the run continues.
-      "after" asks about the result: the model reads what the person says after it.
-    - `tools`: the names of the tools; all without them.
-
-    The person's time counts towards the run's time limit. Raises ConfigurationError for another `when`.
-    """
-
-    priority = 40
-
-    def __init__(
-        self, ask: AskPerson, *, when: Literal["instead", "after"] = "after", tools: Collection[str] = ()
-    ) -> None:
-        if when not in ("instead", "after"):
-            raise ConfigurationError(f"when={when!r}: expected 'instead' or 'after'")
-        self._ask = ask
-        self._when = when
-        self._tools = frozenset(tools)
-        # A lock belongs to one event loop, an agent to none.
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-
-    async def before(self, call: ToolCall, context: HookContext) -> ToolCall | Answer:
-        """Returns the person's answer, or the call."""
-        answer = await self._question(call, None) if self._when == "instead" else None
-        return call if answer is None else Answer(answer)
-
-    async def after(self, call: ToolCall, result: ToolResult, context: HookContext) -> ToolResult:
-        """Returns the result with what the person says about it."""
-        answer = await self._question(call, result) if self._when == "after" else None
-        if answer is None:
-            return result
-        return replace(result, content=(*result.content, TextPart(f"\n[A person says about this: {answer}]")))
-
-    async def _question(self, call: ToolCall, result: ToolResult | None) -> str | None:
-        if self._tools and call.name not in self._tools:
-            return None
-        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            return await self._ask(call, result)
-
-
-__all__ = [
-    "AskPerson",
-    "Cache",
-    "HumanFeedback",
-    "ModelRateLimit",
-    "ModelRetry",
-    "RateLimit",
-    "Retry",
-    "Timeout",
-    "is_temporary",
-]
