@@ -207,7 +207,7 @@ class MaintainedSqlJournal(SqlJournal):
 
     async def delete_group(self, group: RunGroup) -> None:
         session = group.session
-        async with self._writing() as db:
+        async with self._writing(synced=True) as db:
             column, name = ("run_id", group.runs[0].run_id) if session is None else ("session_id", session.session_id)
             rows = await db.rows(_members(column), name)
             _check_free(rows)

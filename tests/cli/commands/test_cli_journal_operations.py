@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from toolspeak.cli.main import cli
-from toolspeak.data.events import RunPaused
-from toolspeak.errors import ConfigurationError, JournalError
+from toolspeak.data.events import RunFinished, RunPaused
+from toolspeak.errors import ConfigurationError, JournalError, ToolspeakError
 from toolspeak.journal import SqliteJournal
 from toolspeak.testing.journal import a_run, every_kind, write
 
@@ -101,3 +103,63 @@ def test_a_vacuum_says_what_it_freed(file):
     toolspeak("sessions", "--journal", str(file), "delete", "s", "--yes")
     assert "after, in" in toolspeak("journal", "vacuum", "--journal", str(file))
     assert file.stat().st_size < 200_000
+
+
+DONE = RunFinished("answered", "Done.", "answer")
+OLD = 1_700_000_000.0
+
+
+def test_old_runs_are_archived_and_an_archive_is_read_again(file, tmp_path):
+    fill(file, a_run("old", DONE, time=OLD), a_run("new", DONE, time=time.time()), a_run("open", time=OLD))
+    folder = tmp_path / "archive"
+    arguments = ("journal", "archive", "--older-than", "90d", "--to", str(folder), "--journal", str(file))
+    assert toolspeak(*arguments) == f"{folder}/runs-2023-11.jsonl: 1 run, 2 records\n"
+    assert toolspeak(*arguments) == "nothing to archive\n"
+    other = tmp_path / "look.db"
+    archive = str(folder / "runs-2023-11.jsonl")
+    assert toolspeak("journal", "import", archive, "--journal", str(other)) == f"{archive}: 1 run imported\n"
+    assert "Done." in toolspeak("show", "old", "--journal", str(other))
+    again = toolspeak("journal", "import", archive, "--journal", str(other))
+    assert again == f"{archive}: 0 runs imported; 1 were there already\n"
+    file_of_all = tmp_path / "all.jsonl"
+    toolspeak("journal", "export", "--journal", str(file), "--output", str(file_of_all))
+    assert toolspeak("journal", "import", str(file_of_all), "--journal", str(other)) == (
+        f"{file_of_all}: 2 runs imported; 1 had not ended and were closed\n"
+    )
+
+
+def test_old_runs_are_pruned_after_a_yes(file):
+    fill(file, a_run("anns", DONE, time=OLD, principal="ann"), a_run("bens", DONE, time=OLD, principal="ben"))
+    arguments = ("journal", "prune", "--older-than", "1w", "--principal", "ann", "--journal", str(file))
+    with pytest.raises(ConfigurationError, match="nothing was deleted: there is no terminal to ask at"):
+        toolspeak(*arguments)
+    assert toolspeak(*arguments, "--yes") == "deleted: 1 run, 2 records\n"
+    assert json.loads(toolspeak("journal", "stats", "--json", "--journal", str(file)))["runs"] == 1
+
+
+@pytest.mark.parametrize("age", ["90", "-1d", "d", "1.5d"])
+def test_an_age_has_a_number_and_a_unit(file, age):
+    fill(file, a_run("one", DONE))
+    toolspeak("journal", "prune", f"--older-than={age}", "--journal", str(file), code=2)
+
+
+def test_one_run_is_exported_with_what_belongs_to_it(file):
+    child = [replace(record, parent_run_id="parent") for record in a_run("child", DONE)]
+    session = (a_run("s1", DONE, session_id="S"), a_run("s2", session_id="S", session_version=1))
+    fill(file, a_run("parent", DONE, principal="ann"), child, *session)
+
+    def runs(*arguments):
+        lines = toolspeak("journal", "export", *arguments, "--journal", str(file)).splitlines()
+        return [json.loads(line).get("run_id") for line in lines if "seq" in line]
+
+    assert runs("child") == ["parent", "parent", "child", "child"]
+    assert runs("s2") == ["s1", "s1", "s2"]
+    assert runs("--principal", "ann") == ["parent", "parent", "child", "child"]
+    assert len(runs()) == 7
+
+
+def test_a_file_that_is_no_archive_is_named_with_its_line(file, tmp_path):
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text("{}\n", encoding="utf-8")
+    with pytest.raises(ToolspeakError, match=r"wrong\.jsonl: line 1: .*; 0 runs before that were imported"):
+        toolspeak("journal", "import", str(wrong), "--journal", str(file))

@@ -27,12 +27,17 @@ async def export_session(journal: Journal, session_id: str) -> AsyncGenerator[st
     """Yields the whole session as lines of JSON, without line ends. Raises RunError if there is no such session."""
     info, runs = await _standing(journal, session_id)
     runs = [each for run in runs for each in (run, *await _waited_for(journal, run))]
-    head: dict[str, Any] = {"toolspeak_session": EXPORT, "records": sum(run.records for run in runs)}
-    head |= {name: getattr(info, name) for name in _FIELDS}
-    yield json.dumps({**head, "history": [dump(message) for message in info.history]})
+    yield session_line(info, sum(run.records for run in runs))
     for run in runs:
         for record in (await journal.read(run.run_id))[: run.records]:
             yield dumps(record)
+
+
+def session_line(info: SessionInfo, records: int) -> str:
+    """The first line of a session with so many records."""
+    head: dict[str, Any] = {"toolspeak_session": EXPORT, "records": records}
+    head |= {name: getattr(info, name) for name in _FIELDS}
+    return json.dumps({**head, "history": [dump(message) for message in info.history]})
 
 
 async def _waited_for(journal: Journal, run: RunInfo) -> list[RunInfo]:
@@ -67,13 +72,9 @@ async def import_session(journal: Journal, lines: Iterable[str]) -> SessionInfo:
     for line_number, line in enumerate(lines, 1):
         try:
             if head is None:
-                head, record_count = _head(load_text(line))
+                head, record_count = session_of(load_text(line))
             elif line.strip():
-                record = loads(line)
-                if not isinstance(record, Record):
-                    raise FormatError(f"expected a record, found {type(record).__name__}")
-                _read("time", _time, record.time)
-                records.append(record)
+                records.append(record_of(line))
         except FormatError as error:
             raise FormatError(f"line {line_number}: {error}") from error
     if head is None:
@@ -102,8 +103,17 @@ async def import_closed(journal: Journal, lines: Iterable[str]) -> tuple[Session
     return await import_session(journal, lines_after_close), len(unfinished)
 
 
-def _head(data: Any) -> tuple[SessionInfo, int]:
-    """Reads the first line: the session, and how many records follow."""
+def record_of(line: str) -> Record:
+    """The record on a line. Raises FormatError."""
+    record = loads(line)
+    if not isinstance(record, Record):
+        raise FormatError(f"expected a record, found {type(record).__name__}")
+    _read("time", _time, record.time)
+    return record
+
+
+def session_of(data: Any) -> tuple[SessionInfo, int]:
+    """Reads the first line: the session, and how many records follow. Raises FormatError."""
     if not isinstance(data, dict):
         raise FormatError("expected the line of a session, a JSON object")
     line = cast("dict[str, Any]", data)
