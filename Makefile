@@ -27,7 +27,7 @@ WORKERS ?= 3
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-engine test-engines test-vllm test-templates dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-engine test-engines test-vllm test-templates test-container dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -42,6 +42,7 @@ help:
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make test-engines  runs on every engine, whose workers and servers are killed at random (KILLS=200 for the long one)"
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
+	@echo "make test-container  the gateway's image, built by buildah from Debian's packages (root; 300 MB, three minutes)"
 	@echo "make dist          build wheel and sdist into dist/, and try the wheel alone on each Python of this machine"
 	@echo "make lint types    ruff; pyright, and mypy on programs that a user writes"
 	@echo "make docs          the documentation as a site in build/docs, its links checked"
@@ -186,6 +187,13 @@ $(DIST_VENV)/.ready: requirements/dist.txt requirements/build.txt | $(BIN)/pytho
 	$(BIN)/python -m venv $(DIST_VENV)
 	$(DIST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/dist.txt -r requirements/build.txt
 	@touch $@
+
+# No registry of images is asked: Debian's Python is the base. Where it was built once, it is used again.
+IMAGE_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/image
+
+test-container: $(VENV)/.dev
+	tests/dist/build_image.sh $(IMAGE_FOLDER)
+	IMAGE_FOLDER=$(IMAGE_FOLDER) $(BIN)/python -m pytest tests/dist/container_image.py
 
 # The wheel is built from the sdist: so the sdist has all that a build needs.
 dist: $(VENV)/.dev $(DIST_VENV)/.ready
