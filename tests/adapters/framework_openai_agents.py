@@ -4,13 +4,26 @@ import asyncio
 import json
 
 import pytest
-from agents import Agent, FunctionTool, RunConfig, RunContextWrapper, Runner, WebSearchTool, function_tool
+from agents import (
+    Agent,
+    FunctionTool,
+    RunConfig,
+    RunContextWrapper,
+    Runner,
+    ToolExecutionConfig,
+    ToolGuardrailFunctionOutput,
+    WebSearchTool,
+    function_tool,
+    tool_input_guardrail,
+)
 from agents.items import ToolCallOutputItem
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 import toolspeak
 from toolspeak import Approval, Effects, MemoryJournal, ToolError, tool
 from toolspeak.adapters import from_openai_agents, to_openai_agents
+from toolspeak.adapters.turn_batches import EXPECTED_SECONDS, GATHER_SECONDS
+from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.messages import ImagePart
 from toolspeak.errors import AgentStop, ToolDefinitionError
 from toolspeak.execute import Escalate
@@ -72,6 +85,73 @@ def test_the_calls_of_a_turn_are_one_batch(tools, log):
     ]
     assert log.index("wrote a") < log.index("read a")
     assert len(asyncio.run(journal.runs())) == 1
+
+
+class TimedLoop(asyncio.SelectorEventLoop):
+    """A loop that keeps the waits for further calls that came to their end."""
+
+    def __init__(self):
+        super().__init__()
+        self.waited = []
+
+    def call_later(self, delay, callback, *args, context=None):
+        def fire():
+            if delay in (EXPECTED_SECONDS, GATHER_SECONDS):
+                self.waited.append(delay)
+            callback(*args)
+
+        return super().call_later(delay, fire, context=context)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_batch_begins_when_the_last_call_has_come_and_waits_for_no_time(tools, log, streamed):
+    journal = MemoryJournal()
+    theirs = agent(to_openai_agents(tools, approve="all", journal=journal), *CALLS[:3])
+
+    async def run():
+        if not streamed:
+            return await Runner.run(theirs, "go", run_config=QUIET)
+        result = Runner.run_streamed(theirs, "go", run_config=QUIET)
+        async for _ in result.stream_events():
+            pass
+        return result
+
+    with asyncio.Runner(loop_factory=TimedLoop) as runner:
+        assert runner.run(run()).final_output == "done"
+        assert runner.get_loop().waited == []
+    assert len(asyncio.run(journal.runs())) == 1
+    assert log.index("wrote a") < log.index("read a")
+
+
+def test_calls_that_come_one_by_one_are_batches_of_their_own(tools, log):
+    journal = MemoryJournal()
+    theirs = agent(to_openai_agents(tools, approve="all", journal=journal), *CALLS[:3])
+    one = RunConfig(tracing_disabled=True, tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1))
+    assert asyncio.run(Runner.run(theirs, "go", run_config=one)).final_output == "done"
+    assert len(asyncio.run(journal.runs())) == 3
+
+
+def test_a_call_that_a_guardrail_refuses_is_not_waited_for_by_the_next_turn(tools, log):
+    @tool_input_guardrail
+    def refuse(data):
+        return ToolGuardrailFunctionOutput.reject_content("no") if "b" in data.context.tool_arguments else allow
+
+    allow = ToolGuardrailFunctionOutput.allow()
+    write, read = to_openai_agents(tools, approve="all")
+    read.tool_input_guardrails = [refuse]
+    assert sorted(outputs(run_theirs(agent([write, read], *CALLS[1:3])))) == ["no", '{"path": "a"}']
+
+
+def test_progress_is_passed_on():
+    @tool(read_only=True)
+    def dig(ctx: toolspeak.RunContext[None]) -> str:
+        """Digs."""
+        ctx.progress("half way")
+        return "dug"
+
+    lines = []
+    result = run_theirs(agent(to_openai_agents([dig], on_progress=lines.append), ("dig", {})))
+    assert (outputs(result), lines) == (["dug"], [ToolProgress("0", "half way")])
 
 
 def test_a_call_that_needs_approval_interrupts_the_run(tools, log):

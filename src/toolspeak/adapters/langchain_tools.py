@@ -246,7 +246,7 @@ class _LangChainTool(BaseTool):
         self, call: ToolCall, runtime: ToolRuntime[Any, Any] | None, decision: Decision | None
     ) -> ToolResult:
         if runtime is None:
-            return await self._batches.run(call, call.id, (), BatchContext(uuid.uuid4().hex), decision)
+            return await self._batches.run(call, call.id, (call.id,), BatchContext(uuid.uuid4().hex), decision)
         info, names = runtime.execution_info, {spec.name for spec in self._batches.toolset.specs}
         checkpoint = "" if info is None else info.checkpoint_id
         message = _last_message(runtime.state)

@@ -22,6 +22,8 @@ from toolspeak.execute import BatchContext
 from toolspeak.tools import RunContext, Tool, Toolset
 
 _NO_EFFECTS: EffectsByName = MappingProxyType({})
+_MOST_RUNS = 256
+"""The most runs at once whose next calls are remembered."""
 
 
 def from_openai_agents(tools: Iterable[FunctionTool], *, effects: EffectsByName = _NO_EFFECTS) -> Toolset:
@@ -90,8 +92,8 @@ def to_openai_agents(
 ) -> list[FunctionTool]:
     """Makes tools for an agent of the OpenAI Agents SDK: `Agent(name="…", tools=[*to_openai_agents([read, write])])`.
 
-    - The SDK does not report how many calls a turn has. Calls that arrive within 50 milliseconds of each other run as
-      one batch, so their effects decide the order.
+    - The calls of a turn run as one batch, so their effects decide the order. The SDK checks the approvals of all calls
+      of a turn before it makes the first: so the batch begins when the last of them has arrived.
     - Tools get the run's `context` as `RunContext.deps`. The calls of a turn share `RunContext.memory`.
     - A call that fails becomes text that the model reads.
 
@@ -102,12 +104,20 @@ def to_openai_agents(
     Raises ConfigurationError for unknown options and invalid values.
     """
     batches = TurnBatches("openai-agents", tools, **options)
-    return [_to_one(batches, tool) for tool in batches.toolset]
+    announced: dict[int, list[str]] = {}
+    return [_to_one(batches, tool, announced) for tool in batches.toolset]
 
 
-def _to_one(batches: TurnBatches, tool: Tool) -> FunctionTool:
-    async def needs_approval(_run: RunContextWrapper[Any], arguments: dict[str, Any], _call_id: str) -> bool:
-        return batches.approver is None and batches.needs_approval(tool.name, arguments)
+def _to_one(batches: TurnBatches, tool: Tool, announced: dict[int, list[str]]) -> FunctionTool:
+    """`announced`: the calls that the SDK is about to make, by the identity of their run's usage."""
+
+    async def needs_approval(run: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        if batches.approver is None and batches.needs_approval(tool.name, arguments):
+            return True
+        if len(announced) == _MOST_RUNS and id(run.usage) not in announced:
+            del announced[next(iter(announced))]  # a guardrail kept all calls of that turn from running
+        announced.setdefault(id(run.usage), []).append(call_id)
+        return False
 
     async def invoke(context: ToolContext[Any], text: str) -> Any:
         try:
@@ -124,7 +134,8 @@ def _to_one(batches: TurnBatches, tool: Tool) -> FunctionTool:
         # The context and the usage belong to the run. A run's next turn begins when the turn before it has ended.
         run = BatchContext(uuid.uuid4().hex, deps=context.context)
         try:
-            result = await batches.run(call, id(context.usage), None, run, decision)
+            expected = announced.pop(id(context.usage), ())
+            result = await batches.run(call, id(context.usage), expected, run, decision)
         except ApprovalMissing as missing:
             return f"not run: {missing.reason}, and a decision is not possible now"
         parts = [_output(part) for part in result.content]

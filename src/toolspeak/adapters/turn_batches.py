@@ -19,10 +19,11 @@ from toolspeak.agent.interceptors import by_level
 from toolspeak.agent.options import Approval, Execution
 from toolspeak.agent.validation import check_execution, secrets_of, toolset_of
 from toolspeak.data.approvals import Decision
+from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.events import ApprovalDecided, Event, ToolFinished
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.execute import Approve, BatchContext, Executor, Interceptor, ScheduleName, Secrets, resolve_approver
 from toolspeak.execute.approval.approvers import ApprovalRequest, decision_fact, decision_of
@@ -37,7 +38,7 @@ EXPECTED_SECONDS = 0.25
 refuse it, or may already have its result. The wait is long enough for threads on a busy machine."""
 
 GATHER_SECONDS = 0.05
-"""The same for a framework that does not report which calls a turn has."""
+"""The same after a call that its framework did not announce."""
 
 _MOST_UNDECIDED = 256
 """The most turns with undecided calls that are remembered. Frameworks do not report that a turn will never resume."""
@@ -53,6 +54,7 @@ class AdapterOptions(TypedDict, total=False):
     - `interceptors`: the interceptors of calls, the outermost first.
     - `secrets`: values that calls name by placeholders, and that results hide.
     - `journal`: records the calls of each turn and their results as a separate run.
+    - `on_progress`: gets each line that a tool reports (`RunContext.progress`), in the thread of the event loop.
     """
 
     approve: Approve | Approval
@@ -60,6 +62,7 @@ class AdapterOptions(TypedDict, total=False):
     interceptors: Iterable[Interceptor]
     secrets: Secrets | dict[str, str]
     journal: Journal
+    on_progress: Callable[[ToolProgress], object]
 
 
 class ApprovalMissing(Exception):
@@ -120,6 +123,7 @@ class TurnBatches:
         self.schedule: ScheduleName = execution.schedule
         self.approver = resolve_approver(approval.approver)
         self.journal = options.get("journal")
+        self._on_progress = options.get("on_progress")
         self.executor = Executor(
             self.toolset,
             schedule=execution.schedule,
@@ -146,14 +150,14 @@ class TurnBatches:
         self,
         call: ToolCall,
         turn: Hashable,
-        expected: Sequence[str] | None,
+        expected: Sequence[str],
         context: BatchContext,
         decision: Decision | None = None,
     ) -> ToolResult:
         """Runs a call with the others of its turn, and returns its result.
 
         - `turn`: identifies the turn among all turns that run at the same time.
-        - `expected`: the ids of the turn's calls that may arrive, in order; None if the framework does not report them.
+        - `expected`: the ids of the turn's calls that may arrive, in order, as far as the framework reports them.
         - `context`: the run's context. The context of a turn's first call counts.
         - `decision`: a person's answer to the question about this call, if there is one.
 
@@ -164,15 +168,21 @@ class TurnBatches:
         if current is None:
             # A call also waits for the orphaned calls of other runs: they change the same files.
             context.scope.orphans = self._orphans.setdefault(key[0], context.scope.orphans)
-            current = self._turns[key] = _GatheredTurn(self, expected, context)
+            if self._on_progress is not None:
+                context = changed(context, progress=self._show)
+            current = self._turns[key] = _GatheredTurn(self, context)
         try:
-            return await current.run(call, decision)
+            return await current.run(call, decision, expected)
         finally:
             if current.is_idle and not current.undecided:
                 self._turns.pop(key, None)
             elif len(self._turns) > _MOST_UNDECIDED:
                 oldest = next((each for each, turn in self._turns.items() if turn.is_idle), None)
                 self._turns.pop(oldest, None)
+
+    def _show(self, call_id: str, line: str) -> None:
+        if self._on_progress is not None:
+            self._on_progress(ToolProgress(call_id, line))
 
 
 @quick(frozen=False, eq=False)
@@ -188,12 +198,11 @@ class _Arrival:
 class _GatheredTurn:
     """The calls of one turn. Calls that arrive too late for its batch run in a later batch."""
 
-    def __init__(self, batches: TurnBatches, expected: Sequence[str] | None, context: BatchContext) -> None:
+    def __init__(self, batches: TurnBatches, context: BatchContext) -> None:
         self._batches = batches
         self._context = context
-        self._order = {call_id: index for index, call_id in enumerate(expected or ())}
+        self._order: dict[str, int] = {}  # of the calls that were announced
         self._missing = set[str]()
-        self._is_known = expected is not None
         self._arrived: list[_Arrival] = []
         self._timer: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
@@ -206,23 +215,26 @@ class _GatheredTurn:
         """Whether no call of the turn is waiting."""
         return self._callers == 0
 
-    async def run(self, call: ToolCall, decision: Decision | None) -> ToolResult:
+    async def run(self, call: ToolCall, decision: Decision | None, expected: Sequence[str]) -> ToolResult:
         """Runs the call in the next batch. If all calls of a batch are cancelled, the batch is cancelled."""
         loop = asyncio.get_running_loop()
         if any(each.call.id == call.id for each in self._arrived):
             self._start()  # two calls have this id, and a batch can hold only one of them
-        if not self._arrived:
-            self._missing = set(self._order)
+        announced = [call_id for call_id in expected if call_id not in self._order]
+        self._order |= {call_id: len(self._order) + index for index, call_id in enumerate(announced)}
+        self._missing = self._missing.union(announced) if self._arrived else set(expected)
         arrival = _Arrival(call, decision, loop.create_future())
         self._arrived.append(arrival)
         self._missing.discard(call.id)
         self._callers += 1
         if self._timer is not None:
             self._timer.cancel()
-        if self._missing or not self._is_known:
-            self._timer = loop.call_later(EXPECTED_SECONDS if self._is_known else GATHER_SECONDS, self._start)
-        else:
+        if self._missing:
+            self._timer = loop.call_later(EXPECTED_SECONDS, self._start)
+        elif all(each.call.id in self._order for each in self._arrived):
             self._start()
+        else:
+            self._timer = loop.call_later(GATHER_SECONDS, self._start)
         try:
             return await arrival.outcome
         except asyncio.CancelledError:
