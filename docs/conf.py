@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -44,6 +45,9 @@ html_theme_options = {
     "navigation_with_keys": False,
 }
 
+# What `examples.zip` has of `examples/`.
+EXAMPLE_FILES = {".py", ".json", ".html", ".ipynb", ".md"}
+
 # Files of the project that are pages here too.
 INCLUDED = {"CHANGELOG.md": "reference/changelog.md", "examples/README.md": "guides/examples.md"}
 
@@ -61,5 +65,18 @@ def mend_links(_app: Sphinx, path: Path, _page: str, content: list[str]) -> None
     content[0] = re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, content[0])
 
 
+def pack_examples(app: Sphinx, error: Exception | None) -> None:
+    """Puts the examples on the site as one file, with what they read. The same examples make the same bytes."""
+    if error is not None:
+        return
+    with zipfile.ZipFile(app.outdir / "examples.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted((ROOT / "examples").rglob("*")):
+            if path.suffix in EXAMPLE_FILES:
+                packed.writestr(
+                    zipfile.ZipInfo(path.relative_to(ROOT).as_posix()), path.read_bytes(), zipfile.ZIP_DEFLATED
+                )
+
+
 def setup(app: Sphinx) -> None:
     app.connect("include-read", mend_links)
+    app.connect("build-finished", pack_examples)
