@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from toolspeak.agent.storage.archives import archive, export_group, import_group, prune, read_groups
+from toolspeak.agent.storage.archives import (
+    archive,
+    erase_from_archives,
+    export_group,
+    import_group,
+    prune,
+    read_groups,
+)
 from toolspeak.data.events import RunFinished, RunPaused, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, FormatError, RunConflict
@@ -265,3 +272,33 @@ def test_an_import_of_other_records_under_the_same_id_is_refused(tmp_path):
 def test_a_file_that_is_not_an_archive_names_the_line(lines, error):
     with pytest.raises(FormatError, match=error):
         [*read_groups(lines)]
+
+
+def test_a_principal_is_erased_from_archives_and_the_others_stay(tmp_path):
+    path, folder = tmp_path / "runs.db", tmp_path / "archive"
+
+    async def work(journal):
+        await write(journal, a_run("anns", DONE, time=JULY, task="Zebrafink", principal="ann"))
+        await write(journal, [replace(each, parent_run_id="anns") for each in a_run("anns-sub", DONE, time=JULY)])
+        await write(journal, a_run("bens", DONE, time=JULY, principal="ben"))
+        of_ann = a_run("ann-for-ben", DONE, time=JULY, task="Zebrafink", principal="ann")
+        await write(journal, [replace(each, parent_run_id="bens") for each in of_ann])
+        await write(journal, a_run("s", DONE, time=AUGUST, task="Zebrafink", principal="ann", session_id="S"))
+        await write(journal, a_run("other", DONE, time=AUGUST))
+        await archived(journal, folder)
+        september = AUGUST + 31 * 86_400
+        await write(journal, a_run("later", DONE, time=september))
+        await archived(journal, folder)
+
+    use(path, work)
+    untouched = folder / "runs-2026-09.jsonl"
+    before = untouched.stat().st_ino
+    removal = erase_from_archives(folder, "ann")
+    assert (removal.runs, removal.groups) == (4, 2)
+    assert "Zebrafink" not in "".join(file.read_text("utf-8") for file in folder.iterdir())
+    assert [*lines_in(folder)] == ["runs-2026-07.jsonl", "runs-2026-08.jsonl", "runs-2026-09.jsonl"]
+    assert untouched.stat().st_ino == before
+    use(tmp_path / "new.db", lambda journal: imported(journal, folder))
+    runs = use(tmp_path / "new.db", lambda journal: journal.runs())
+    assert {info.run_id for info in runs} == {"bens", "other", "later"}
+    assert erase_from_archives(folder, "ann").runs == 0

@@ -28,6 +28,9 @@ _TRIES = 3
 _WAIT = 0.005
 """Seconds between two tries of a statement that SQLite refuses without waiting."""
 
+_TABLE_NAMES = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
+_SCRUB_SECONDS = 86_400.0
+
 _IDLE_MILLISECONDS = 5000
 """PostgreSQL ends an exclusive transaction whose process is silent for so long."""
 
@@ -80,6 +83,14 @@ class Database(ABC):
     @abstractmethod
     async def check(self) -> None:
         """Raises JournalError if the database could not be opened. Creates and changes nothing."""
+
+    @abstractmethod
+    async def exists(self) -> bool:
+        """Whether the tables are there. Creates nothing. Raises JournalError."""
+
+    @abstractmethod
+    async def scrub(self) -> None:
+        """Removes what deleted rows left in the database's files, without a time limit. Raises JournalError."""
 
     @abstractmethod
     async def _do(self, work: Work[ResultT]) -> ResultT: ...
@@ -137,6 +148,24 @@ class _Sqlite(Database):
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise journal_error(error, self._path, self._tables.what, "") from error
         return result
+
+    async def exists(self) -> bool:
+        return self._path.exists()
+
+    async def scrub(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._scrub)
+
+    def _scrub(self) -> None:
+        try:
+            db = self._db or self._opened()
+            db.execute("VACUUM")
+            (is_blocked, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise journal_error(error, self._path, self._tables.what, "") from error
+        if is_blocked:
+            raise JournalError(
+                f"{self}: its log still holds what was deleted, because another process reads it: try again"
+            )
 
     async def check(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._check)
@@ -247,6 +276,14 @@ class _Postgres(Database):
 
     async def check(self) -> None:
         await self._pool.check()
+
+    async def exists(self) -> bool:
+        return await self._pool.has_tables()
+
+    async def scrub(self) -> None:
+        async with self._pool.connection() as connection:
+            for (table,) in await connection.fetch(_TABLE_NAMES, self._tables.schema):
+                await connection.execute(f'VACUUM (FULL, ANALYZE) "{table}"', timeout=_SCRUB_SECONDS)
 
     async def _do(self, work: Work[ResultT]) -> ResultT:
         for _ in range(_TRIES - 1):

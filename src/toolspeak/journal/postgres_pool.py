@@ -111,6 +111,22 @@ class PostgresPool:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise JournalError(self._problem(error)) from error
 
+    async def has_tables(self) -> bool:
+        """Whether the schema is there. Creates no tables. Raises JournalError."""
+        untyped: Any = asyncpg
+        try:
+            connection = await untyped.connect(self._dsn, timeout=_CHECK_SECONDS)
+            try:
+                return await connection.fetchval("SELECT to_regclass($1)", self._version_table) is not None
+            finally:
+                await connection.close()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            raise JournalError(self._problem(error)) from error
+
+    @property
+    def _version_table(self) -> str:
+        return f'"{self._schema}".schema_version'
+
     def _problem(self, error: BaseException) -> str:
         remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "see the server's log")
         return f"{self._what} {self}: {error or type(error).__name__}; {remedy}.{self._promise}".rstrip(".")
@@ -147,7 +163,7 @@ class PostgresPool:
             )
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATING)
         version = 0
-        if await connection.fetchval("SELECT to_regclass($1)", f'"{self._schema}".schema_version') is not None:
+        if await connection.fetchval("SELECT to_regclass($1)", self._version_table) is not None:
             version = await connection.fetchval("SELECT version FROM schema_version")
         if version > self._version:
             raise JournalError(self._newer(f"{self._what} {self}", version))

@@ -53,9 +53,11 @@ def was_vacuumed(file: Path, vacuums: int, size: int) -> bool:
 
 
 def other_process(file: Path, own: str) -> str | None:
-    """Another living process that has the file open to write. `own`: the name of this one."""
+    """Another living process that has the file open to write. `own`: a name of this one."""
+    this_process = own.rpartition(" ")[0]
     with closing(connected(file)) as db:
-        return next((name for name in openers_of(db) if name != own and is_alive(name)), None)
+        names = [name for name in openers_of(db) if name.rpartition(" ")[0] != this_process]
+    return next(filter(is_alive, names), None)
 
 
 def free_pages(file: Path, seconds: float) -> bool:

@@ -163,3 +163,18 @@ def test_a_file_that_is_no_archive_is_named_with_its_line(file, tmp_path):
     wrong.write_text("{}\n", encoding="utf-8")
     with pytest.raises(ToolspeakError, match=r"wrong\.jsonl: line 1: .*; 0 runs before that were imported"):
         toolspeak("journal", "import", str(wrong), "--journal", str(file))
+
+
+def test_a_principal_is_erased_after_a_yes_and_copies_are_named(file, tmp_path):
+    fill(file, a_run("anns", DONE, time=OLD, principal="ann", task="Zebrafink"), a_run("open", principal="ann"))
+    folder = tmp_path / "archive"
+    toolspeak("journal", "archive", "--older-than", "90d", "--to", str(folder), "--journal", str(file))
+    copy = file.with_name("runs.db.damaged-1")
+    copy.touch()
+    arguments = ("journal", "erase", "--principal", "ann", "--archives", str(folder), "--journal", str(file))
+    with pytest.raises(ConfigurationError, match="nothing was deleted"):
+        toolspeak(*arguments)
+    done = CliRunner().invoke(cli, [*arguments, "--yes"])
+    assert done.stdout == f"{file}: 1 run and 0 sessions erased\n{folder}: 1 run erased\n"
+    assert f"{copy} is a copy" in done.stderr
+    assert "Zebrafink" not in (folder / "runs-2023-11.jsonl").read_text("utf-8")

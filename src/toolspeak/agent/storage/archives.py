@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -73,7 +73,7 @@ async def export_group(journal: Journal, group: RunGroup) -> AsyncGenerator[str]
     if group.session is not None:
         yield session_line(group.session, count)
     else:
-        yield json.dumps({"toolspeak_run": EXPORT_OF_RUN, "run_id": group.runs[0].run_id, "records": count})
+        yield _run_line(group.runs[0].run_id, count)
     async for record in _records(journal, group):
         yield dumps(record)
 
@@ -280,6 +280,68 @@ def _rename(file: Path, other: Path) -> Path:
         finally:
             os.close(descriptor)
     return other
+
+
+def erase_from_archives(folder: Path, principal: str) -> Removal:
+    """Removes the runs of a principal, and what their tools started, from the files that `archive` wrote to a folder.
+
+    A file is written anew beside the old one and replaces it, so a crash leaves one of the two. Raises FormatError for
+    a file that does not read, and ConfigurationError while another process archives into the folder.
+    """
+    removal = Removal(folder)
+    with ExitStack() as files:
+        pending = _begin(folder, files)
+        for file in [*sorted(folder.glob("runs-*.jsonl")), *pending]:
+            _erase_from_file(file, principal, removal)
+    return removal
+
+
+def _erase_from_file(file: Path, principal: str, removal: Removal) -> None:
+    partial = file.with_name(file.name.removesuffix(_PENDING) + _PARTIAL)
+    runs_before = removal.runs
+    try:
+        with file.open(encoding="utf-8") as lines, _created(partial) as stream:
+            for group in read_groups(lines):
+                remaining = _without(group, principal, removal)
+                if remaining is not None:
+                    stream.writelines(line + "\n" for line in _lines(remaining))
+            stream.flush()
+            os.fsync(stream.fileno())
+    except (FormatError, UnicodeDecodeError) as error:
+        raise FormatError(f"{file}: {error}; nothing was erased from this file") from error
+    if removal.runs != runs_before:
+        _rename(partial, file)
+    else:
+        partial.unlink()
+
+
+def _without(group: ReadGroup, principal: str, removal: Removal) -> ReadGroup | None:
+    """The group without the runs of a principal; None if nothing of it remains."""
+    erased: set[str] = set()
+    runs = dict.fromkeys(record.run_id for record in group.records)
+    is_owner = group.session is not None and group.session.principal == principal
+    for record in group.records:
+        if is_owner or record.principal == principal or record.parent_run_id in erased:
+            erased.add(record.run_id)
+    remaining = tuple([record for record in group.records if record.run_id not in erased])
+    removal.runs += len(erased)
+    removal.records += len(group.records) - len(remaining)
+    if is_owner or (runs and not remaining):
+        removal.groups += 1
+        removal.runs += is_owner and not runs  # a session without runs counts too
+        return None
+    return replace(group, records=remaining)
+
+
+def _lines(group: ReadGroup) -> Iterator[str]:
+    count = len(group.records)
+    yield _run_line(group.records[0].run_id, count) if group.session is None else session_line(group.session, count)
+    for record in group.records:
+        yield dumps(record)
+
+
+def _run_line(run_id: str, records: int) -> str:
+    return json.dumps({"toolspeak_run": EXPORT_OF_RUN, "run_id": run_id, "records": records})
 
 
 async def _settle(journal: MaintainedJournal, pending: Path) -> Removal:

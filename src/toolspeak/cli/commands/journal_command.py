@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -15,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.agent.storage.archives import Removal, export_group, import_group, read_groups
+from toolspeak.agent.storage.archives import Removal, erase_from_archives, export_group, import_group, read_groups
 from toolspeak.agent.storage.archives import archive as archive_groups
 from toolspeak.agent.storage.archives import prune as prune_groups
 from toolspeak.cli.command_options import CommandT, write_json, write_text
@@ -25,6 +26,8 @@ from toolspeak.cli.run_lookup import find_run, status_of
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.terminal_approver import confirm
 from toolspeak.errors import ConfigurationError, FormatError, RunConflict, ToolspeakError
+from toolspeak.gateway.erasure import erase_key
+from toolspeak.gateway.settings.gateway_settings import read_config
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.check import CheckProgress, check_journal
 from toolspeak.journal.maintenance import MaintainedJournal, RunGroup
@@ -334,3 +337,44 @@ async def _import(journal: MaintainedJournal, files: Sequence[str], trust: bool)
         notes = [f"{present} were there already"] if present else []
         notes += [f"{closed} had not ended and were closed"] if closed else []
         click.echo("; ".join([f"{file}: {count(added, 'run')} imported", *notes]))
+
+
+@journal_command.command
+@click.option("--principal", metavar="NAME", required=True, help="On whose behalf the runs act.")
+@journal_option
+@click.option(
+    "--archives",
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Erase from the files of `journal archive` in FOLDER, too.",
+)
+@click.option(
+    "--gateway",
+    "config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The gateway's configuration: erase the usage and the stored responses of the key with this name, too.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def erase(principal: str, journal: str | None, archives: Path | None, config: str | None, yes: bool) -> None:
+    """Erase everything of one principal for good: runs in any state, sessions, and what their tools started.
+
+    No text of them remains in a journal's file or its log. The file must not be open in another process: stop the
+    workers first. Backups, exports, logs and telemetry are yours to erase.
+    """
+    if not yes:
+        click.echo(f"toolspeak: everything of {printable(principal)} in {journal_of(journal)}", err=True)
+        run_to_end(_confirm())
+    runs, sessions = _with_journal(journal, lambda opened: opened.erase_principal(principal))
+    click.echo(f"{journal_of(journal)}: {count(runs, 'run')} and {count(sessions, 'session')} erased")
+    if archives is not None:
+        removal = erase_from_archives(archives, principal)
+        click.echo(f"{archives}: {count(removal.runs, 'run')} erased")
+    if config is not None:
+        rows, responses = run_to_end(erase_key(read_config(config, os.environ), principal))
+        click.echo(f"{config}: {count(rows, 'row')} of usage and {count(responses, 'stored response')} erased")
+    opened = journal_of(journal)
+    for copy in (
+        sorted(opened.path.parent.glob(f"{opened.path.name}*.damaged-*")) if isinstance(opened, SqliteJournal) else ()
+    ):
+        click.echo(f"toolspeak: {copy} is a copy by `salvage`, and was not changed: delete it", err=True)

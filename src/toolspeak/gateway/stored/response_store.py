@@ -113,6 +113,15 @@ class ResponseStore:
         sql = "DELETE FROM responses WHERE id = $1 AND owner = $2 AND expires > {now}"
         return await self._database.do(lambda db: db.change(sql, response_id, owner)) == 1
 
+    async def erase(self, owner: str) -> int:
+        """Removes all responses of an owner, permanently. Returns their number; 0 if there is no store."""
+        if not await self._database.exists():
+            return 0
+        sql = "DELETE FROM responses WHERE owner = $1"
+        count = await self._database.do(lambda db: db.change(sql, owner))
+        await self._database.scrub()
+        return count
+
     async def beat(self, worker: str) -> frozenset[str]:
         """Renews the leases of a worker, and removes expired responses. Returns the ids of the worker's unfinished
         responses."""

@@ -90,6 +90,14 @@ class UsageStore:
         """Sums by these columns, in their order, from a day on (`2026-11-23`)."""
         return await self._database.do(partial(_rows, by=by, since=since))
 
+    async def erase(self, key: str) -> int:
+        """Removes everything about a key, permanently. Returns the number of its rows of usage, 0 without a store."""
+        if not await self._database.exists():
+            return 0
+        rows = await self._database.do(partial(_erase, key=key))
+        await self._database.scrub()
+        return rows
+
     async def prune(self, days: int) -> None:
         """Removes the usage of all but the last days, and other rows that are no longer needed."""
         await self._database.do(partial(_prune, days=days))
@@ -191,3 +199,10 @@ async def _prune(db: Connection, days: int) -> None:
     await db.change("DELETE FROM usage WHERE day <= $1", day_of(now - days * DAY))
     await db.change("DELETE FROM arrivals WHERE at <= $1", now - WINDOW)
     await db.change("DELETE FROM loads WHERE until <= $1", now)
+
+
+async def _erase(db: Connection, key: str) -> int:
+    rows = await db.change("DELETE FROM usage WHERE key = $1", key)
+    await db.change("DELETE FROM arrivals WHERE key = $1", key)
+    await db.change("DELETE FROM loads WHERE key = $1", key)
+    return rows
