@@ -20,6 +20,7 @@ ONE_PROGRAM = [
     "guides/approvals.md",
     "guides/approve-over-http.md",
     "guides/custom-provider.md",
+    "guides/dependencies.md",
     "guides/executor-alone.md",
     "guides/instructions.md",
     "guides/interceptors.md",

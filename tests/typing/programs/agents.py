@@ -141,6 +141,7 @@ anything = Agent[object]("openai:qwen3")
 greets = Agent("openai:qwen3", deps_type=Database, instructions=greeting)
 greets_slowly = Agent("openai:qwen3", deps_type=Database, instructions=slow_greeting)
 greets_in_line = Agent("openai:qwen3", instructions=lambda ctx: f"Your run is {ctx.state}.")
+of_accounts = Agent("openai:qwen3", [balance], deps_type=Account)
 helper = Agent("openai:qwen3", name="helper", description="Helps.")
 front = Agent("openai:qwen3", [helper.as_tool(timeout=60)], handoffs=[helper, "front"])
 front_of_towns = Agent("openai:qwen3", output=Town, deps_type=Database, handoffs=[typed])
@@ -172,6 +173,8 @@ async def wrong() -> None:
     await anything.run("Which town?")
     Agent("openai:qwen3", deps_type=Database, handoffs=[anything])
     Agent("openai:qwen3", [balance], deps_type=Database)  # wrong for pyright
+    Agent("openai:qwen3", Toolset([balance]), deps_type=Database)
+    Agent("openai:qwen3", deps_type=Database, handoffs=[of_accounts])  # wrong
     Agent("openai:qwen3", [converted], deps_type=Database)  # wrong for pyright
     await typed.run("Which town?", dependencies=Database())  # wrong
     (await plain.run("Which town?")).output.name  # wrong
