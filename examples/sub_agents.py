@@ -36,15 +36,13 @@ buyer = Agent(model("buyer"), [order], name="buyer", instructions="You order wha
 @tool(read_only=True)
 async def ask_clerk(question: str, ctx: RunContext) -> str:
     """Asks the clerk what is in stock."""
-    assert ctx.state is not None
-    return (await clerk.run(question, parent_run_id=ctx.state.run_id)).answer
+    return (await clerk.run(question, parent_run_id=ctx.run_id, principal=ctx.principal)).answer
 
 
 @tool(read_only=True)
 async def ask_buyer(task: str, ctx: RunContext) -> str:
     """Asks the buyer to order something."""
-    assert ctx.state is not None
-    return (await buyer.run(task, parent_run_id=ctx.state.run_id)).answer
+    return (await buyer.run(task, parent_run_id=ctx.run_id, principal=ctx.principal)).answer
 
 
 async def main() -> None:

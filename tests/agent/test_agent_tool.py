@@ -102,3 +102,31 @@ def test_a_question_of_the_agent_pauses_the_run_and_resumes_both():
         assert len({record.run_id for record in journal.records}) == 2
 
     asyncio.run(work())
+
+
+def test_the_question_says_which_tools_leave_open_what_the_agent_touches():
+    @tool(effects=lambda item: Effects(reads={f"stock:{item}"}))
+    def stock(item: str) -> int:
+        "Counts pieces."
+        return 3
+
+    @tool
+    def phone(number: str) -> str:
+        "Calls somebody."
+        return "busy"
+
+    def questions(*tools):
+        clerk = Agent(ScriptedProvider(["Three."]), tools, name="clerk", description="Counts.")
+        provider = ScriptedProvider([ScriptedTurn("", calls=[ScriptedCall("clerk", {"task": "Count."})]), "Three."])
+        return Agent(provider, [clerk.as_tool()]).run_sync("How many?").requests
+
+    (question,) = questions(stock, phone)
+    assert "arguments decide what they touch: stock; @tool(effects_bound=…)" in question.preview
+    assert "do not declare what they touch: phone;" in question.preview
+
+    @tool(effects=lambda item: Effects(reads={f"stock:{item}"}), effects_bound=Effects(reads={"stock:"}))
+    def bounded(item: str) -> int:
+        "Counts pieces."
+        return 3
+
+    assert questions(bounded) == ()

@@ -7,7 +7,15 @@ from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.agent.drivers.text import TextDriver
-from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
+from toolspeak.agent.interceptors import (
+    AnyInterceptor,
+    ModelInterceptor,
+    RunInterceptor,
+    RunStart,
+    Step,
+    StepEnd,
+    StepInterceptor,
+)
 from toolspeak.agent.options import Approval, CommonOptions, DialectSettings, Execution
 from toolspeak.agent.recorder import RunEvent, Watched
 from toolspeak.agent.run import Run
@@ -23,6 +31,7 @@ from toolspeak.agent.streams import StreamedOutput, stream_output, stream_text
 __all__ = [
     "DEFAULT_DIALECT",
     "Agent",
+    "AnyInterceptor",
     "Approval",
     "Cassette",
     "CommonOptions",

@@ -327,12 +327,13 @@ class Agent(RunStarter[DepsT, OutputT]):
     ) -> Tool[..., Any]:
         """Makes a tool that runs this agent with a task, as a sub-run, and returns its answer.
 
-        Usage, limits and approvals are shared with the run that calls it, and a journal holds both. The agent's tools
-        get the `deps` of that run.
+        Usage, limits of tokens and cost, and approvals are shared with the run that calls it, and a journal holds both.
+        The agent's tools get the `deps` of that run. Its interceptors are its own.
 
         - `name`, `description`: the agent's, unless they are given.
         - `options`: as of `@tool`. Without `effects` the tool touches what the agent's tools may touch together; its
-          time limit is a day.
+          time limit is a day. A tool whose `effects` is a function may touch anything, unless its `effects_bound` says
+          the most: with such a tool each call of the agent needs approval.
 
         Raises ToolDefinitionError if neither the agent nor the call says what it is for.
         """

@@ -15,6 +15,8 @@ from toolspeak.agent.state.state import RunState
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import CallSuspended, RunPaused, SubRunUsed
 from toolspeak.data.messages import Message, Usage
+from toolspeak.data.run_values import Limits
+from toolspeak.data.values import changed
 from toolspeak.errors import ToolspeakError
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
 from toolspeak.execute.approval.approvers import (
@@ -114,6 +116,25 @@ def sub_run_id(call: SubRuns, agent: str, messages: Sequence[Message]) -> str:
     number = call.starts[task]
     call.starts[task] += 1
     return hashlib.sha256(f"{call.run_id}\n{call.call_id}\n{task}\n{number}".encode()).hexdigest()[:32]
+
+
+def within_parent(limits: Limits, parent_run_id: str, *, priced: bool) -> Limits:
+    """Returns a sub-run's limits: of tokens and cost no more than what the parent has left, if it runs in this process.
+
+    `priced`: whether the cost of the sub-run can be known; otherwise the parent's limit in USD counts it as nothing.
+    """
+    parent = _ACTIVE_RUNS.get(parent_run_id)
+    state = None if parent is None else parent.recorder.current
+    if state is None:
+        return limits
+    tokens, cost = limits.tokens, limits.cost
+    if state.limits.tokens is not None:
+        left = max(0, state.limits.tokens - state.totals.tokens)
+        tokens = left if tokens is None else min(tokens, left)
+    if state.limits.cost is not None and priced:
+        cost_left = max(0.0, state.limits.cost - state.totals.known_cost)
+        cost = cost_left if cost is None else min(cost, cost_left)
+    return limits if (tokens, cost) == (limits.tokens, limits.cost) else changed(limits, tokens=tokens, cost=cost)
 
 
 def journal_of_parent(parent_run_id: str | None) -> Journal | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.validation import check_deps
-from toolspeak.data.tools import UNDECLARED, Effects
+from toolspeak.data.tools import EVERYTHING, UNDECLARED, Effects
 from toolspeak.data.values import changed
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolError
 from toolspeak.execute.approval.policy_rules import may_need_approval
@@ -49,6 +49,9 @@ def agent_tool(
     tool_options = ToolOptions(timeout=_SECONDS)
     if "effects" not in options and not options.get("read_only"):
         tool_options["effects"] = changed(UNDECLARED, idempotent=True) if tools is None else _effects_of(tools)
+        note = "" if tools is None else _note_on_effects(agent, tools)
+        if note:
+            tool_options["preview"] = lambda: note
     tool_options.update(options)
     ask_tool = tool(ask, name=name or _ODD.sub("_", agent), description=description, **tool_options)
     properties: Any = {"task": {"type": "string", "description": "What to do, with all that must be known for it."}}
@@ -69,6 +72,22 @@ def _effects_of(tools: Toolset) -> Effects:
         idempotent=True,
         destructive=any(each.destructive for each in bounds if each.writes),
     )
+
+
+def _note_on_effects(agent: str, tools: Toolset) -> str:
+    """Why a call of the agent may touch anything although its tools say more, for the person who must approve it; ""
+    if it may not."""
+    unbounded = [spec.name for spec in tools.specs if spec.effects.declared and EVERYTHING in spec.effects.writes]
+    undeclared = [spec.name for spec in tools.specs if not spec.effects.declared]
+    if not unbounded and not undeclared:
+        return ""
+    parts = [f"The agent {agent} may touch anything, as far as its tools say. Its own calls ask for approval, too."]
+    if unbounded:
+        names = ", ".join(unbounded)
+        parts.append(f"Tools whose arguments decide what they touch: {names}; @tool(effects_bound=…) states the most.")
+    if undeclared:
+        parts.append(f"Tools that do not declare what they touch: {', '.join(undeclared)}; @tool(effects=…) does.")
+    return "\n".join(parts)
 
 
 def handoff_tool(agent: str, description: str) -> Tool[..., Any]:

@@ -132,6 +132,7 @@ class RunInterceptor(Protocol):
 
 
 AnyInterceptor: TypeAlias = Interceptor | ModelInterceptor | StepInterceptor | RunInterceptor
+"""What an agent takes as `interceptors`."""
 
 
 _NONE: Mapping[Level, tuple[Any, ...]] = MappingProxyType({"call": (), "model": (), "step": (), "run": ()})

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from toolspeak.agent.child_runs import decided_by_parent, parent_call
+from toolspeak.agent.child_runs import decided_by_parent, parent_call, within_parent
 from toolspeak.agent.options import RunOptions
 from toolspeak.agent.result import Resumption, RunResult, result_from, resume_events
 from toolspeak.agent.settings import RunSettings
@@ -18,6 +18,7 @@ from toolspeak.agent.storage.sessions import Place
 from toolspeak.agent.validation import check_messages, check_options, check_priced, checked_choice
 from toolspeak.data.events import Record, RunStarted
 from toolspeak.data.messages import Message, ToolChoice
+from toolspeak.data.prices import price_of
 from toolspeak.data.run_values import UNFINISHED, Limits
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError, RunConflict
@@ -97,9 +98,12 @@ def prepared_start(
         if parent_call(parent) is not None:
             raise ConfigurationError("a run that a tool starts has an id that follows from its call: leave out run_id")
     message = Message.user(task) if isinstance(task, str) else task
-    limits = options.get("limits") or settings.limits
-    for each in (settings, *settings.family.values()):
+    limits, agents = options.get("limits") or settings.limits, (settings, *settings.family.values())
+    for each in agents:
         check_priced(limits, each.driver.name, each.prices)
+    if parent is not None:
+        priced = all(price_of(each.driver.name, each.prices) is not None for each in agents)
+        limits = within_parent(limits, parent, priced=priced)
     run_start = RunStarted(
         tuple(without_secrets(each, settings.secrets) for each in (*paired(history), message)),
         settings.driver.name,

@@ -22,7 +22,11 @@ LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "f
 
 @value()
 class Limits:
-    """What a run may use before it must wrap up; None is no limit. Sub-runs count as the run's own use.
+    """What a run may use before it must wrap up; None is no limit.
+
+    Tokens and cost include those of sub-runs. A sub-run starts with what its parent has left of both as its own limit,
+    unless its own is lower. Sub-runs that run at the same time each start with all that is left then; the parent counts
+    them once they have ended. Steps, calls, repeats and failures are each run's own.
 
     - `steps`: model turns; the wrap-up answer comes on top.
     - `calls`: tool calls.

@@ -79,6 +79,17 @@ class RunContext(Generic[DepsT]):
     cancelled: Callable[[], bool] = _never
     wait: Callable[[str, float | None, float | None], tuple[JSON, bool]] = _no_wait
 
+    @property
+    def run_id(self) -> str | None:
+        """The run's id, None outside of an agent's run. Pass it to the runs that a tool starts:
+        `agent.run(task, parent_run_id=ctx.run_id, principal=ctx.principal)`."""
+        return None if self.state is None else self.state.run_id
+
+    @property
+    def principal(self) -> str | None:
+        """The person or key on whose behalf the run acts."""
+        return None if self.state is None else self.state.principal
+
     def wait_for(self, event: str, *, timeout: float | None = None) -> JSON:
         """Makes the call wait for an outside event, and returns the event's payload (`RunClient.deliver`).
 
