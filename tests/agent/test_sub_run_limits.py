@@ -26,11 +26,11 @@ def searching(turns):
     return ScriptedProvider([*calls, ScriptedTurn("It is not there.", usage=TURN)])
 
 
-def play(limits, *, own=Limits(), prices=HUNDRED, of_scout=HUNDRED, turns=9, journal=None):
+def play(limits, *, own=None, prices=HUNDRED, of_scout=HUNDRED, turns=9, journal=None):
     """A parent whose tool starts a scout. Returns its result, the scout's model, and the scout's records."""
     journal = MemoryJournal() if journal is None else journal
     model = searching(turns)
-    scout = Agent(model, [look], name="scout", description="Searches.", limits=own, prices=of_scout)
+    scout = Agent(model, [look], name="scout", description="Searches.", limits=own or Limits(), prices=of_scout)
     boss_turns = [
         ScriptedTurn("", calls=[ScriptedCall("scout", {"task": "Find it."})], usage=TURN),
         ScriptedTurn("Gone.", usage=TURN),
