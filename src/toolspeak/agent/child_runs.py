@@ -129,8 +129,8 @@ def within_parent(limits: Limits, parent_run_id: str, *, priced: bool) -> Limits
         return limits
     tokens, cost = limits.tokens, limits.cost
     if state.limits.tokens is not None:
-        left = max(0, state.limits.tokens - state.totals.tokens)
-        tokens = left if tokens is None else min(tokens, left)
+        tokens_left = max(0, state.limits.tokens - state.totals.tokens)
+        tokens = tokens_left if tokens is None else min(tokens, tokens_left)
     if state.limits.cost is not None and priced:
         cost_left = max(0.0, state.limits.cost - state.totals.known_cost)
         cost = cost_left if cost is None else min(cost, cost_left)
