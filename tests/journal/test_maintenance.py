@@ -206,7 +206,7 @@ def test_a_process_that_writes_goes_on_while_the_file_is_made_smaller(tmp_path):
     assert lines[-1] == "done", lines
     assert path.stat().st_size < large / 2
     progress, findings = use(lambda: SqliteJournal(path), checked)
-    assert findings == []
+    assert [finding for finding in findings if finding.kind == "damage"] == []
     assert progress.records > 4
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import click
 from click.core import ParameterSource
@@ -10,7 +12,12 @@ from platformdirs import user_data_path
 
 from toolspeak.cli.command_options import CommandT
 from toolspeak.cli.run_lookup import short_id
-from toolspeak.journal import Journal, MemoryJournal, open_journal
+from toolspeak.cli.signals import run_to_end
+from toolspeak.errors import ConfigurationError
+from toolspeak.journal import Journal, MemoryJournal, SqliteJournal, open_journal
+from toolspeak.journal.maintenance import MaintainedJournal
+
+ResultT = TypeVar("ResultT")
 
 
 def journal_option(command: CommandT) -> CommandT:
@@ -28,6 +35,28 @@ def journal_of(where: str | None) -> Journal:
     if where == "none":
         return MemoryJournal()
     return open_journal(where or user_data_path("toolspeak", appauthor=False) / "toolspeak.db")
+
+
+def with_journal(
+    where: str | None, work: Callable[[MaintainedJournal], Awaitable[ResultT]], *, create: bool = False
+) -> ResultT:
+    """Opens the journal for operators, runs the work to its end, and closes the journal.
+
+    Raises ConfigurationError for a journal in memory, and for a file that does not exist unless `create`.
+    """
+
+    async def main() -> ResultT:
+        journal = journal_of(where)
+        if not isinstance(journal, MaintainedJournal):
+            raise ConfigurationError("a journal in memory has nothing to operate on: name a file or a URL (--journal)")
+        if isinstance(journal, SqliteJournal) and not create and not journal.path.exists():
+            raise ConfigurationError(f"there is no journal {journal.path}")
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    return run_to_end(main())
 
 
 def resuming(run_id: str) -> str:

@@ -25,7 +25,15 @@ from toolspeak.journal.sql_maintenance import MaintainedSqlJournal
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import END, NOTE, SqliteConnection, at_once, delete_run, rows_of
 from toolspeak.journal.sqlite_file import clocked, connected
-from toolspeak.journal.sqlite_upkeep import empty_log, free_pages, other_process, rebuild, sizes, structure_faults
+from toolspeak.journal.sqlite_upkeep import (
+    copy_to,
+    empty_log,
+    free_pages,
+    other_process,
+    rebuild,
+    sizes,
+    structure_faults,
+)
 
 ResultT = TypeVar("ResultT")
 
@@ -163,6 +171,14 @@ class SqliteTables(MaintainedSqlJournal):
 
     async def _after_erasing(self) -> None:
         await self._in_thread(partial(rebuild, self._file, self._lock_seconds, index=True))
+
+    async def backup(self, target: str | Path) -> None:
+        """Copies the journal to a new file, as it is at this moment, with what is in its log. Other processes go on.
+
+        Raises ConfigurationError if the file exists, and JournalError if the journal is damaged.
+        """
+        await self._in_file()
+        await self._in_thread(partial(copy_to, self._file, Path(target)))
 
     async def vacuum(self, *, full: bool = False) -> tuple[int, int]:
         async with self._writing():  # marks that the log is needed

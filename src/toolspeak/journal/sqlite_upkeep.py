@@ -5,11 +5,12 @@ These functions use connections of their own, so that they can run in any thread
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from toolspeak.errors import JournalError
+from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.journal.leases import is_alive
 from toolspeak.journal.sqlite_connection import is_busy
 from toolspeak.journal.sqlite_file import connected, log_of, openers_of, roll_back
@@ -109,6 +110,31 @@ def rebuild(file: Path, seconds: float, *, index: bool = False) -> None:
                 f"the journal {file} is rebuilt, but its log {log_of(file).name} still holds what was deleted, because"
                 " another process reads the file: end that process, and do the same again"
             )
+
+
+def copy_to(file: Path, target: Path) -> None:
+    """Writes a copy of the file as it is at this moment, with all of its log, and checks it. Other processes go on.
+
+    Raises ConfigurationError if `target` exists, and JournalError if the copy is damaged, as the file then is.
+    """
+    if target.exists():
+        raise ConfigurationError(f"{target} exists: name a file that does not, so that no backup is overwritten")
+    partial = target.with_name(f"{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with closing(connected(file)) as db:
+        db.execute("VACUUM INTO ?", (str(partial),))
+    with closing(connected(partial)) as copy:
+        copy.execute("DELETE FROM openers")  # it has no log, and no process has it open
+        copy.execute("UPDATE runs SET held_until = 0 WHERE owner IS NOT NULL")  # or drives a run of it
+    if faults := structure_faults(partial):
+        raise JournalError(f"the journal {file} is damaged, so {partial} is no backup: {faults[0]}")
+    descriptor = os.open(partial, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    partial.rename(target)
 
 
 def empty_log(file: Path, seconds: float) -> None:

@@ -131,7 +131,7 @@ def test_old_runs_are_archived_and_an_archive_is_read_again(file, tmp_path):
 def test_old_runs_are_pruned_after_a_yes(file):
     fill(file, a_run("anns", DONE, time=OLD, principal="ann"), a_run("bens", DONE, time=OLD, principal="ben"))
     arguments = ("journal", "prune", "--older-than", "1w", "--principal", "ann", "--journal", str(file))
-    with pytest.raises(ConfigurationError, match="nothing was deleted: there is no terminal to ask at"):
+    with pytest.raises(ConfigurationError, match="nothing was changed: there is no terminal to ask at"):
         toolspeak(*arguments)
     assert toolspeak(*arguments, "--yes") == "deleted: 1 run, 2 records\n"
     assert json.loads(toolspeak("journal", "stats", "--json", "--journal", str(file)))["runs"] == 1
@@ -172,7 +172,7 @@ def test_a_principal_is_erased_after_a_yes_and_copies_are_named(file, tmp_path):
     copy = file.with_name("runs.db.damaged-1")
     copy.touch()
     arguments = ("journal", "erase", "--principal", "ann", "--archives", str(folder), "--journal", str(file))
-    with pytest.raises(ConfigurationError, match="nothing was deleted"):
+    with pytest.raises(ConfigurationError, match="nothing was changed"):
         toolspeak(*arguments)
     done = CliRunner().invoke(cli, [*arguments, "--yes"])
     assert done.stdout == f"{file}: 1 run and 0 sessions erased\n{folder}: 1 run erased\n"

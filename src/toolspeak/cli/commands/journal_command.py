@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.agent.storage.archives import Removal, erase_from_archives, export_group, import_group, read_groups
-from toolspeak.agent.storage.archives import archive as archive_groups
-from toolspeak.agent.storage.archives import prune as prune_groups
-from toolspeak.cli.command_options import CommandT, write_json, write_text
+from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.exit_codes import NO_ANSWER
-from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import find_run, status_of
-from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.terminal_approver import confirm
-from toolspeak.errors import ConfigurationError, FormatError, RunConflict, ToolspeakError
-from toolspeak.gateway.erasure import erase_key
-from toolspeak.gateway.settings.gateway_settings import read_config
+from toolspeak.cli.journal_option import journal_option, with_journal
+from toolspeak.cli.journal_removals import REMOVALS
+from toolspeak.cli.run_lookup import status_of
+from toolspeak.errors import ConfigurationError
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.check import CheckProgress, check_journal
-from toolspeak.journal.maintenance import MaintainedJournal, RunGroup
+from toolspeak.journal.maintenance import MaintainedJournal
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
-
-ResultT = TypeVar("ResultT")
 
 
 @click.group("journal")
@@ -43,23 +31,6 @@ def journal_command() -> None:
 
     See the guide about operating a journal.
     """
-
-
-def _with_journal(
-    where: str | None, work: Callable[[MaintainedJournal], Awaitable[ResultT]], *, create: bool = False
-) -> ResultT:
-    async def main() -> ResultT:
-        journal = journal_of(where)
-        if not isinstance(journal, MaintainedJournal):
-            raise ConfigurationError("a journal in memory has nothing to operate on: name a file or a URL (--journal)")
-        if isinstance(journal, SqliteJournal) and not create and not journal.path.exists():
-            raise ConfigurationError(f"there is no journal {journal.path}")
-        try:
-            return await work(journal)
-        finally:
-            await journal.aclose()
-
-    return run_to_end(main())
 
 
 def size_of(size: int) -> str:
@@ -81,7 +52,7 @@ def check(journal: str | None, as_json: bool) -> None:
     The exit code is 0 if the journal is whole, and 1 if not. A note reports what is unusual, and nothing that is lost.
     Workers can go on meanwhile.
     """
-    raise SystemExit(_with_journal(journal, lambda opened: _check(opened, as_json)))
+    raise SystemExit(with_journal(journal, lambda opened: _check(opened, as_json)))
 
 
 async def _check(journal: MaintainedJournal, as_json: bool) -> int:
@@ -109,7 +80,7 @@ async def _check(journal: MaintainedJournal, as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(journal: str | None, as_json: bool) -> None:
     """Count runs, records and bytes, by status and by the month in which runs began (UTC)."""
-    facts = _with_journal(journal, _statistics)
+    facts = with_journal(journal, _statistics)
     if as_json:
         write_json(facts)
         return
@@ -182,199 +153,28 @@ def _day(seconds: float | None) -> str:
 def vacuum(journal: str | None, full: bool) -> None:
     """Give the space of deleted runs back to the system. Workers can go on meanwhile."""
     started = time.monotonic()
-    before, after = _with_journal(journal, lambda opened: opened.vacuum(full=full))
+    before, after = with_journal(journal, lambda opened: opened.vacuum(full=full))
     seconds = time.monotonic() - started
     click.echo(f"{size_of(before)} before, {size_of(after)} after, in {seconds:.1f} seconds")
 
 
-def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -> float:
-    """A time span such as `90d`, as seconds."""
-    match = re.fullmatch(r"(\d{1,6})([hdw])", value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r}: write a number and h, d or w (hours, days, weeks), such as 90d")
-    return float(match[1]) * {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}[match[2]]
-
-
-def _selecting(command: CommandT) -> CommandT:
-    older = click.option(
-        "--older-than",
-        "age",
-        callback=_seconds,
-        metavar="AGE",
-        required=True,
-        help="How long ago a run or session must have changed last: 90d, 12h, 8w.",
-    )
-    principal = click.option("--principal", metavar="NAME", help="Only what acts on behalf of this principal.")
-    return journal_option(older(principal(command)))
-
-
 @journal_command.command
-@_selecting
-@click.option(
-    "--to", "folder", metavar="FOLDER", type=click.Path(path_type=Path), required=True, help="Where the files go."
-)
-def archive(journal: str | None, age: float, principal: str | None, folder: Path) -> None:
-    """Move finished runs out of the journal into files, one for each month of their end: FOLDER/runs-2026-08.jsonl.
-
-    A run is deleted from the journal after its file was synced to the disk and read back. If the command is
-    interrupted, nothing is lost: call it again. `journal import` reads the files. A session moves as a whole, once all
-    of its runs have ended; a run moves with those that its tools started.
-    """
-    _with_journal(journal, lambda opened: _archive(opened, folder, time.time() - age, principal))
-
-
-async def _archive(journal: MaintainedJournal, folder: Path, before: float, principal: str | None) -> None:
-    file_count = 0
-    async for removal in archive_groups(journal, folder, before=before, principal=principal):
-        file_count += 1
-        click.echo(f"{removal.place}: {_removed(removal)}")
-    if not file_count:
-        click.echo("nothing to archive")
-
-
-def _removed(removal: Removal) -> str:
-    text = f"{count(removal.runs, 'run')}, {count(removal.records, 'record')}"
-    return f"{text}; {removal.busy} changed meanwhile and stay in the journal" if removal.busy else text
-
-
-@journal_command.command
-@_selecting
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def prune(journal: str | None, age: float, principal: str | None, yes: bool) -> None:
-    """Delete finished runs for good.
-
-    Prints how many those are, and asks at a terminal. Without a terminal, use --yes. A session is deleted as a whole,
-    once all of its runs have ended; a run is deleted with those that its tools started.
-    """
-    _with_journal(journal, lambda opened: _prune(opened, time.time() - age, principal, yes))
-
-
-async def _prune(journal: MaintainedJournal, before: float, principal: str | None, yes: bool) -> None:
-    if not yes:
-        expected = Removal()
-        async for group in journal.groups(before=before, principal=principal):
-            if group.is_finished:
-                expected.add(group)
-        click.echo(f"toolspeak: {_removed(expected)}", err=True)
-        await _confirm()
-    removal = await prune_groups(journal, before=before, principal=principal)
-    click.echo(f"deleted: {_removed(removal)}")
-
-
-async def _confirm() -> None:
-    """Asks at a terminal. Raises ToolspeakError for a no, and ConfigurationError without a terminal."""
-    if not sys.stdin.isatty():
-        raise ConfigurationError("nothing was deleted: there is no terminal to ask at, so write --yes")
-    if not await confirm("Delete for good?"):
-        raise ToolspeakError("nothing was deleted")
-
-
-@journal_command.command
-@click.argument("run", required=False)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @journal_option
-@click.option("--principal", metavar="NAME", help="Only what acts on behalf of this principal.")
-@click.option(
-    "--output", metavar="FILE", type=click.Path(dir_okay=False), default="-", help="Where to write (standard output)."
-)
-def export(run: str | None, journal: str | None, principal: str | None, output: str) -> None:
-    """Print RUN (the beginning of its id is enough), or all runs, as lines of JSON.
+def backup(file: Path, journal: str | None) -> None:
+    """Copy a journal that is a file to FILE, as it is at this moment. Workers can go on meanwhile.
 
-    Each run is printed with those that its tools started, and a run of a session with the whole session: its messages
-    are in the runs before it. `toolspeak show RUN --json` prints the records of one run alone.
+    Copying the file by other means misses what is in its log. For PostgreSQL use pg_dump.
     """
-    if run is not None and principal is not None:
-        raise ConfigurationError("name a RUN or a --principal, not both")
-    _with_journal(journal, lambda opened: _export(opened, run, principal, output))
+    with_journal(journal, lambda opened: _backup(opened, file))
+    click.echo(f"{file}: {size_of(file.stat().st_size)}")
 
 
-async def _export(journal: MaintainedJournal, run: str | None, principal: str | None, output: str) -> None:
-    with click.open_file(output, "w", encoding="utf-8") as stream:
-        if run is not None:
-            group = await journal.group_of((await find_run(journal, run)).run_id)
-            if group is not None:
-                await _write_group(journal, group, stream)
-            return
-        async for group in journal.groups(principal=principal):
-            await _write_group(journal, group, stream)
+async def _backup(journal: MaintainedJournal, file: Path) -> None:
+    if not isinstance(journal, SqliteJournal):
+        raise ConfigurationError("only a journal in a file is copied so: for a PostgreSQL journal use pg_dump")
+    await journal.backup(file)
 
 
-async def _write_group(journal: MaintainedJournal, group: RunGroup, stream: IO[str]) -> None:
-    async for line in export_group(journal, group):
-        stream.write(line + "\n")
-
-
-@journal_command.command("import")
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@journal_option
-@click.option(
-    "--trust",
-    is_flag=True,
-    help="Trust the files: their unfinished runs can be resumed, with the settings and decisions in them. By default"
-    " they are closed, and none of their calls runs.",
-)
-def import_(files: tuple[str, ...], journal: str | None, trust: bool) -> None:
-    """Add the runs in FILES, which `archive` or `export` wrote (`-` is standard input).
-
-    Runs that the journal has already are left out, so the command can be repeated.
-    """
-    _with_journal(journal, lambda opened: _import(opened, files, trust), create=True)
-
-
-async def _import(journal: MaintainedJournal, files: Sequence[str], trust: bool) -> None:
-    for file in files:
-        added = present = closed = 0
-        try:
-            with click.open_file(file, encoding="utf-8") as stream:
-                for group in read_groups(stream):
-                    outcome = await import_group(journal, group, trust=trust)
-                    runs = len({record.run_id for record in group.records})
-                    if outcome is None:
-                        present += runs
-                    else:
-                        added, closed = added + runs, closed + outcome
-        except (OSError, UnicodeDecodeError, FormatError, RunConflict) as error:
-            raise ToolspeakError(f"{file}: {error}; {count(added, 'run')} before that were imported") from error
-        notes = [f"{present} were there already"] if present else []
-        notes += [f"{closed} had not ended and were closed"] if closed else []
-        click.echo("; ".join([f"{file}: {count(added, 'run')} imported", *notes]))
-
-
-@journal_command.command
-@click.option("--principal", metavar="NAME", required=True, help="On whose behalf the runs act.")
-@journal_option
-@click.option(
-    "--archives",
-    metavar="FOLDER",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Erase from the files of `journal archive` in FOLDER, too.",
-)
-@click.option(
-    "--gateway",
-    "config",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="The gateway's configuration: erase the usage and the stored responses of the key with this name, too.",
-)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def erase(principal: str, journal: str | None, archives: Path | None, config: str | None, yes: bool) -> None:
-    """Erase everything of one principal for good: runs in any state, sessions, and what their tools started.
-
-    No text of them remains in a journal's file or its log. The file must not be open in another process: stop the
-    workers first. Backups, exports, logs and telemetry are yours to erase.
-    """
-    if not yes:
-        click.echo(f"toolspeak: everything of {printable(principal)} in {journal_of(journal)}", err=True)
-        run_to_end(_confirm())
-    runs, sessions = _with_journal(journal, lambda opened: opened.erase_principal(principal))
-    click.echo(f"{journal_of(journal)}: {count(runs, 'run')} and {count(sessions, 'session')} erased")
-    if archives is not None:
-        removal = erase_from_archives(archives, principal)
-        click.echo(f"{archives}: {count(removal.runs, 'run')} erased")
-    if config is not None:
-        rows, responses = run_to_end(erase_key(read_config(config, os.environ), principal))
-        click.echo(f"{config}: {count(rows, 'row')} of usage and {count(responses, 'stored response')} erased")
-    opened = journal_of(journal)
-    for copy in (
-        sorted(opened.path.parent.glob(f"{opened.path.name}*.damaged-*")) if isinstance(opened, SqliteJournal) else ()
-    ):
-        click.echo(f"toolspeak: {copy} is a copy by `salvage`, and was not changed: delete it", err=True)
+for _each in REMOVALS:
+    journal_command.add_command(_each)
