@@ -1,0 +1,411 @@
+"""How many runs and calls a second workers drive, on each engine: throughput, a floor, and how cost grows.
+
+    python benchmarks/scale/measure.py throughput [--engines embedded-sqlite embedded queue restate dbos]
+        [--workers 1 2 4 8] [--steps 5 100] [--runs 10000] [--seconds 20] [--out results.jsonl]
+    python benchmarks/scale/measure.py growth [--finished 10000 100000 1000000] [--engine embedded]
+
+`throughput` queues `--runs` runs, of so many steps each, starts the workers, and counts for `--seconds` from the moment
+in which every worker has finished a call. The model is scripted and the tool does nothing: what is left is the loop,
+the journal and the engine. A worker drives up to 50 runs at once. The server and the workers share this machine's
+cores, so compare figures of one run with each other, and with the floor:
+
+- `floor`: as many processes insert the bytes of a step (four records of a run) into a bare table, one commit a step,
+  and nothing else.
+- `cpu`: milliseconds of the workers' CPU time a step. `db cpu`: of the server's, for PostgreSQL.
+- `wal`: KiB that PostgreSQL writes to its log a step. `conn`: its connections.
+
+`growth` fills the tables with finished runs of five steps, and then measures one worker with queued runs of five steps:
+its steps a second, how long `due_runs` and a list of 50 runs take, and the size of the database.
+
+PostgreSQL is started in a temporary folder, with fsync; it must be installed. `restate` and `dbos` need the environment
+of `make test-engines`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from worker import AGENT, an_agent
+
+from toolspeak.engines import RunClient, open_engine
+from toolspeak.journal import Journal, open_journal
+from toolspeak.journal.memory_journal import MemoryJournal
+from toolspeak.journal.records import pack
+from toolspeak.journal.sql_schema import SPAN
+
+HERE = Path(__file__).parent
+TESTS = HERE.parents[1] / "tests"
+CONCURRENCY = 50
+AT_ONCE = 64  # submissions
+ENGINES = ("embedded-sqlite", "embedded", "queue", "restate", "dbos")
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where an engine and its journal are. `postgres`: the server's process, 0 for SQLite."""
+
+    engine: str
+    journal: str
+    postgres: int = 0
+
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def postgres() -> Iterator[tuple[str, int]]:
+    """The URL of an empty database, and the server's process."""
+    sys.path.insert(0, str(TESTS / "journal"))
+    from postgres_server import binaries  # noqa: PLC0415 - the folder is on the path from here on
+
+    bin_folder = binaries()
+    if bin_folder is None:
+        sys.exit("PostgreSQL is not installed (apt-get install postgresql)")
+    user = 65534 if os.geteuid() == 0 else os.geteuid()  # the server refuses to run as root
+    with tempfile.TemporaryDirectory(prefix="tsscale-") as name:
+        folder = Path(name)
+        os.chown(folder, user, user)
+        run = {"user": user, "group": user, "cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        command = [bin_folder / "initdb", "-D", folder / "data", "-U", "bench", "-A", "trust", "-E", "UTF8"]
+        subprocess.run(command, check=True, **run)
+        options = {"listen_addresses": "", "unix_socket_directories": name, "max_connections": "200"}
+        command = [bin_folder / "postgres", "-D", folder / "data"]
+        command += [f"--{key}={value}" for key, value in options.items()]
+        with subprocess.Popen(command, **run) as server:
+            try:
+                while not (folder / ".s.PGSQL.5432").exists():
+                    assert server.poll() is None, "PostgreSQL does not start"
+                    time.sleep(0.05)
+                yield f"postgresql://bench@/postgres?host={name}", server.pid
+            finally:
+                server.send_signal(signal.SIGQUIT)
+
+
+@contextmanager
+def servers(name: str) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tsscale-")))
+        if name == "embedded-sqlite":
+            yield Servers("embedded:", str(folder / "runs.db"))
+            return
+        journal, pid = stack.enter_context(postgres())
+        if name != "restate":
+            yield Servers(f"{name}:", journal, pid)
+            return
+        sys.path[:0] = [str(TESTS / "real_engines"), str(TESTS / "engine"), str(TESTS / "journal")]
+        from engine_servers import Restate  # noqa: PLC0415 - it needs the environment of `make test-engines`
+
+        restate = Restate(folder)
+        restate.start()
+        try:
+            yield Servers(restate.url, journal, pid)
+        finally:
+            restate.kill()
+
+
+def cpu_of(postmaster: int) -> float:
+    """Seconds of CPU time of a PostgreSQL server and its processes, those that have ended included."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue
+        if int(stat.parent.name) == postmaster:
+            ticks += sum(map(int, fields[11:15]))
+        elif int(fields[1]) == postmaster:
+            ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def ask_postgres(url: str, sql: str) -> Any:
+    async def act() -> Any:
+        connection = await asyncpg.connect(url)
+        try:
+            return await connection.fetchval(sql)
+        finally:
+            await connection.close()
+
+    return asyncio.run(act())
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+class Workers:
+    """Worker processes. Each reports twice a second."""
+
+    def __init__(self, where: Servers, count: int, steps: int) -> None:
+        command = [sys.executable, str(HERE / "worker.py"), where.engine, where.journal, str(steps), str(CONCURRENCY)]
+        self._processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+
+    def look(self, more: float) -> list[dict[str, float]]:
+        """The first report of each worker that comes after so many seconds."""
+        until = time.time() + more
+        found: list[dict[str, float]] = []
+        for process in self._processes:
+            assert process.stdout is not None, "it is a pipe"
+            while line := process.stdout.readline():
+                report = json.loads(line)
+                if report["time"] >= until:
+                    found.append(report)
+                    break
+            else:
+                raise RuntimeError(f"worker {process.pid} has ended")
+        return found
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            assert process.stdout is not None, "it is a pipe"
+            process.stdout.close()
+            process.wait(60)
+
+
+async def submit(where: Servers, runs: int) -> float:
+    """Queues so many runs. Returns how many a second."""
+    journal = open_journal(where.journal)
+    client = RunClient(journal, open_engine(where.engine, journal))
+    numbers = iter(range(runs))
+
+    async def some() -> None:
+        for number in numbers:
+            await client.submit(AGENT, "Read all files of the project.", run_id=f"run-{os.getpid()}-{number}")
+
+    start = time.monotonic()
+    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    taken = time.monotonic() - start
+    await client.aclose()
+    await journal.aclose()
+    return runs / taken
+
+
+def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -> dict[str, Any]:
+    with servers(name) as where:
+        submitted = asyncio.run(submit(where, runs))
+        running = Workers(where, workers, steps)
+        try:
+            first = running.look(0)
+            while not all(report["calls"] for report in first):
+                first = running.look(0)
+            log = ask_postgres(where.journal, "SELECT pg_current_wal_lsn() - '0/0'") if where.postgres else 0
+            db_cpu = cpu_of(where.postgres) if where.postgres else 0.0
+            start = first
+            last = running.look(seconds)
+            figures = _between(start, last)
+            if where.postgres:
+                wal = ask_postgres(where.journal, "SELECT pg_current_wal_lsn() - '0/0'") - log
+                figures["wal_kib"] = float(wal) / 1024 / figures["calls"]
+                figures["db_cpu_ms"] = (cpu_of(where.postgres) - db_cpu) * 1e3 / figures["calls"]
+                figures["connections"] = ask_postgres(where.journal, "SELECT count(*) FROM pg_stat_activity")
+        finally:
+            running.end()
+    return {"engine": name, "workers": workers, "steps": steps, "submitted": submitted, **figures}
+
+
+def _between(first: Sequence[dict[str, float]], last: Sequence[dict[str, float]]) -> dict[str, float]:
+    taken = statistics.mean(after["time"] - before["time"] for before, after in zip(first, last, strict=True))
+    more = {key: sum(each[key] for each in last) - sum(each[key] for each in first) for key in ("calls", "runs", "cpu")}
+    return {
+        "calls": more["calls"],
+        "calls_a_second": more["calls"] / taken,
+        "runs_a_second": more["runs"] / taken,
+        "cpu_ms": more["cpu"] * 1e3 / max(more["calls"], 1),
+    }
+
+
+# --- the floor --------------------------------------------------------------------------------------------------------
+
+
+def a_step() -> list[str]:
+    """The records of a step as they are stored."""
+
+    async def act() -> list[str]:
+        journal = MemoryJournal()
+        run = an_agent(journal, 3).start("Read all files of the project.")
+        await run.finish()
+        records = [record for record in await journal.read(run.run_id) if record.step == 2]
+        return [pack(record).text for record in records]
+
+    return asyncio.run(act())
+
+
+def _insert(journal: str, rows: Sequence[str], number: int, until: float, counts: Any) -> None:
+    done = 0
+    if not journal.startswith("postgresql:"):
+        with closing(sqlite3.connect(journal, isolation_level=None, timeout=60)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            while time.time() < until:
+                db.execute("BEGIN IMMEDIATE")
+                db.executemany("INSERT INTO bare (data) VALUES (?)", [(row,) for row in rows])
+                db.execute("COMMIT")
+                done += 1
+    else:
+        counts[number] = asyncio.run(_insert_into_postgres(journal, rows, until))
+        return
+    counts[number] = done
+
+
+async def _insert_into_postgres(journal: str, rows: Sequence[str], until: float) -> int:
+    db, done = await asyncpg.connect(journal), 0
+    while time.time() < until:
+        await db.execute("INSERT INTO bare (data) SELECT unnest($1::text[])", rows)
+        done += 1
+    await db.close()
+    return done
+
+
+def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
+    rows = a_step()
+    with servers("embedded-sqlite" if name == "embedded-sqlite" else "embedded") as where:
+        table = "CREATE TABLE bare (number {} PRIMARY KEY, data TEXT NOT NULL)"
+        if where.postgres:
+            ask_postgres(where.journal, table.format("BIGSERIAL"))
+        else:
+            with closing(sqlite3.connect(where.journal)) as db:
+                db.execute(table.format("INTEGER"))
+        counts = multiprocessing.Array("q", workers)
+        until = time.time() + seconds
+        made = [
+            multiprocessing.Process(target=_insert, args=(where.journal, rows, number, until, counts))
+            for number in range(workers)
+        ]
+        for process in made:
+            process.start()
+        for process in made:
+            process.join()
+        total = sum(counts)
+    return {"engine": f"floor of {name}", "workers": workers, "calls": total, "calls_a_second": total / seconds}
+
+
+# --- growth -----------------------------------------------------------------------------------------------------------
+
+
+async def fill(where: Servers, runs: int) -> None:
+    """Finished runs of five steps: one is run, and its rows are copied under new numbers and ids."""
+    journal = open_journal(where.journal)
+    run = an_agent(journal, 5).start("Read all files of the project.")
+    await run.finish()
+    await journal.aclose()
+    db = await asyncpg.connect(where.journal)
+    await db.execute("SET search_path = toolspeak, public")
+    query = "SELECT column_name FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position"
+    own = {"number": "runs.number + n", "run_id": "'old-' || n", "pos": f"records.pos + n::bigint * {SPAN}"}
+    numbers = f"generate_series(1, {runs}) AS n"
+    for table, source in (
+        ("runs", f"runs, {numbers} WHERE run_id = $1"),
+        ("records", f"records, runs, {numbers} WHERE run_id = $1 AND records.pos / {SPAN} = runs.number"),
+    ):
+        columns = [row[0] for row in await db.fetch(query, table)]
+        places = ", ".join(own.get(name, f"{table}.{name}") for name in columns)
+        await db.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) OVERRIDING SYSTEM VALUE SELECT {places} FROM {source}",
+            run.run_id,
+        )
+    await db.execute("SELECT setval(pg_get_serial_sequence('runs', 'number'), (SELECT max(number) FROM runs))")
+    await db.execute("ANALYZE")
+    await db.close()
+
+
+async def looks(where: Servers) -> tuple[float, float]:
+    """Milliseconds of a look for due runs, and of a list of 50 runs."""
+    journal: Journal = open_journal(where.journal)
+    found: list[tuple[float, float]] = []
+    for _ in range(11):
+        start = time.monotonic()
+        await journal.due_runs(time.time(), agents=[AGENT], without=[], limit=50)
+        middle = time.monotonic()
+        await journal.runs(limit=50)
+        found.append(((middle - start) * 1e3, (time.monotonic() - middle) * 1e3))
+    await journal.aclose()
+    return statistics.median(one for one, _ in found), statistics.median(one for _, one in found)
+
+
+def growth(engine: str, finished: int, seconds: float) -> dict[str, Any]:
+    with servers(engine) as where:
+        asyncio.run(fill(where, finished))
+        size = ask_postgres(where.journal, "SELECT pg_database_size(current_database())")
+        due, listed = asyncio.run(looks(where))
+        submitted = asyncio.run(submit(where, 2000))
+        running = Workers(where, 1, 5)
+        try:
+            first = running.look(0)
+            while not all(report["calls"] for report in first):
+                first = running.look(0)
+            figures = _between(first, running.look(seconds))
+        finally:
+            running.end()
+    return {
+        "finished": finished, "mib": size / 2**20, "due_ms": due, "list_ms": listed, "submitted": submitted, **figures
+    }  # fmt: skip
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def line(figures: dict[str, Any], keys: Sequence[tuple[str, str]]) -> str:
+    return " ".join(f"{figures[key]:{form}}" if figures.get(key) is not None else " " * 9 for key, form in keys)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("throughput")
+    one.add_argument("--engines", nargs="+", choices=ENGINES, default=["embedded-sqlite", "embedded", "queue"])
+    one.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4, 8])
+    one.add_argument("--steps", nargs="+", type=int, default=[5, 100])
+    one.add_argument("--runs", type=int, default=10_000)
+    one.add_argument("--seconds", type=float, default=20.0)
+    one.add_argument("--out", type=Path)
+    two = commands.add_parser("growth")
+    two.add_argument("--finished", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
+    two.add_argument("--engine", choices=("embedded", "queue"), default="embedded")
+    two.add_argument("--seconds", type=float, default=20.0)
+    two.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    if options.command == "growth":
+        print("  finished       MiB   due ms  list ms  submit/s   runs/s  steps/s")
+        keys = [("finished", "10,d"), ("mib", "9,.0f"), ("due_ms", "8.2f"), ("list_ms", "8.2f"), ("submitted", "9,.0f")]
+        keys += [("runs_a_second", "8.1f"), ("calls_a_second", "8,.0f")]
+        for finished in options.finished:
+            found.append(growth(options.engine, finished, options.seconds))
+            print(line(found[-1], keys), flush=True)
+    else:
+        print("engine                    workers steps submit/s    runs/s   steps/s    cpu ms db cpu ms   wal KiB conn")
+        keys = [("workers", "8d"), ("steps", "5d"), ("submitted", "8,.0f"), ("runs_a_second", "9.1f")]
+        keys += [("calls_a_second", "9,.0f"), ("cpu_ms", "9.2f"), ("db_cpu_ms", "9.2f"), ("wal_kib", "9.1f")]
+        keys += [("connections", "4d")]
+        for name in options.engines:
+            for workers in options.workers:
+                if name in ("embedded-sqlite", "embedded"):
+                    found.append(floor(name, workers, options.seconds / 2))
+                    print(f"{found[-1]['engine']:25}", line(found[-1], keys), flush=True)
+                for steps in options.steps:
+                    found.append(throughput(name, workers, steps, options.runs, options.seconds))
+                    print(f"{found[-1]['engine']:25}", line(found[-1], keys), flush=True)
+    if options.out is not None:
+        options.out.write_text("".join(json.dumps(each) + "\n" for each in found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
