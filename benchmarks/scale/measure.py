@@ -90,7 +90,7 @@ def postgres() -> Iterator[tuple[str, int]]:
         command += [f"--{key}={value}" for key, value in options.items()]
         with subprocess.Popen(command, **run) as server:
             try:
-                while not (folder / ".s.PGSQL.5432").exists():
+                while subprocess.run([bin_folder / "pg_isready", "-q", "-h", name], check=False).returncode:
                     assert server.poll() is None, "PostgreSQL does not start"
                     time.sleep(0.05)
                 yield f"postgresql://bench@/postgres?host={name}", server.pid
@@ -309,7 +309,12 @@ async def fill(where: Servers, runs: int) -> None:
     db = await asyncpg.connect(where.journal)
     await db.execute("SET search_path = toolspeak, public")
     query = "SELECT column_name FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position"
-    own = {"number": "runs.number + n", "run_id": "'old-' || n", "pos": f"records.pos + n::bigint * {SPAN}"}
+    own = {
+        "number": "runs.number + n",
+        "run_id": "'old-' || n",
+        "created": "created - n",
+        "pos": f"records.pos + n::bigint * {SPAN}",
+    }
     numbers = f"generate_series(1, {runs}) AS n"
     for table, source in (
         ("runs", f"runs, {numbers} WHERE run_id = $1"),
