@@ -121,6 +121,6 @@ def test_the_run_that_is_resumed_is_not_one_that_is_at_work(folder: Path):
         resumed = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
         assert (resumed.returncode, resumed.stdout) == (0, "Done.\n")
         resumed = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
-        assert (resumed.returncode, "held by another process" in resumed.stderr) == (1, True)
+        assert (resumed.returncode, "of this machine: wait for it" in resumed.stderr) == (1, True)
         newer.type("n\n")
         assert newer.finish()[0] == 0

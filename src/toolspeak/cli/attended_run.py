@@ -35,7 +35,6 @@ from toolspeak.cli.command_options import read_json, write_text
 from toolspeak.cli.exit_codes import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
 from toolspeak.cli.journal_option import resuming
 from toolspeak.cli.rules_file import open_rules
-from toolspeak.cli.terminal_approver import has_terminal, terminal_approver
 from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Record
@@ -54,6 +53,7 @@ from toolspeak.tools.builtin import recall_tool, workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
 from toolspeak.ui.format import count
 from toolspeak.ui.lanes import batches
+from toolspeak.ui.terminal_approver import has_terminal, terminal_approver
 
 ApproveOption = Literal["ask", "all", "all+repaired", "none"]
 

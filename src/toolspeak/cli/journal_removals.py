@@ -26,7 +26,6 @@ from toolspeak.cli.command_options import CommandT
 from toolspeak.cli.journal_option import journal_of, journal_option, with_journal
 from toolspeak.cli.run_lookup import find_run
 from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.terminal_approver import confirm
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError, FormatError, RunBusy, RunConflict, RunError, ToolspeakError
 from toolspeak.gateway.erasure import erase_key
@@ -35,6 +34,7 @@ from toolspeak.journal import SqliteJournal
 from toolspeak.journal.maintenance import MaintainedJournal, RunGroup
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
+from toolspeak.ui.terminal_approver import confirm
 
 
 def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -> float:

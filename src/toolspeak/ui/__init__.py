@@ -8,12 +8,14 @@ from toolspeak.ui.format import printable, summary
 from toolspeak.ui.question import Question, screen_rows
 from toolspeak.ui.run_renderer import Renderer
 from toolspeak.ui.run_watch import watch
+from toolspeak.ui.terminal_approver import TerminalApprover
 
 __all__ = [
     "AnnouncingApprover",
     "InStep",
     "Question",
     "Renderer",
+    "TerminalApprover",
     "make_console",
     "printable",
     "screen_rows",

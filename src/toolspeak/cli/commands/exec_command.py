@@ -24,7 +24,6 @@ from toolspeak.cli.command_options import (
     write_text,
 )
 from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.terminal_approver import terminal_approver
 from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.messages import ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn, section_of_reply
@@ -32,6 +31,7 @@ from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.files_read import KEY as FILES_READ
+from toolspeak.ui.terminal_approver import terminal_approver
 
 
 @click.command("exec")

@@ -28,11 +28,11 @@ from toolspeak.cli.run_lookup import (
     status_of,
 )
 from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.terminal_approver import confirm
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
+from toolspeak.ui.terminal_approver import confirm
 
 _COLUMN_WIDTH = 22
 """The most characters of a folder or a model's name in the list; `--json` does not shorten them."""

@@ -14,7 +14,6 @@ from typing import Literal
 
 from rich.console import Console
 
-from toolspeak.cli.argument_editor import arguments_from_json, arguments_to_json, edit, editor
 from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
@@ -22,13 +21,15 @@ from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.approval.approvers import approve_none
 from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.tools.builtin.text_format import visible
-from toolspeak.ui import Question, make_console, screen_rows, write
+from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
+from toolspeak.ui.console import make_console, write
+from toolspeak.ui.question import Question, screen_rows
 
 DEVICE = "/dev/tty"
 PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (r)emember this approval, (a)pprove all, (q)uit the run: "
 _HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them first, (n)o and why, (e)dit, (q)uit the run: "
 _UNCLEAR = "  That is not a clear answer. Type y to run it, or n and your reason."
-_ALL = "  Until this command ends, only repaired calls need approval."
+_ALL = "  Until this program ends, only repaired calls need approval."
 _REMEMBERED = {
     "call": "exactly this call",
     "commands": "commands that begin with {begins}, with any arguments",
@@ -54,12 +55,12 @@ def terminal_approver(console: Console | None = None, rules_path: str = "", *, w
     It reads standard input if that is a terminal, else the terminal device. It writes questions to `console` (default:
     standard error) if that is a terminal, else to the device.
 
-    `rules_path`: the path of the file for the rules of "remember". Without it they last as long as the command.
+    `rules_path`: the path of the file for the rules of "remember". Without it they last as long as the program.
     `waits`: if the terminal is lost during a question, the call waits for a decision. Otherwise it is refused.
     """
     if not has_terminal():
         return approve_none("it needs approval, and there is no terminal to ask at")
-    return TerminalApprover(console or make_console(sys.stderr), rules_path, waits=waits)
+    return TerminalApprover(console, rules_path, waits=waits)
 
 
 async def confirm(question: str) -> bool:
@@ -71,7 +72,9 @@ async def confirm(question: str) -> bool:
 
 
 class TerminalApprover:
-    """Implements `Approver`. It repeats the question until the answer is one of these:
+    """Asks the person at the terminal: `Agent(model, tools, approve=TerminalApprover())`.
+
+    It shows the whole request, and repeats the question until the answer is one of these:
 
     - `y`, or another word for yes: approve, accepted once the whole request has been on the screen;
     - `s`: show the next screen of a long request;
@@ -81,13 +84,18 @@ class TerminalApprover:
     - `r`: approve, and store a rule: for exactly this call, for commands that begin like it, or for the tool;
     - `q`: refuse, and end the run.
 
-
     An answer is a whole line that was typed after the question. Lines that were typed before it are dropped, and so
-    are lines that arrived together with an invalid answer.
+    are lines that arrived together with an invalid answer. The question is read from standard input if that is a
+    terminal, else from the terminal device.
+
+    - `console`: where the question appears, if it is on a terminal; standard error without one. Else the question
+      appears on the terminal device.
+    - `rules_path`: the file that the caller stores rules in, to name it in the question of `r`.
+    - `waits`: without a terminal, or if it is lost during the question, the run pauses. If False the call is refused.
     """
 
-    def __init__(self, console: Console, rules_path: str = "", *, waits: bool = False) -> None:
-        self._console = console
+    def __init__(self, console: Console | None = None, rules_path: str = "", *, waits: bool = True) -> None:
+        self._console = make_console(sys.stderr) if console is None else console
         self._rules_path = rules_path
         self._waits = waits
         self._all = False
@@ -124,7 +132,7 @@ class TerminalApprover:
     async def _ask_rule(self, current: ApprovalRequest, fd: int, console: Console) -> Rule | None:
         """The rule that the person chooses; None if the person chooses none."""
         duration = f"also in later runs with --rules {self._rules_path}, until `toolspeak rules` revokes it"
-        write(console, f"  Always approve, {duration if self._rules_path else 'until this command ends'}:")
+        write(console, f"  Always approve, {duration if self._rules_path else 'until this program ends'}:")
         offered: list[Literal["call", "commands", "tool"]] = ["call", *(["commands"] if current.begins else []), "tool"]
         begins = " or ".join(map(repr, current.begins))
         for number, each in enumerate(offered, 1):
