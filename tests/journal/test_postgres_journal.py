@@ -108,6 +108,20 @@ def test_two_that_make_the_schema_at_once_make_one(postgres_url):
     asyncio.run(main())
 
 
+def test_a_journal_is_closed_while_its_first_connection_is_opened(postgres_url):
+    async def main():
+        journal = PostgresJournal(postgres_url, schema="closed")
+        reading = asyncio.ensure_future(journal.run("r"))
+        await asyncio.sleep(0)
+        reading.cancel()
+        await journal.aclose()
+        await asyncio.wait([reading])
+        assert await journal.run("r") is None  # a journal that is used again opens again
+        await journal.aclose()
+
+    asyncio.run(main())
+
+
 def test_connections_that_are_cut_again_and_again_are_told_as_the_journals_failure(postgres_url):
     """Also where they are cut in the middle of a transaction's beginning or end."""
     journal = PostgresJournal(postgres_url, schema="cut")

@@ -47,8 +47,7 @@ def an_agent(journal: Journal, folder: Path, name: str) -> Agent[Any, Any]:
     @tool(name=name, effects=Effects(writes=frozenset({"bank:"})), verify=happened)
     async def pay(number: int, ctx: RunContext[None]) -> str:
         """Pays an amount."""
-        assert ctx.state is not None
-        say("calls", ctx.state.run_id)
+        say("calls", ctx.run_id)
         await asyncio.sleep(0.05)
         write_line(folder / "effects", ctx.idempotency_key)
         await asyncio.sleep(0.05)  # a while in which it may be killed, after the effect and before its record

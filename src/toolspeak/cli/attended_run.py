@@ -57,6 +57,9 @@ from toolspeak.ui.terminal_approver import has_terminal, terminal_approver
 
 ApproveOption = Literal["ask", "all", "all+repaired", "none"]
 
+AGENT_NAME = "agent"
+"""Of the agent of every run of `toolspeak run`."""
+
 _INSTRUCTIONS = """\
 You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
 something, and check your work afterwards. Your last message, without a call, is your answer: say what you found or
@@ -221,6 +224,7 @@ async def _work(
         execution=Execution(schedule=setup.schedule),
         window=setup.window,
         prices=_prices(setup.prices) if setup.prices else {},
+        name=AGENT_NAME,
         journal=journal,
         cassette=cassette,
     )

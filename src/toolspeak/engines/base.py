@@ -19,7 +19,8 @@ class Delivery:
     - `run_id`: the run. A run that is unknown to the journal, has ended or waits is no error: the handler returns.
     - `agent`: the name of the agent that the run was enqueued for.
     - `principal`: on whose behalf the run acts.
-    - `attempt`: 1 for the first delivery since the last that came to an end, one more for each after a crash.
+    - `attempt`: 1 for the first delivery since the last that came to an end, one more for each whose handler raised
+      or, where the engine counts those, whose worker died.
     - `takes_over`: the engine knows that the worker of the run's last delivery is gone. It is the engine's name then,
       and the handler takes over, at once, a lease that a worker of this engine holds. None: a lease that is held makes
       the handler return later.
@@ -75,9 +76,11 @@ class Engine(Protocol):
         """Calls the handler for each due run of these agents, until `stop` is set. Then it delivers nothing more and
         returns once the handlers that are under way have returned.
 
-        Of one run, at most one handler is called at a time, in all workers of the queue, except when the engine
-        believes that a worker is dead which is not: the journal fences that worker. Cancelling this cancels the
-        handlers, whose runs are delivered again.
+        Of one run, at most one handler drives it at a time: the one that holds the run's lease. An engine with a queue
+        of its own (`takes_over`) calls no other meanwhile, unless it believes that a worker is dead which is not; the
+        lease's epoch fences that worker. The embedded engine has no queue: two workers may call their handlers for one
+        run at the same moment, and the one that does not get the lease returns. Cancelling this cancels the handlers,
+        whose runs are delivered again.
 
         Raises ConfigurationError for a limit that the engine does not have.
         """

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 
 from toolspeak.data.values import quick
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
+from toolspeak.engines.handler_calls import HandlerCalls
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.journal import Journal
 from toolspeak.journal.base import RunInfo
@@ -18,13 +18,23 @@ from toolspeak.journal.base import RunInfo
 _LOG = logging.getLogger("toolspeak.worker")
 
 _LOOK_SECONDS = 0.25
-_FAILED_SECONDS = 5.0
+_FORGET_SECONDS = 60.0
 
 
 @quick()
 class _Work:
     info: RunInfo
-    task: asyncio.Task[float | None]
+    task: asyncio.Task[tuple[float | None, int]]
+
+
+@quick()
+class _Pause:
+    """Of a run that was delivered: when it was due, when to deliver it again, although it may be due, and how often
+    its handler has raised in a row."""
+
+    due: float | None
+    until: float
+    failures: int
 
 
 class EmbeddedEngine:
@@ -52,38 +62,40 @@ class EmbeddedEngine:
     async def work(
         self, handler: RunHandler, *, agents: Collection[str], limits: WorkLimits, stop: asyncio.Event
     ) -> None:
+        calls = HandlerCalls(handler, limits)
         at_work: dict[str, _Work] = {}
-        pauses: dict[str, tuple[float | None, float]] = {}  # when a run was due that is to wait, and until when
+        pauses: dict[str, _Pause] = {}
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
                 self._news.clear()
-                for info in await self._due(agents, limits, at_work):
-                    since, until = pauses.get(info.run_id, (None, 0.0))
-                    if until <= time.time() or since != info.due:  # due anew: something has come for it
-                        delivery = Delivery(info.run_id, info.agent, info.principal)
-                        task = asyncio.ensure_future(handler(delivery))
-                        at_work[info.run_id] = _Work(info, task)
-                        task.add_done_callback(lambda _: self._news.set())
+                for info in await self._due(agents, limits, at_work, pauses):
+                    failures = pauses[info.run_id].failures if info.run_id in pauses else 0
+                    delivery = Delivery(info.run_id, info.agent, info.principal, failures + 1)
+                    task = asyncio.ensure_future(calls.call(delivery, failures))
+                    at_work[info.run_id] = _Work(info, task)
+                    task.add_done_callback(lambda _: self._news.set())
                 news = asyncio.ensure_future(self._news.wait())
                 await asyncio.wait([news, stopping], timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 news.cancel()
                 for run_id in [run_id for run_id, work in at_work.items() if work.task.done()]:
                     work = at_work.pop(run_id)
-                    pauses[run_id] = work.info.due, _next_time(work)
-                now = time.time()
-                pauses = {run_id: pause for run_id, pause in pauses.items() if pause[1] > now}
+                    again, failures = work.task.result()
+                    pauses[run_id] = _Pause(work.info.due, again or 0.0, failures)
+                # Those of the past are kept for a while: how often a handler has raised counts for the next pause.
+                long_ago = time.time() - _FORGET_SECONDS
+                pauses = {run_id: pause for run_id, pause in pauses.items() if pause.until > long_ago}
             if at_work:
                 await asyncio.wait([work.task for work in at_work.values()])
         finally:
             stopping.cancel()
-            tasks = [work.task for work in at_work.values()]
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
+            calls.cancel()
+            if at_work:
+                await asyncio.wait([work.task for work in at_work.values()])
 
-    async def _due(self, agents: Collection[str], limits: WorkLimits, at_work: dict[str, _Work]) -> list[RunInfo]:
+    async def _due(
+        self, agents: Collection[str], limits: WorkLimits, at_work: Mapping[str, _Work], pauses: Mapping[str, _Pause]
+    ) -> list[RunInfo]:
         """The runs to deliver now, within the limits."""
         per_agent, per_principal = limits.per_agent or {}, limits.per_principal
         of_agent = Counter(work.info.agent for work in at_work.values())
@@ -96,8 +108,8 @@ class EmbeddedEngine:
             name for name, count in of_principal.items() if name is not None and count >= (per_principal or count + 1)
         ]
         try:
-            # Those under way are due too until their processes have their leases.
-            limit = room + len(at_work)
+            # Those under way are due too until their processes have their leases, and those that pause are, too.
+            limit = room + len(at_work) + len(pauses)
             due = await self._journal.due_runs(time.time(), agents=free, without=full, limit=limit)
         except JournalError as error:
             _LOG.error("the worker cannot read the journal: %s", error)
@@ -105,7 +117,10 @@ class EmbeddedEngine:
             return []
         wanted: list[RunInfo] = []
         for info in due:
-            if info.run_id in at_work or len(wanted) >= room:
+            pause = pauses.get(info.run_id)
+            # A run that pauses is delivered all the same if it is due anew: something has come for it.
+            pausing = pause is not None and pause.until > time.time() and pause.due == info.due
+            if info.run_id in at_work or pausing or len(wanted) >= room:
                 continue
             if of_agent[info.agent] >= per_agent.get(info.agent, limits.concurrency):
                 continue
@@ -118,14 +133,3 @@ class EmbeddedEngine:
 
     async def aclose(self) -> None:
         """Does nothing: the journal belongs to the caller."""
-
-
-def _next_time(work: _Work) -> float:
-    """Until when a run is not delivered again, although it may be due."""
-    error = None if work.task.cancelled() else work.task.exception()
-    if error is not None:
-        _LOG.error("the handler of run %s failed", work.info.run_id, exc_info=error)
-        return time.time() + _FAILED_SECONDS
-    with suppress(asyncio.CancelledError):
-        return work.task.result() or 0.0
-    return 0.0

@@ -18,6 +18,7 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager, NotificationCallback
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
+from toolspeak.engines.handler_calls import HandlerCalls, database_of, refuse_principals
 from toolspeak.errors import ConfigurationError, EngineError
 from toolspeak.journal.base import Journal
 
@@ -25,8 +26,7 @@ _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _MIGRATING = 0x7453717565  # the advisory lock for creating tables: a number that no other program uses
-_AGAIN_SECONDS = 1.0  # after a handler raised, and between attempts to reach a server that is away
-_MOST_AGAIN_SECONDS = 60.0
+_AGAIN_SECONDS = 1.0  # between attempts to reach a server that is away
 _POLL_SECONDS = 1.0  # new jobs are announced; due timers, and a second job of a run whose first one ended, are not
 _OUTAGES = (psycopg.OperationalError, psycopg.InterfaceError)  # the server or the connection, not the statement
 
@@ -53,15 +53,7 @@ class QueueEngine:
         if not schema.replace("_", "a").isalnum():
             raise ConfigurationError(f"{url}: the schema's name may hold letters, digits and _")
         self.name = f"queue:{schema}"
-        if url.partition(":")[2].startswith("//"):
-            dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
-        else:
-            dsn = getattr(journal, "dsn", "")
-        if not dsn:
-            raise ConfigurationError(
-                "the engine queue: keeps its jobs in the journal's database, and the journal is not in PostgreSQL; name"
-                " a database: queue://user@host/database"
-            )
+        dsn = database_of("queue", urlunsplit(parts._replace(query=urlencode(options))), journal)
         self._schema = schema
 
         async def configure(connection: Any) -> None:
@@ -110,11 +102,10 @@ class QueueEngine:
         self, handler: RunHandler, *, agents: Collection[str], limits: WorkLimits, stop: asyncio.Event
     ) -> None:
         """As in `Engine`. There is no limit for a principal."""
-        if limits.per_principal is not None:
-            raise ConfigurationError("the engine queue: has no limit for a principal")
+        refuse_principals("queue", limits)
         shares = _shares(agents, limits)
         await self._open()
-        jobs = _JobsUnderWay(handler)
+        jobs = _JobsUnderWay(HandlerCalls(handler, limits))
         workers = [asyncio.create_task(self._serve(jobs, queues, most, stop)) for queues, most in shares]
         watches = [asyncio.create_task(self._find_dead_workers(agents)), asyncio.create_task(self._beat(jobs))]
         try:
@@ -149,8 +140,7 @@ class QueueEngine:
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 except asyncio.CancelledError:
                     cancelled = True
-                    for each in jobs.under_way:
-                        each.cancel()
+                    jobs.calls.cancel()
                 if worker in waiting and not worker.done():
                     waiting = {worker}
                     worker.cancel()  # it starts nothing more, and ends with what is under way
@@ -169,18 +159,11 @@ class QueueEngine:
         jobs = cast("_JobsUnderWay", context.additional_context["jobs"])  # type: ignore[reportUnknownMemberType]
         # The lock admits one such job of a run: where another one was under way, its worker is gone.
         delivery = Delivery(run_id, agent, principal, context.job.attempts + failures + 1, takes_over=self.name)
-        task = asyncio.ensure_future(jobs.handler(delivery))
-        jobs.under_way[task] = context.job.worker_id
-        again, failures = None, failures + 1
+        jobs.workers[context.job.id] = context.job.worker_id
         try:
-            again, failures = await task, 0
-        except asyncio.CancelledError:
-            again = 0.0
-        except Exception as error:  # noqa: BLE001 - one run's failure must not end the worker
-            _LOG.warning("run %s: %s; it is tried again", run_id, error, exc_info=error)
-            again = time.time() + min(_AGAIN_SECONDS * 2**failures, _MOST_AGAIN_SECONDS)
+            again, failures = await jobs.calls.call(delivery, failures)
         finally:
-            del jobs.under_way[task]
+            del jobs.workers[context.job.id]
         if again is not None:
             await _steadily(lambda: self._defer(run_id, agent, principal, again, failures))
 
@@ -191,7 +174,7 @@ class QueueEngine:
         """Shows that the workers live, also while they end and procrastinate's own heartbeat has stopped."""
         while True:
             await asyncio.sleep(self._dead_after / 4)
-            for worker in {each for each in jobs.under_way.values() if each is not None}:
+            for worker in {each for each in jobs.workers.values() if each is not None}:
                 await self._app.job_manager.update_heartbeat(worker)
 
     async def _find_dead_workers(self, agents: Collection[str]) -> None:
@@ -245,11 +228,11 @@ class QueueEngine:
 
 
 class _JobsUnderWay:
-    """One call of `work`: the handler, and the calls of it that are under way with the number of their worker."""
+    """One call of `work`: the calls of its handler, and the jobs under way with the number of their worker."""
 
-    def __init__(self, handler: RunHandler) -> None:
-        self.handler = handler
-        self.under_way: dict[asyncio.Future[float | None], int | None] = {}
+    def __init__(self, calls: HandlerCalls) -> None:
+        self.calls = calls
+        self.workers: dict[int | None, int | None] = {}
 
 
 class _SteadyManager(JobManager):

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Collection
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
 from threading import Thread
@@ -23,13 +23,13 @@ from restate import InvocationRetryPolicy, ObjectContext, RunOptions, VirtualObj
 from restate.endpoint import app as restate_app
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
+from toolspeak.engines.handler_calls import HandlerCalls
 from toolspeak.errors import ConfigurationError, EngineError
 from toolspeak.journal.base import Journal
 
 _LOG = logging.getLogger(__name__)
 
-_AGAIN_SECONDS = 1.0  # after a handler raised; doubled each time
-_MOST_AGAIN_SECONDS = 60.0
+_AGAIN_SECONDS = 1.0  # between attempts to register
 _DAY = timedelta(days=1)  # the longest that one step of a run may take without a sign of life
 _RETRIES = InvocationRetryPolicy(
     initial_interval=timedelta(milliseconds=100),
@@ -153,14 +153,9 @@ class _CallDesk:
     """One call of `work`. The server's thread calls `drive`, which drives the run in the worker's event loop."""
 
     def __init__(self, handler: RunHandler, engine: str, limits: WorkLimits, loop: asyncio.AbstractEventLoop) -> None:
-        self._handler = handler
+        self._calls, self._draining = HandlerCalls(handler, limits), False
         self._engine = engine
-        self._limits = limits
         self._loop = loop
-        self._all = asyncio.Semaphore(limits.concurrency)
-        self._by_agent = {name: asyncio.Semaphore(most) for name, most in (limits.per_agent or {}).items()}
-        self._by_principal: dict[str, asyncio.Semaphore] = {}
-        self._draining = asyncio.Event()
         self.under_way: dict[str, asyncio.Task[dict[str, Any]]] = {}
 
     def objects(self, agent: str) -> list[VirtualObject]:
@@ -199,7 +194,7 @@ class _CallDesk:
         """Drives the run. Where the server lost its connection and calls again, the call under way counts."""
         task = self.under_way.get(run_id)
         if task is None:
-            if self._draining.is_set():
+            if self._draining:
                 raise _Draining
             task = self.under_way[run_id] = asyncio.create_task(self._drive(run_id, request))
             task.add_done_callback(lambda _: self.under_way.pop(run_id, None))
@@ -208,30 +203,15 @@ class _CallDesk:
     async def _drive(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
         agent, principal = str(request["agent"]), cast("str | None", request["principal"])
         failures = int(request["failures"])
-        places = [self._all]
-        if agent in self._by_agent:
-            places.insert(0, self._by_agent[agent])
-        if principal is not None and self._limits.per_principal is not None:
-            limit = asyncio.Semaphore(self._limits.per_principal)
-            places.insert(0, self._by_principal.setdefault(principal, limit))
-        async with AsyncExitStack() as stack:
-            for place in places:
-                await stack.enter_async_context(place)
-            if self._draining.is_set():
-                raise _Draining
-            try:
-                # The server calls a run's object once at a time: who was called before this is gone.
-                again = await self._handler(Delivery(run_id, agent, principal, failures + 1, takes_over=self._engine))
-                failures = 0
-            except Exception as error:  # noqa: BLE001 - one run's failure must not end the worker
-                _LOG.warning("run %s: %s; it is tried again", run_id, error, exc_info=error)
-                again = time.time() + min(_AGAIN_SECONDS * 2**failures, _MOST_AGAIN_SECONDS)
-                failures += 1
+        # The server calls a run's object once at a time: who was called before this is gone.
+        delivery = Delivery(run_id, agent, principal, failures + 1, takes_over=self._engine)
+        again, failures = await self._calls.call(delivery, failures)
         return {"again": None if again is None else max(0.0, again - time.time()), "failures": failures}
 
     def drain(self) -> None:
         """From here on no handler is called."""
-        self._draining.set()
+        self._draining = True
+        self._calls.drain()
 
 
 class _WorkerServer:

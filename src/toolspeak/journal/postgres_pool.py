@@ -180,5 +180,7 @@ class PostgresPool:
     async def aclose(self) -> None:
         """Closes this event loop's connections."""
         opening = self._pools.pop(asyncio.get_running_loop(), None)
-        if opening is not None and not opening.cancelled() and opening.exception() is None:
-            await opening.result().close()
+        if opening is not None:
+            (pool,) = await asyncio.gather(opening, return_exceptions=True)  # it may still be opening
+            if not isinstance(pool, BaseException):
+                await pool.close()

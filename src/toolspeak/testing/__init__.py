@@ -1,5 +1,5 @@
-"""For tests of what users build: models that follow a script, runs that were recorded, and the contracts of dialects
-and journals. Needs no test framework."""
+"""For tests of what users build: models that follow a script, runs that were recorded, and the contracts of dialects,
+journals and engines. Needs no test framework."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from toolspeak.testing.dialects import (
     check_splits,
     parse_pieces,
 )
+from toolspeak.testing.engines import ENGINE_CHECKS
 from toolspeak.testing.invariants import CheckedParser, TurnChecker, check_deltas, check_nothing_lost
 from toolspeak.testing.queued_runs import JOURNAL_CHECKS
 from toolspeak.testing.scripted_requests import ScriptedRequest, assert_played, assert_request, scripted_request
 from toolspeak.testing.splits import chunks, every_split, join_deltas
 
 __all__ = [
+    "ENGINE_CHECKS",
     "JOURNAL_CHECKS",
     "Cassette",
     "CheckedParser",

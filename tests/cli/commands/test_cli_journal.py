@@ -19,7 +19,9 @@ from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
 from toolspeak.data.events import RunFinished, ToolStarted
 from toolspeak.data.messages import Message, ToolCall
+from toolspeak.data.values import changed
 from toolspeak.dialects import get_dialect
+from toolspeak.engines import RunClient
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedProvider
@@ -197,6 +199,30 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
     _, told = watcher.communicate(timeout=DEADLINE)
     assert watcher.returncode == 130
     assert told.count("resuming") == 1
+
+
+def test_who_watches_goes_on_with_a_run_that_somebody_has_decided_about(folder):
+    folder.plays(calling("shell", command="echo yes > log"), "Done.")
+    asked = folder.start("run", "one")
+    asked.communicate(timeout=DEADLINE)
+    assert asked.returncode == 3
+    alien = a_run("alien")[0]  # of another program: it is skipped, and holds nothing up
+    folder.read(lambda journal: journal.append(changed(alien, agent="agent")))
+    watcher = folder.start("resume", "--all", "--watch")
+    assert "watching" in watcher.stderr.readline()
+    assert "resuming alien" in watcher.stderr.readline()
+    assert "was not started by `toolspeak run`" in watcher.stderr.readline()
+    (waiting,) = folder.read(lambda journal: journal.runs(status="awaiting_approval"))
+    (call,) = folder.read(lambda journal: RunClient(journal).status(waiting.run_id)).requests
+    folder.here("decide", waiting.run_id, call.call_id, "yes")
+    end = time.monotonic() + DEADLINE
+    while folder.read(lambda journal: journal.run(waiting.run_id)).status != "answered":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert (folder.work / "log").read_text() == "yes\n"
+    watcher.send_signal(signal.SIGINT)
+    _, told = watcher.communicate(timeout=DEADLINE)
+    assert (watcher.returncode, told.count("resuming"), told.count("was not started")) == (130, 1, 0)
 
 
 def test_a_run_that_somebody_else_has_ended_meanwhile_is_passed_over(folder):

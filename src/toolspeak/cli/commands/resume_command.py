@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import replace
 
 import click
 
 from toolspeak.agent import Agent, Run
-from toolspeak.cli.attended_run import ApproveOption, Display, Setup, open_streams, recording_of, work
+from toolspeak.cli.attended_run import AGENT_NAME, ApproveOption, Display, Setup, open_streams, recording_of, work
 from toolspeak.cli.command_options import thoughts_option
-from toolspeak.cli.exit_codes import ANSWERED
+from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.run_lookup import find_run, folder_of, setup_of_run, short_id, unfinished
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import quick
+from toolspeak.engines import Delivery, EmbeddedEngine, WorkLimits
 from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
 from toolspeak.execute import InDoubtPolicy
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.leases import is_held
 from toolspeak.ui import printable
 
-_POLL_SECONDS = 1.0
-"""Seconds between two searches for interrupted runs."""
+_AGAIN_SECONDS = 1.0
+"""After which `--watch` looks again at a run that it could not continue."""
 
 
 @click.command("resume")
@@ -105,37 +107,44 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
 
 
 async def _watch(journal: Journal, how: _How) -> int:
-    """Searches for interrupted runs until Ctrl-C."""
-    failed: dict[str, int] = {}
+    """Continues every interrupted run, and then until Ctrl-C, one after the other, the runs that are due: those whose
+    process dies, and those whose time, event or decision has come."""
+    failed: dict[str, int] = {}  # runs, each with the number of its records at its failure
+
+    async def go_on(delivery: Delivery) -> float | None:
+        info = await journal.run(delivery.run_id)
+        if info is not None and failed.get(info.run_id) != info.records:
+            try:
+                await _go_on(journal, info, how)
+                return None
+            except RunBusy:
+                pass  # another process was faster
+            except ToolspeakError as error:
+                click.echo(f"toolspeak: {error}", err=True)
+                current = await journal.run(info.run_id)
+                failed[info.run_id] = info.records if current is None else current.records
+        return time.time() + _AGAIN_SECONDS
+
     click.echo("toolspeak: watching for interrupted runs; stop with Ctrl-C", err=True)
-    while True:
-        await _go_on_with_all(journal, how, failed)
-        await asyncio.sleep(_POLL_SECONDS)
+    await _go_on_with_all(journal, how, watching=True)
+    engine = EmbeddedEngine("embedded:", journal)
+    await engine.work(go_on, agents=[AGENT_NAME], limits=WorkLimits(concurrency=1), stop=asyncio.Event())
+    return ANSWERED
 
 
-async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | None = None) -> int:
-    """Continues every run whose process is gone. Returns the worst exit code.
-
-    `failed`, from a caller that repeats this, holds the number of records of each run at its failure: a run with the
-    same number is skipped. A run that another process holds is then skipped without a message.
-    """
+async def _go_on_with_all(journal: Journal, how: _How, *, watching: bool = False) -> int:
+    """Continues every run whose process is gone. Returns the worst exit code. `watching`: it is no error that another
+    process holds a run."""
     worst = ANSWERED
     for run in await unfinished(journal):
         info = await journal.run(run.run_id)  # read again: another process may have continued it
-        if info is None or info.status != "running":
+        if info is None or info.status != "running" or (watching and is_held(info)):
             continue  # it waits for a person, who resumes it by its id
-        if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):
-            continue
         try:
             worst = max(worst, await _go_on(journal, info, how))
-        except RunBusy as error:
-            click.echo(f"toolspeak: {error}", err=True)
         except ToolspeakError as error:
             click.echo(f"toolspeak: {error}", err=True)
-            worst = max(worst, 1)
-            current = await journal.run(info.run_id)
-            if failed is not None and current is not None:
-                failed[info.run_id] = current.records
+            worst = max(worst, ANSWERED if isinstance(error, RunBusy) else NO_ANSWER)
     return worst
 
 
