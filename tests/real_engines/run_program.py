@@ -29,7 +29,7 @@ ANSWER = "All is paid."
 UNLIMITED = Limits(steps=None, repeats=None, failures=None)
 
 
-def say(event: str, run_id: str = "") -> None:
+def say(event: str, run_id: str | None = "") -> None:
     line = {"event": event, "run": run_id, "attempt": 0, "time": time.time(), "pid": os.getpid()}
     os.write(1, json.dumps(line).encode() + b"\n")
 

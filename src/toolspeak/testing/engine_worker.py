@@ -135,8 +135,8 @@ class WorkerProcesses:
             await asyncio.gather(reader, process.wait())
 
 
-def _report(event: str, run_id: str = "") -> None:
-    line = {"event": event, "run_id": run_id, "pid": os.getpid(), "time": time.time()}
+def _report(event: str, run_id: str | None = None) -> None:
+    line = {"event": event, "run_id": run_id or "", "pid": os.getpid(), "time": time.time()}
     os.write(1, json.dumps(line).encode() + b"\n")
 
 
