@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "submit": "Record a run for a worker.",
     "suspend": "Suspend a run, to continue it later.",
     "tools": "List the built-in tools, or those of a file.",
+    "trace": "Export a recorded run as OpenTelemetry spans.",
     "translate": "Translate a conversation into another dialect.",
     "usage": "Show the usage of each key of the gateway.",
     "worker": "Drive the submitted runs of your agents.",

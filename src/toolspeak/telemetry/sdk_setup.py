@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from opentelemetry import metrics, trace
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -11,11 +11,14 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 
 from toolspeak.errors import ConfigurationError
 from toolspeak.version import __version__
+
+_BATCH = 512
+"""The most spans in one request, as the SDK sends them."""
 
 
 def resource_of(service: str) -> Resource:
@@ -36,6 +39,20 @@ def set_up(service: str) -> None:
     if _is_wanted(os.environ, "OTEL_METRICS_EXPORTER"):
         reader = PeriodicExportingMetricReader(OTLPMetricExporter())
         metrics.set_meter_provider(MeterProvider([reader], resource=resource))
+
+
+def export(spans: Sequence[ReadableSpan]) -> None:
+    """Sends spans by OTLP, as the variables say. Raises ConfigurationError if nothing takes them."""
+    check_protocol(os.environ)
+    exporter = OTLPSpanExporter()
+    try:
+        for start in range(0, len(spans), _BATCH):
+            if exporter.export(spans[start : start + _BATCH]) is not SpanExportResult.SUCCESS:
+                raise ConfigurationError(
+                    "the spans were not taken: is a collector at OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318)?"
+                )
+    finally:
+        exporter.shutdown()
 
 
 def check_protocol(environ: Mapping[str, str]) -> None:
