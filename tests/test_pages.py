@@ -41,13 +41,11 @@ ELSEWHERE = {
     "guides/declaring-effects.md": "test_readme.py",
     "guides/testing.md": "testing/test_scripted_requests.py",
     "guides/gateway.md": "clients/client_examples.py",
+    "guides/mcp.md": "mcp/test_mcp_guide.py",
     "reference/models.md": "test_guide.py",
 }
 """Pages with a test of their own."""
-NOT_RUN = {
-    "design.md": "signatures",
-    "guides/mcp.md": "needs the servers of a file that is not there; examples/mcp_tools.py runs the same",
-}
+NOT_RUN = {"design.md": "signatures"}
 
 
 def test_the_tutorial_does_what_it_shows(tmp_path: Path):
