@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,7 +21,10 @@ class Collected:
         self.spans: list[Any] = []
         self.services: set[str] = set()
         self.metrics: set[str] = set()
+        self.gauges: dict[tuple[str, ...], float] = {}
+        """The newest value of each gauge, by its name and the values of its attributes."""
         self.bodies = b""
+        self._more = threading.Condition()
 
     @property
     def environ(self) -> dict[str, str]:
@@ -42,7 +45,17 @@ class Collected:
         lost = [f"? {span.name}" for span in spans if span.parent_span_id and span.parent_span_id not in known]
         return [*under(b"", 0), *lost]
 
+    def wait_for(self, arrived: Callable[[], bool]) -> None:
+        """Returns once something has come that makes the condition true."""
+        with self._more:
+            assert self._more.wait_for(arrived, timeout=120)
+
     def take(self, path: str, body: bytes) -> None:
+        with self._more:
+            self._take(path, body)
+            self._more.notify_all()
+
+    def _take(self, path: str, body: bytes) -> None:
         self.bodies += body
         if path == "/v1/traces":
             request = ExportTraceServiceRequest.FromString(body)
@@ -53,7 +66,13 @@ class Collected:
             assert path == "/v1/metrics", path
             for each in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 self._note(each.resource)
-                self.metrics |= {metric.name for scope in each.scope_metrics for metric in scope.metrics}
+                metrics = [metric for scope in each.scope_metrics for metric in scope.metrics]
+                self.metrics |= {metric.name for metric in metrics}
+                for metric in metrics:
+                    for point in metric.gauge.data_points:
+                        value = point.as_double if point.HasField("as_double") else point.as_int
+                        labels = tuple(sorted(each.value.string_value for each in point.attributes))
+                        self.gauges[metric.name, *labels] = value
 
     def _note(self, resource: Any) -> None:
         self.services |= {each.value.string_value for each in resource.attributes if each.key == "service.name"}

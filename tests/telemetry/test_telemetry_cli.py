@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 from otlp_receiver import attributes, collecting
+
+from toolspeak.data.events import RunFinished, RunPaused
+from toolspeak.journal import SqliteJournal
+from toolspeak.testing.journal import a_run, write
 
 
 def toolspeak(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -53,3 +60,47 @@ def test_an_exporter_that_is_not_here_is_named(tmp_path):
     wrong = toolspeak(tmp_path, "--telemetry", "sessions", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
     assert wrong.returncode == 2
     assert "OTEL_EXPORTER_OTLP_PROTOCOL=grpc: toolspeak exports by http/protobuf" in wrong.stderr
+
+
+AGENTS = """
+from toolspeak import Agent
+from toolspeak.journal import open_journal
+from toolspeak.providers.scripted import ScriptedProvider
+
+mine = Agent(ScriptedProvider(["Done."]), name="mine", journal=open_journal("runs.db"))
+"""
+
+
+def test_a_worker_reports_what_waits_in_its_journal(tmp_path):
+    """Also runs of agents that it does not drive: nothing drives those."""
+    (tmp_path / "agents.py").write_text(AGENTS)
+    now = time.time()
+
+    async def fill():
+        journal = SqliteJournal(tmp_path / "runs.db")
+        await write(journal, a_run("asks", RunPaused("awaiting_approval", ("call",)), time=now - 500))
+        due = [replace(record, agent="another") for record in a_run("due", time=now - 300, due=now - 300)]
+        await write(journal, due)
+        await write(journal, a_run("ended", RunFinished("answered", "", "answer"), time=now))
+        await journal.aclose()
+
+    asyncio.run(fill())
+    with collecting() as collected:
+        command = [sys.executable, "-m", "toolspeak", "--telemetry", "worker", "agents:mine"]
+        environ = {"PATH": "", "HOME": str(tmp_path), **collected.environ}
+        with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as worker:
+            assert worker.stderr is not None
+            assert "driving runs of mine" in worker.stderr.readline()
+            collected.wait_for(lambda: ("toolspeak.journal.due.age",) in collected.gauges)
+            worker.terminate()
+            assert "Error" not in worker.stderr.read()
+        assert worker.returncode == 0
+    gauges = collected.gauges
+    assert gauges["toolspeak.journal.runs", "awaiting_approval"] == 1
+    assert gauges["toolspeak.journal.runs", "queued"] == 1
+    assert gauges["toolspeak.journal.runs", "running"] == 0
+    assert ("toolspeak.journal.runs", "answered") not in gauges
+    assert gauges["toolspeak.journal.due",] == 1
+    assert 299 < gauges["toolspeak.journal.due.age",] < 86_400
+    assert 498 < gauges["toolspeak.journal.waiting.age", "awaiting_approval"] < 86_400
+    assert gauges["toolspeak.journal.waiting.age", "suspended"] == 0

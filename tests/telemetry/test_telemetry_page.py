@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
 
 from toolspeak.telemetry import convention_names
 from toolspeak.telemetry.instruments import Instruments
+from toolspeak.telemetry.journal_gauges import JournalGauges
 
 CONTRIB = Path(__file__).parents[2] / "contrib"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md").read_text("utf-8")
 
 
+def instruments() -> list[Any]:
+    meter = MeterProvider().get_meter("test")
+    every = [*vars(Instruments(meter)).values(), *vars(JournalGauges(meter)).values()]
+    return [each for each in every if hasattr(each, "unit")]
+
+
 def test_every_metric_is_on_the_page_and_no_other():
-    names = {instrument.name for instrument in vars(Instruments(MeterProvider().get_meter("test"))).values()}
+    names = {instrument.name for instrument in instruments()}
     assert set(re.findall(r"^\| `([a-z_.]+)` \| (?:s|\{)", PAGE, re.MULTILINE)) == names
 
 
@@ -31,7 +39,7 @@ def test_every_attribute_is_on_the_page():
 def test_the_dashboard_shows_every_metric_and_no_other():
     """By the names that Prometheus gives them (OpenTelemetry, "Prometheus and OpenMetrics Compatibility")."""
     names: dict[str, str] = {}
-    for instrument in vars(Instruments(MeterProvider().get_meter("test"))).values():
+    for instrument in instruments():
         name = instrument.name.replace(".", "_") + ("_seconds" if instrument.unit == "s" else "")
         if isinstance(instrument, Counter):
             name += "_total"

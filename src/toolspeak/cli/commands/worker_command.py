@@ -14,6 +14,8 @@ import click
 from toolspeak.cli.agents_option import engine_option, load_agents, load_function
 from toolspeak.engines import Worker, WorkLimits, open_engine
 from toolspeak.errors import ConfigurationError
+from toolspeak.journal.maintenance import MaintainedJournal
+from toolspeak.telemetry import part
 
 
 @click.command("worker")
@@ -65,7 +67,8 @@ def worker_command(
     log = logging.getLogger("toolspeak.worker")
     log.addHandler(handler)
     log.setLevel(min(log.getEffectiveLevel(), logging.INFO))
-    asyncio.run(_work(agents, engine, limits, deps, drain))
+    is_measured = bool(click.get_current_context().find_root().params.get("telemetry"))
+    asyncio.run(_work(agents, engine, limits, deps, drain, is_measured))
 
 
 def _counts(per_agent: Sequence[str]) -> dict[str, int]:
@@ -78,7 +81,9 @@ def _counts(per_agent: Sequence[str]) -> dict[str, int]:
     return counts
 
 
-async def _work(place: str, url: str | None, limits: WorkLimits, deps: str | None, drain_seconds: float) -> None:
+async def _work(
+    place: str, url: str | None, limits: WorkLimits, deps: str | None, drain_seconds: float, is_measured: bool
+) -> None:
     agents = load_agents(place)
     journal = agents[0].journal
     if journal is None:
@@ -89,6 +94,9 @@ async def _work(place: str, url: str | None, limits: WorkLimits, deps: str | Non
     engine = open_engine(url, journal)
     deps_of = None if deps is None else load_function(deps)
     worker = Worker(agents, journal, engine, limits=limits, deps=deps_of, drain_seconds=drain_seconds)
+    counting: asyncio.Future[None] | None = None
+    if is_measured and isinstance(journal, MaintainedJournal):
+        counting = asyncio.ensure_future(part("journal_gauges").JournalGauges().follow(journal))
     working = asyncio.ensure_future(worker.run())
     loop, signals = asyncio.get_running_loop(), 0
 
@@ -111,6 +119,9 @@ async def _work(place: str, url: str | None, limits: WorkLimits, deps: str | Non
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
+        if counting is not None:
+            counting.cancel()
+            await asyncio.wait([counting])
         await engine.aclose()
         for agent in agents:
             await agent.aclose()
