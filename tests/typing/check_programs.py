@@ -17,6 +17,18 @@ import pytest
 
 PROGRAMS = Path(__file__).with_name("programs")
 EXAMPLES = Path(__file__).parents[2] / "examples"
+DOCS = Path(__file__).parents[2] / "docs"
+UNTYPED = {
+    "adapters": "frameworks that are not installed here",
+    "adding-a-dialect": "blocks of several files",
+    "custom-provider": "leaves annotations out",
+    "executor-alone": "leaves annotations out",
+    "gateway": "blocks of several clients",
+    "making-tools": "leaves annotations out",
+    "mcp": "two programs",
+    "stream-to-a-web-page": "leaves annotations out",
+}
+"""The guides whose blocks are not one strictly typed program, with the reason."""
 Errors = dict[tuple[str, int], str]
 
 
@@ -54,6 +66,25 @@ def marked(checker: str) -> set[tuple[str, int]]:
 def test_the_examples_are_typed():
     assert pyright(EXAMPLES) == {}
     assert mypy(EXAMPLES) == {}
+
+
+def test_the_programs_of_the_guides_are_typed(tmp_path: Path):
+    assert {path.stem for path in (DOCS / "guides").glob("*.md")} > UNTYPED.keys()
+    for page in (DOCS / "guides").glob("*.md"):
+        blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        if blocks and page.stem not in UNTYPED:
+            (tmp_path / f"{page.stem.replace('-', '_')}.py").write_text("\n".join(blocks), "utf-8")
+    assert len([*tmp_path.glob("*.py")]) > 10
+    assert pyright(tmp_path) == {}
+
+
+def test_the_shop_of_the_tutorial_and_its_tests_are_typed(tmp_path: Path):
+    texts = [(DOCS / "tutorial" / f"{page}.md").read_text("utf-8") for page in ("resume", "tests")]
+    shop, tests = (re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0] for text in texts)
+    assert "from shop import ORDERS, shop\n" in tests
+    one_file = shop + tests.replace("from shop import ORDERS, shop\n", "")
+    (tmp_path / "shop.py").write_text(one_file, "utf-8")
+    assert pyright(tmp_path) == {}
 
 
 @pytest.mark.parametrize("check", [pyright, mypy])
