@@ -29,7 +29,7 @@ from toolspeak.gateway.http.error_responses import (
 )
 from toolspeak.gateway.http.multipart_forms import FORM
 from toolspeak.gateway.model_list import answer_models
-from toolspeak.gateway.observability import CONTENT_TYPE, OTHER_MODEL, REQUEST_ID, Metrics, carry_trace, log
+from toolspeak.gateway.observability import CONTENT_TYPE, OTHER_MODEL, Metrics, RequestTracer, begin_trace, log
 from toolspeak.gateway.readiness import OPEN, Readiness
 from toolspeak.gateway.requests.request_mapping import (
     KnownTools,
@@ -89,8 +89,9 @@ class Gateway:
     """The application: routes, admission and counters of one process. `current` answers new requests. While `draining`,
     new requests get a 503."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str], *, tracer: RequestTracer | None = None) -> None:
         self.metrics = Metrics()
+        self._tracer = tracer
         self.current = first_generation(settings, environ, self.metrics)
         self.metrics.show_keys(settings.keys)
         self.metrics.show_models(self.current.router.names, FORMATS, UPSTREAM_CODES.values())
@@ -111,9 +112,9 @@ class Gateway:
             raise NotImplementedError(f"the gateway speaks HTTP, not {scope['type']}")
         client_id = header(scope, b"x-request-id")
         request_id = client_id if _REQUEST_ID.fullmatch(client_id) else f"req_{secrets.token_hex(12)}"
-        REQUEST_ID.set(request_id)
-        carry_trace(scope["headers"])
         request = Request(scope, receive, send, request_id, time.perf_counter(), self.current)
+        tracer = self._tracer if request.path in _ASKING else None
+        request.trace = begin_trace(tracer, request.path, request_id, scope["headers"])
         others = ANTHROPIC if request.path.startswith("/v1/messages/") else OPENAI_CHAT  # for their errors
         request.wire = FORMATS.get(request.path, others)
         try:
@@ -124,9 +125,8 @@ class Gateway:
         except Exception as error:  # noqa: BLE001 - a bug of the gateway has an answer too
             failure = failure_of(error, request.id)
             is_bug = not isinstance(error, Failure | ToolspeakError)
-            if (
-                request.status and is_bug
-            ):  # too late to say so: the connection is closed, and no client takes that for the end
+            if request.status and is_bug:
+                # Too late to say so: the connection is closed, and no client takes that for the end.
                 request.facts.update(error=failure.cause, code=failure.code)
             else:
                 await self._fail(request, failure)
@@ -188,6 +188,8 @@ class Gateway:
         await self.admission.emptied(_LAST_SECONDS)
         await self.accounts.aclose()
         self.metrics.close()
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.flush)
 
     # --- dispatch ----------------------------------------------------------------------------------------------
 
@@ -382,15 +384,14 @@ class Gateway:
     async def _fail(self, request: Request, failure: Failure) -> None:
         request.facts.setdefault("error", failure.cause)
         request.facts.setdefault("code", failure.code)
-        is_auth_error = failure.status in (401, 403)
-        if is_auth_error or (request.path in _ASKING and failure.status in (408, 413, 415, 429, 431, 503)):
+        rejecting = (401, 403, 408, 413, 415, 429, 431, 503) if request.path in _ASKING else (401, 403)
+        if failure.status in rejecting:
             self.metrics.rejected.labels(failure.code).inc()
         body = failure_body(request.wire, failure)
         headers = failure_headers(failure)
         if request.ran_tools:
-            headers.append(
-                (b"x-should-retry", b"false")
-            )  # else OpenAI's and Anthropic's clients would send the request again
+            # Else OpenAI's and Anthropic's clients would send the request again.
+            headers.append((b"x-should-retry", b"false"))
         await request.respond(failure.status, body, headers)
 
     def _labels(self, request: Request) -> tuple[str, str]:
@@ -410,5 +411,7 @@ class Gateway:
             self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()
             self.metrics.seconds.labels(*labels).observe(seconds)
         broke = request.status >= 500 or (request.status == 200 and request.facts.get("code") is not None)
-        level = logging.WARNING if broke else logging.INFO
-        log("request", request.log_fields(seconds), level=level)
+        fields = request.log_fields(seconds)
+        log("request", fields, level=logging.WARNING if broke else logging.INFO)
+        if request.trace is not None:
+            request.trace.end(fields, self._labels(request)[1])

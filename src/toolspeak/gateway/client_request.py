@@ -25,7 +25,7 @@ from toolspeak.gateway.http.asgi import (
     watched,
 )
 from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
-from toolspeak.gateway.observability import Metrics
+from toolspeak.gateway.observability import Metrics, RequestTrace
 from toolspeak.gateway.server_tools.hosted_tools import HostedTools
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.settings.api_keys import Key
@@ -79,6 +79,7 @@ class Request:
     arrived_at: float = field(default_factory=time.time)
     """Unix time of its arrival."""
     facts: dict[str, object] = field(default_factory=dict[str, object])
+    trace: RequestTrace | None = None
 
     @property
     def path(self) -> str:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import get_args
+from typing import Protocol, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import (
@@ -294,11 +294,41 @@ def log_to_stderr() -> None:
 # --- W3C Trace Context -------------------------------------------------------------------------------------------
 
 
-def carry_trace(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Passes the trace of a request to upstreams and to the log, for the rest of this task."""
-    trace = trace_headers([*headers])
-    TRACE.set(trace)
-    TRACE_ID.set(trace_id(trace.get("traceparent", "")))
+class RequestTrace(Protocol):
+    """The trace of one request. Its methods raise nothing."""
+
+    headers: Mapping[str, str]
+    """`traceparent` and `tracestate` for the requests to upstreams."""
+
+    def end(self, fields: Mapping[str, JSON], model: str) -> None:
+        """The request is over. `fields`: those of its line in the log. `model`: the label of its metrics."""
+        ...
+
+
+class RequestTracer(Protocol):
+    """Records requests to a gateway (`Gateway(tracer=…)`), as `telemetry.Telemetry` does."""
+
+    def begin_request(self, endpoint: str, request_id: str, headers: Mapping[str, str], /) -> RequestTrace | None:
+        """Returns the trace of a request, None if it is not recorded. `headers`: the trace that the client names."""
+        ...
+
+    def flush(self) -> None:
+        """Exports what waits to be exported: the gateway ends. It may take some seconds. It is called in a thread."""
+        ...
+
+
+def begin_trace(
+    tracer: RequestTracer | None, endpoint: str, request_id: str, headers: Iterable[tuple[bytes, bytes]]
+) -> RequestTrace | None:
+    """Begins the trace of a request, and passes it to upstreams and to the log for the rest of this task, with the
+    request's id. Without a tracer they get the trace that the client names."""
+    REQUEST_ID.set(request_id)
+    passed = trace_headers([*headers])
+    trace = None if tracer is None else tracer.begin_request(endpoint, request_id, passed)
+    passed = passed if trace is None else trace.headers
+    TRACE.set(passed)
+    TRACE_ID.set(trace_id(passed.get("traceparent", "")))
+    return trace
 
 
 def trace_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import socket
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
 from typing import Any, cast
@@ -28,7 +28,7 @@ from toolspeak.gateway.config_reload import LoadedSettings, Reloader, load, on_h
 from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.http.asgi import Receive, Scope, Send
 from toolspeak.gateway.listening_socket import listen
-from toolspeak.gateway.observability import MULTIPROCESS, log, log_to_stderr, worker_gone
+from toolspeak.gateway.observability import MULTIPROCESS, RequestTracer, log, log_to_stderr, worker_gone
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 
@@ -86,12 +86,15 @@ class Application:
     """The process runs nothing else. Its log then goes to standard error, and its garbage collector is tuned."""
     loaded: LoadedSettings | None = None
     """The sources of the settings, if the gateway reloads them when they change."""
+    tracer: Callable[[], RequestTracer] | None = None
+    """Makes the tracer of a process."""
 
     def __call__(self) -> Any:
         if self.owns_process:
             log_to_stderr()
             _tune_collector()
-        return _WithLifespan(Gateway(self.settings, os.environ), self.loaded)
+        tracer = None if self.tracer is None else self.tracer()
+        return _WithLifespan(Gateway(self.settings, os.environ, tracer=tracer), self.loaded)
 
 
 def _tune_collector() -> None:
@@ -254,15 +257,20 @@ class _Workers(Multiprocess):
             loaded, _ = self._reloader.read()
             check_settings(loaded.settings, os.environ)
             self._reloader.loaded = loaded
-            self.config.app = Application(loaded.settings, loaded=loaded)
+            self.config.app = replace(cast("Application", self.config.app), settings=loaded.settings, loaded=loaded)
 
 
-def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None) -> None:
-    """Serves until SIGTERM or SIGINT. Calls `ready` with the address once a worker accepts requests. Raises
-    ConfigurationError for invalid settings and for a port that is in use."""
+def serve(
+    sources: Sources,
+    ready: Callable[[str], None] = lambda _address: None,
+    tracer: Callable[[], RequestTracer] | None = None,
+) -> None:
+    """Serves until SIGTERM or SIGINT. Calls `ready` with the address once a worker accepts requests, and `tracer` in
+    each process (it must be a function of a module). Raises ConfigurationError for invalid settings and for a port that
+    is in use."""
     loaded = load(sources)
     settings = loaded.settings
-    config = server_config(Application(settings, loaded=loaded))
+    config = server_config(Application(settings, loaded=loaded, tracer=tracer))
     check_settings(settings, os.environ)  # once, not in each worker
     sock = listen(settings)
     host, port = sock.getsockname()[:2]

@@ -10,13 +10,17 @@ Importing this does nothing.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from toolspeak.agent.tracing import install_tracer
 from toolspeak.errors import ConfigurationError
 
-__all__ = ["instrument", "set_up_sdk", "uninstrument"]
+__all__ = ["gateway_telemetry", "instrument", "set_up_sdk", "uninstrument"]
+
+_SET_UP: set[int] = set()
+"""The process that has set up the SDK: a forked one has not."""
 
 _PLACES: Mapping[str, str] = {"Telemetry": "live_tracer"}
 
@@ -46,6 +50,14 @@ def set_up_sdk(service: str = "toolspeak") -> None:
     a variable that asks for what is not here.
     """
     part("sdk_setup").set_up(service)
+    _SET_UP.add(os.getpid())
+
+
+def gateway_telemetry() -> Any:
+    """The `Telemetry` of a gateway in this process, whose SDK it sets up. Each worker process of a gateway calls it."""
+    if os.getpid() not in _SET_UP:
+        set_up_sdk()
+    return part("live_tracer").Telemetry()
 
 
 def part(module: str) -> Any:

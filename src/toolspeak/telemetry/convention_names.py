@@ -1,8 +1,8 @@
 """The names of spans, attributes and metrics.
 
 Those that begin with `gen_ai` are of OpenTelemetry's GenAI conventions (open-telemetry/semantic-conventions-genai
-v0.1.0). All of them are in development, and no released package has them as constants. `error.type` is of
-the general conventions. The rest is toolspeak's own.
+v0.1.0). All of them are in development, and no released package has them as constants. `error.type`, `http.…` and
+`url.path` are of the general conventions. The rest is toolspeak's own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"
+FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
 AGENT = "gen_ai.agent.name"
 CONVERSATION = "gen_ai.conversation.id"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
@@ -25,6 +27,9 @@ TOOL_TYPE = "gen_ai.tool.type"
 CALL_ID = "gen_ai.tool.call.id"
 TOKEN_TYPE = "gen_ai.token.type"
 ERROR = "error.type"
+METHOD = "http.request.method"
+PATH = "url.path"
+STATUS_CODE = "http.response.status_code"
 
 # With content alone.
 INPUT_MESSAGES = "gen_ai.input.messages"
@@ -54,6 +59,11 @@ DECISION = "toolspeak.approval.decision"
 HANDED_OFF_FROM = "toolspeak.handoff.from"
 LINK = "toolspeak.link"
 LIMIT = "toolspeak.limit"
+REQUEST_ID = "toolspeak.gateway.request.id"
+GATEWAY_KEY = "toolspeak.gateway.key"
+GATEWAY_UPSTREAM = "toolspeak.gateway.upstream"
+GATEWAY_ATTEMPTS = "toolspeak.gateway.attempts"
+GATEWAY_WARNINGS = "toolspeak.gateway.warnings"
 
 OTHER = "_OTHER"
 """The value of an attribute of a metric where its own could be any text."""

@@ -37,6 +37,12 @@ class Instruments:
         self.step_seconds = histogram(
             "toolspeak.step.duration", "s", "Duration of a step: a model turn and its calls", _SECONDS
         )
+        self.request_seconds = histogram(
+            "gen_ai.server.request.duration", "s", "Duration of a request to the gateway", _SECONDS
+        )
+        self.first_token_seconds = histogram(
+            "gen_ai.server.time_to_first_token", "s", "Time until the gateway's answer begins", _SECONDS
+        )
         self.runs = meter.create_counter("toolspeak.runs", "{run}", "Runs that ended or paused, by their status")
         self.active = meter.create_up_down_counter("toolspeak.runs.active", "{run}", "Runs that a process drives now")
         self.takeovers = meter.create_counter(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from toolspeak.agent.tracing import Drive, RunTrace
+from toolspeak.telemetry.gateway_spans import RequestSpan
 from toolspeak.telemetry.instruments import Instruments
 from toolspeak.telemetry.message_content import wants_content
 from toolspeak.telemetry.run_spans import RunSpans
@@ -16,12 +18,13 @@ from toolspeak.telemetry.span_contexts import SCOPE
 from toolspeak.version import __version__
 
 _LOG = logging.getLogger("toolspeak.telemetry")
+_FLUSH_MILLISECONDS = 5_000
 _API = ("opentelemetry.trace", "opentelemetry.metrics")
 
 
 class Telemetry:
     """Records runs as OpenTelemetry's traces and metrics. Give it to an agent, `Agent(observers=[Telemetry()])`, or to
-    all with `instrument`.
+    all with `instrument`. It also records requests to a gateway (`Gateway(tracer=Telemetry())`).
 
     - `content`: whether spans hold messages, arguments and results, with secrets as placeholders. None: only if
       OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says so.
@@ -59,3 +62,15 @@ class Telemetry:
         except Exception:  # noqa: BLE001 - telemetry is no reason to fail a run
             _LOG.exception("telemetry failed at the beginning of the run %s", drive.run_id)
             return None
+
+    def flush(self) -> None:
+        """Exports what waits to be exported. Takes at most ten seconds."""
+        tracers, meters = self._providers
+        for provider in (tracers or trace.get_tracer_provider(), meters or metrics.get_meter_provider()):
+            force = getattr(provider, "force_flush", None)
+            if force is not None:
+                force(_FLUSH_MILLISECONDS)
+
+    def begin_request(self, endpoint: str, request_id: str, headers: Mapping[str, str], /) -> RequestSpan | None:
+        """Begins the span of a request to the gateway; None if there is nobody to take it."""
+        return RequestSpan(self.tracer, self.instruments, endpoint, request_id, headers) if self.records else None

@@ -148,7 +148,10 @@ def serve_command(
     if checks:
         _check(sources.load(os.environ, {}))
         return
-    server_module.serve(sources, _print_address)
+    tracer = None
+    if click.get_current_context().find_root().params["telemetry"]:
+        tracer = importlib.import_module("toolspeak.telemetry").gateway_telemetry  # as `_server`
+    server_module.serve(sources, _print_address, tracer)
 
 
 def _check(settings: Settings) -> None:
