@@ -88,7 +88,8 @@ class RequestSpan:
                     "toolspeak.gateway.upstream_failed",
                     {names.GATEWAY_UPSTREAM: failed["at"], names.ERROR: failed["code"]},
                 )
-            if error is not None and (status >= 500 or code is not None):
+            # A wrong request is no error of a server, as the conventions for HTTP say.
+            if error is not None and not 400 <= status < 500:
                 span.set_status(StatusCode.ERROR)
         span.end()
         if not self._operation:
