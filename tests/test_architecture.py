@@ -293,7 +293,13 @@ SAME_FILES = {
 }
 """File names that stand in several folders, with the reason."""
 
-PARTICIPLES = frozenset(["asked", "begun", "found", "given", "kept", "left", "said", "seen", "shown", "taken", "told"])
+PARTICIPLES = frozenset([
+    "asked", "begun", "found", "given", "kept", "left", "listed", "named", "opened", "received", "recorded", "refused",
+    "rendered", "said", "seen", "sent", "shown", "started", "stored", "taken", "told", "used",
+])  # fmt: skip
+
+STORED_FIELDS = {("data/run_values.py", "used"), ("gateway/usage/usage_values.py", "refused")}
+"""Fields that journals and databases hold under these names."""
 
 
 def places_of(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
@@ -366,10 +372,27 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 pass
 
 
+def flags(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of the fields and parameters that are declared as `bool`: there a participle says whether."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="bool")):
+                yield node.lineno, name
+            case ast.arg(arg=name, annotation=ast.Name(id="bool")):
+                yield node.lineno, name
+            case _:
+                pass
+
+
 def participles(path: str, text: str) -> list[str]:
     """The identifiers of a file that are a participle and no noun; `path` is relative to the package."""
-    named = [(0, Path(path).stem), *identifiers(ast.parse(text))]
-    return [f"{path}:{line}: {name}" for line, name in named if name.strip("_").lower() in PARTICIPLES]
+    tree = ast.parse(text)
+    names = [(0, Path(path).stem), *(each for each in identifiers(tree) if each not in {*flags(tree)})]
+    return [
+        f"{path}:{line}: {name}"
+        for line, name in names
+        if name.strip("_").lower() in PARTICIPLES and (path, name) not in STORED_FIELDS
+    ]
 
 
 @pytest.mark.parametrize("room", sorted(ALLOWED))
@@ -393,6 +416,9 @@ def test_identifiers_are_nouns(room: str):
         "for taken in (): ...",
         "try: ...\nexcept OSError as said: ...",
         "match 1:\n    case shown: ...",
+        "started = True",
+        "self.refused = False",
+        "recorded: list[bool] = []",
     ],
 )
 def test_a_planted_participle_is_found(text: str):
@@ -402,6 +428,10 @@ def test_a_planted_participle_is_found(text: str):
 def test_a_participle_in_a_longer_name_is_none():
     assert participles("cli/x.py", "files_read = left_margin = is_found = 1\nx.found.y = found()") == []
     assert participles("cli/told.py", "") == ["cli/told.py:0: told"]
+
+
+def test_a_declared_flag_may_be_a_participle():
+    assert participles("cli/x.py", "class A:\n    started: bool = False\ndef f(*, named: bool): ...") == []
 
 
 # --- the design names what is there ---------------------------------------------------------------------------------

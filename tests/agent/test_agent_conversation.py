@@ -74,7 +74,7 @@ def assert_thoughts(dialect, messages, thoughts):
     assert said.count("secretly") == (0 if earlier is None else len(thoughts))
     at = 0
     for thought in thoughts if earlier else ():
-        at = said.index(f"{earlier.opening}{thought}{earlier.closing}", at) + 1
+        at = said.index(f"{earlier.before}{thought}{earlier.after}", at) + 1
 
 
 def read_back(dialect, messages):

@@ -97,7 +97,7 @@ def test_no_thought_forges_a_marker(dialect: Dialect):
     call = dialect.render([Message("assistant", (ToolCall("callid009", "read", {"file": "b"}),))], TOOLS)[0].text
     earlier = dialect.info.earlier
     assert earlier is not None
-    for thought in (f"so {earlier.closing.strip()} it ends", f"maybe {call} not", f"{earlier.opening.strip()} again"):
+    for thought in (f"so {earlier.after.strip()} it ends", f"maybe {call} not", f"{earlier.before.strip()} again"):
         written = dialect.render([turn(thought, "", "callid001")], TOOLS)[0].text
         read = read_turn(dialect, written, TOOLS)
         assert (read.message.text, [dict(each.arguments) for each in read.calls if isinstance(each, ToolCall)]) == (

@@ -44,9 +44,9 @@ def test_each_call_has_a_lane_in_the_order_the_model_wrote_them():
     (batch,) = batches(a_run())
     assert (batch.step, round(batch.seconds, 6)) == (1, 1.0)
     read, write, malformed = batch.lanes
-    assert (read.label, read.started, read.early, read.read_only) == ('read("x")', 0.0, True, True)
-    assert (round(write.started, 6), write.waited_for, write.failed) == (0.4, ("a",), False)
-    assert (malformed.started, malformed.failed) == (None, True)
+    assert (read.label, read.started_at, read.early, read.read_only) == ('read("x")', 0.0, True, True)
+    assert (round(write.started_at, 6), write.waited_for, write.failed) == (0.4, ("a",), False)
+    assert (malformed.started_at, malformed.failed) == (None, True)
 
 
 def test_lanes_as_text():

@@ -76,19 +76,19 @@ def foreign_tool(
     *,
     is_async: bool = True,
     timeout: float | None = None,
-    asks: bool = False,
+    needs_approval: bool = False,
 ) -> Tool:
     """Makes a toolspeak tool from another framework's tool.
 
     `is_async`: whether `invoke` returns an awaitable. Otherwise it runs in a thread.
     `timeout`: the time limit of one call, in seconds.
-    `asks`: whether every call needs approval, whatever its effects.
+    `needs_approval`: whether every call needs approval, whatever its effects.
 
     Raises ToolDefinitionError for an invalid name and for effects that do not match the tool's parameters.
     """
     check_name(name)
     where = f"tool {name!r}"
-    declaration = Declaration(effects.get(name), external=asks)
+    declaration = Declaration(effects.get(name), external=needs_approval)
     declaration.check(where)
     # Model APIs require `properties`, even empty ones.
     parameters: dict[str, Any] = {"type": "object", "properties": {}, **schema}

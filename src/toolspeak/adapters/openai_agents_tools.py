@@ -66,7 +66,7 @@ def _from_one(foreign: FunctionTool, effects: EffectsByName) -> Tool:
         invoke,
         effects,
         timeout=foreign.timeout_seconds,
-        asks=foreign.needs_approval is not False,
+        needs_approval=foreign.needs_approval is not False,
     )
 
 

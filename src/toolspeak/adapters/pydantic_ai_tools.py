@@ -125,7 +125,7 @@ def _tool(name: str, toolset_tool: ToolsetTool[Any], effects: EffectsByName, mod
         invoke,
         effects,
         timeout=definition.timeout,
-        asks=definition.kind == "unapproved",
+        needs_approval=definition.kind == "unapproved",
     )
 
 

@@ -64,9 +64,9 @@ class _ToolspeakToolset(AbstractToolset[Any]):
         return _ToolspeakToolset(self._batches, self._id)
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        return {spec.name: self._listed(spec.name, ctx.max_retries) for spec in self._batches.toolset.specs}
+        return {spec.name: self._toolset_tool(spec.name, ctx.max_retries) for spec in self._batches.toolset.specs}
 
-    def _listed(self, name: str, retries: int) -> ToolsetTool[Any]:
+    def _toolset_tool(self, name: str, retries: int) -> ToolsetTool[Any]:
         tool = self._batches.toolset.get(name)
         assert tool is not None
         spec = tool.now

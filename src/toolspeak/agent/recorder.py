@@ -200,16 +200,16 @@ class BatchRecorder:
         """Records the results that a custom executor has returned and not recorded. Raises ConfigurationError if a call
         has no result."""
         state = self._recorder.state
-        recorded = {result.call_id for result in state.pending.results}
+        done_ids = {result.call_id for result in state.pending.results}
         results = {result.call_id: result for result in batch.results}
-        missing = [call.id for call in state.pending.calls if call.id not in recorded | results.keys()]
+        missing = [call.id for call in state.pending.calls if call.id not in done_ids | results.keys()]
         if missing:
             executor = type(self._settings.executor).__name__
             raise ConfigurationError(
                 f"{executor}.run gave no result for {', '.join(missing)}: return one for each call"
             )
         for call in state.pending.calls:
-            if call.id not in recorded:
+            if call.id not in done_ids:
                 await self.emit(ToolFinished(results[call.id]))
 
     async def _hand_off(self, event: ToolFinished) -> None:

@@ -90,7 +90,7 @@ class Setup:
     """Names of environment variables, with spaces between them."""
     active_file: str = ""
 
-    def recorded(self) -> dict[str, JSON]:
+    def as_json(self) -> dict[str, JSON]:
         """The settings as JSON, with absolute paths: the run may be resumed from another folder."""
         return {
             **asdict(self),
@@ -99,18 +99,20 @@ class Setup:
         }
 
     @classmethod
-    def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
+    def of(cls, run_id: str, setup_json: Mapping[str, JSON]) -> Setup:
         """The settings of a run, from its first record. Raises ConfigurationError for a run of another program."""
-        optional = {field.name for field in fields(cls) if field.default is not MISSING and field.name not in recorded}
+        optional = {
+            field.name for field in fields(cls) if field.default is not MISSING and field.name not in setup_json
+        }
         # All fields are text, but for these two, which may be null too.
         names = [field.name for field in fields(cls) if field.name not in optional | {"window", "listing"}]
-        window, listing = recorded.get("window"), recorded.get("listing")
-        texts = all(isinstance(recorded.get(name), str) for name in names)
+        window, listing = setup_json.get("window"), setup_json.get("listing")
+        texts = all(isinstance(setup_json.get(name), str) for name in names)
         if not texts or not isinstance(window, int | None) or not isinstance(listing, str | None):
             raise ConfigurationError(
                 f"run {run_id} was not started by `toolspeak run`: resume it with the program that started it"
             )
-        return cls(**{name: recorded[name] for name in names}, window=window, listing=cast("PromptListing", listing))
+        return cls(**{name: setup_json[name] for name in names}, window=window, listing=cast("PromptListing", listing))
 
 
 def with_absolute_path(model: str) -> str:

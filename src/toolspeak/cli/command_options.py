@@ -166,11 +166,11 @@ def open_input(file: str) -> Generator[BinaryIO]:
             raise ConfigurationError("standard input is closed; open it, or name a file")
         yield sys.stdin.buffer
         return
-    with _opened(file) as stream:
+    with _open_file(file) as stream:
         yield stream
 
 
-def _opened(file: str) -> BinaryIO:
+def _open_file(file: str) -> BinaryIO:
     try:
         return Path(file).open("rb")
     except FileNotFoundError:

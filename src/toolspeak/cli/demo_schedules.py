@@ -127,10 +127,10 @@ async def _play(schedule: ScheduleName) -> _ScheduleOutcome:
         records.append(Record(event, schedule, len(records), step, time.perf_counter()))
 
     await emit(ModelAnswered(Message("assistant", calls), "stop"))
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     executor = Executor(shop.tools(), schedule=schedule)
     batch = await executor.run(calls, emit=emit, context=BatchContext(schedule), approver=approve_all)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start_time
     (lanes,) = batches(records)
     named_lanes = replace(lanes, name=schedule)
     return _ScheduleOutcome([result.structured for result in batch.results], shop.orders, seconds, named_lanes)

@@ -70,7 +70,7 @@ def archive(journal: str | None, age: float, principal: str | None, folder: Path
     interrupted, nothing is lost: call it again. `journal import` reads the files. A session moves as a whole, once all
     of its runs have ended; a run moves with those that its tools started.
     """
-    with_journal(journal, lambda opened: _archive(opened, folder, time.time() - age, principal))
+    with_journal(journal, lambda open_journal: _archive(open_journal, folder, time.time() - age, principal))
 
 
 async def _archive(journal: MaintainedJournal, folder: Path, before: float, principal: str | None) -> None:
@@ -96,7 +96,7 @@ def prune(journal: str | None, age: float, principal: str | None, yes: bool) -> 
     Prints how many those are, and asks at a terminal. Without a terminal, use --yes. A session is deleted as a whole,
     once all of its runs have ended; a run is deleted with those that its tools started.
     """
-    with_journal(journal, lambda opened: _prune(opened, time.time() - age, principal, yes))
+    with_journal(journal, lambda open_journal: _prune(open_journal, time.time() - age, principal, yes))
 
 
 async def _prune(journal: MaintainedJournal, before: float, principal: str | None, yes: bool) -> None:
@@ -134,7 +134,7 @@ def export(run: str | None, journal: str | None, principal: str | None, output: 
     """
     if run is not None and principal is not None:
         raise ConfigurationError("name a RUN or a --principal, not both")
-    with_journal(journal, lambda opened: _export(opened, run, principal, output))
+    with_journal(journal, lambda open_journal: _export(open_journal, run, principal, output))
 
 
 async def _export(journal: MaintainedJournal, run: str | None, principal: str | None, output: str) -> None:
@@ -167,7 +167,7 @@ def import_(files: tuple[str, ...], journal: str | None, trust: bool) -> None:
 
     Runs that the journal has already are left out, so the command can be repeated.
     """
-    with_journal(journal, lambda opened: _import(opened, files, trust), create=True)
+    with_journal(journal, lambda open_journal: _import(open_journal, files, trust), create=True)
 
 
 async def _import(journal: MaintainedJournal, files: Sequence[str], trust: bool) -> None:
@@ -215,7 +215,7 @@ def erase(principal: str, journal: str | None, archives: Path | None, config: st
     if not yes:
         click.echo(f"toolspeak: everything of {printable(principal)} in {journal_of(journal)}", err=True)
         run_to_end(_confirm())
-    runs, sessions = with_journal(journal, lambda opened: opened.erase_principal(principal))
+    runs, sessions = with_journal(journal, lambda open_journal: open_journal.erase_principal(principal))
     click.echo(f"{journal_of(journal)}: {count(runs, 'run')} and {count(sessions, 'session')} erased")
     if archives is not None:
         removal = erase_from_archives(archives, principal)
@@ -223,9 +223,11 @@ def erase(principal: str, journal: str | None, archives: Path | None, config: st
     if config is not None:
         rows, responses = run_to_end(erase_key(read_config(config, os.environ), principal))
         click.echo(f"{config}: {count(rows, 'row')} of usage and {count(responses, 'stored response')} erased")
-    opened = journal_of(journal)
+    open_journal = journal_of(journal)
     for copy in (
-        sorted(opened.path.parent.glob(f"{opened.path.name}*.damaged-*")) if isinstance(opened, SqliteJournal) else ()
+        sorted(open_journal.path.parent.glob(f"{open_journal.path.name}*.damaged-*"))
+        if isinstance(open_journal, SqliteJournal)
+        else ()
     ):
         click.echo(f"toolspeak: {copy} is a copy by `salvage`, and was not changed: delete it", err=True)
 
@@ -244,7 +246,7 @@ def close(journal: str | None, age: float, principal: str | None, restored: bool
     Those wait for an approval, an event, a worker or a person, or their process died. A run that a process drives
     stays.
     """
-    with_journal(journal, lambda opened: _close(opened, time.time() - age, principal, restored, yes))
+    with_journal(journal, lambda open_journal: _close(open_journal, time.time() - age, principal, restored, yes))
 
 
 async def _close(journal: MaintainedJournal, before: float, principal: str | None, restored: bool, yes: bool) -> None:

@@ -138,16 +138,16 @@ def codec_of(cls: type[Any]) -> Codec:
 
 def _decode_tagged(data: Any, allowed: Mapping[str, type], unknown_events: bool) -> Any:
     """The dataclass that an object's tag names. `unknown_events`: an unknown tag is an event of a later version."""
-    stored = plain_object(data)
-    tag = stored.get("type")
+    tagged = plain_object(data)
+    tag = tagged.get("type")
     if not isinstance(tag, str):
         raise Misfit("missing the text field 'type'" if tag is None else f"'type' is {kind_of(tag)}, not text")
     if unknown_events and (tag not in CLASSES or tag == UnknownEvent.__name__):
-        return UnknownEvent(tag, {key: item for key, item in stored.items() if key != "type"})
+        return UnknownEvent(tag, {key: item for key, item in tagged.items() if key != "type"})
     cls = allowed.get(tag)
     if cls is None:
         raise Misfit(f"type {quote(tag)} does not belong here; expected {one_of(allowed)}")
-    return codec_of(cls).decode(stored)
+    return codec_of(cls).decode(tagged)
 
 
 def _encode_unknown(event: UnknownEvent) -> dict[str, JSON]:

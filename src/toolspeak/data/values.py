@@ -101,7 +101,7 @@ class Untagged(msgspec.Struct, tag=True):
     never: Unread
 
 
-_STORED: dict[Any, Any] = {}
+_CODEC_TYPES: dict[Any, Any] = {}
 """The classes that msgspec reads and writes, each with `Untagged` beside it."""
 
 
@@ -126,7 +126,7 @@ def _struct(
         kind = Unread if one.name == unread else one.type
         if stored and isinstance(kind, str):
             scope = vars(sys.modules[cls.__module__])
-            own = {name: _STORED[scope[name]] for name in _NAME.findall(kind) if scope.get(name) in _STORED}
+            own = {name: _CODEC_TYPES[scope[name]] for name in _NAME.findall(kind) if scope.get(name) in _CODEC_TYPES}
             kind = eval(kind, scope, own) if own else kind
         specified.append((one.name, kind, default))
     names = {name for name, _, _ in specified}
@@ -146,7 +146,7 @@ def _struct(
         **options,
     )
     if stored:
-        _STORED[struct] = struct | Untagged
+        _CODEC_TYPES[struct] = struct | Untagged
     return struct
 
 

@@ -36,9 +36,9 @@ NativeSchedule = Literal["parallel", "sequential"]
 class EarlierThoughts:
     """How the model's chat template shows the model its thoughts of earlier turns, before each turn's text."""
 
-    opening: str
+    before: str
     """The text before the thoughts."""
-    closing: str
+    after: str
     """The text after the thoughts."""
     keep: Literal["run", "always"] = "run"
     """Which turns show their thoughts: those after the last user message (`run`), or all (`always`)."""

@@ -54,12 +54,12 @@ def translate(
         reader.add(i, message)
     reader.flush()
     tool_role = any(message.role == "tool" for message in messages)
-    rendered = target.render(reader.messages, tools, tool_role=tool_role)
+    messages_out = target.render(reader.messages, tools, tool_role=tool_role)
     if reader.listing is not None:
-        leading = [*itertools.takewhile(lambda message: message.role == "system", rendered)]
+        leading = [*itertools.takewhile(lambda message: message.role == "system", messages_out)]
         prompt = target.prompt(join_paragraphs(*(message.text for message in leading)), tools, reader.listing)
-        rendered = prompt.before(rendered[len(leading) :])
-    return Translation(tuple(rendered), tuple(reader.warnings))
+        messages_out = prompt.before(messages_out[len(leading) :])
+    return Translation(tuple(messages_out), tuple(reader.warnings))
 
 
 class _Reader:
@@ -192,8 +192,8 @@ class _Reader:
 
 def _lists_as(source: Dialect, text: str) -> bool:
     """Whether a text lists tools of any name in the format of the source's template."""
-    listed = source.instructions([ToolSpec(_OWN, _OWN, {"type": "object"})])
-    start = listed.partition(_OWN)[0].rpartition("\n")[0]
+    tool_text = source.instructions([ToolSpec(_OWN, _OWN, {"type": "object"})])
+    start = tool_text.partition(_OWN)[0].rpartition("\n")[0]
     return len(start) > 32 and start in text
 
 

@@ -63,45 +63,49 @@ class EmbeddedEngine:
         self, handler: RunHandler, *, agents: Collection[str], limits: WorkLimits, stop: asyncio.Event
     ) -> None:
         calls = HandlerCalls(handler, limits)
-        at_work: dict[str, _Work] = {}
+        works: dict[str, _Work] = {}
         pauses: dict[str, _Pause] = {}
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
                 self._news.clear()
-                for info in await self._due(agents, limits, at_work, pauses):
+                for info in await self._due(agents, limits, works, pauses):
                     failures = pauses[info.run_id].failures if info.run_id in pauses else 0
                     delivery = Delivery(info.run_id, info.agent, info.principal, failures + 1)
                     task = asyncio.ensure_future(calls.call(delivery, failures))
-                    at_work[info.run_id] = _Work(info, task)
+                    works[info.run_id] = _Work(info, task)
                     task.add_done_callback(lambda _: self._news.set())
                 news = asyncio.ensure_future(self._news.wait())
                 await asyncio.wait([news, stopping], timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 news.cancel()
-                for run_id in [run_id for run_id, work in at_work.items() if work.task.done()]:
-                    work = at_work.pop(run_id)
+                for run_id in [run_id for run_id, work in works.items() if work.task.done()]:
+                    work = works.pop(run_id)
                     again, failures = work.task.result()
                     pauses[run_id] = _Pause(work.info.due, again or 0.0, failures)
                 # Those of the past are kept for a while: how often a handler has raised counts for the next pause.
                 long_ago = time.time() - _FORGET_SECONDS
                 pauses = {run_id: pause for run_id, pause in pauses.items() if pause.until > long_ago}
-            if at_work:
-                await asyncio.wait([work.task for work in at_work.values()])
+            if works:
+                await asyncio.wait([work.task for work in works.values()])
         finally:
             stopping.cancel()
             calls.cancel()
-            if at_work:
-                await asyncio.wait([work.task for work in at_work.values()])
+            if works:
+                await asyncio.wait([work.task for work in works.values()])
 
     async def _due(
-        self, agents: Collection[str], limits: WorkLimits, at_work: Mapping[str, _Work], pauses: Mapping[str, _Pause]
+        self,
+        agents: Collection[str],
+        limits: WorkLimits,
+        works: Mapping[str, _Work],
+        pauses: Mapping[str, _Pause],
     ) -> list[RunInfo]:
         """The runs to deliver now, within the limits."""
         per_agent, per_principal = limits.per_agent or {}, limits.per_principal
-        of_agent = Counter(work.info.agent for work in at_work.values())
-        of_principal = Counter(work.info.principal for work in at_work.values())
+        of_agent = Counter(work.info.agent for work in works.values())
+        of_principal = Counter(work.info.principal for work in works.values())
         free = [name for name in agents if of_agent[name] < per_agent.get(name, limits.concurrency)]
-        room = limits.concurrency - len(at_work)
+        room = limits.concurrency - len(works)
         if room <= 0 or not free:
             return []
         full = [
@@ -109,7 +113,7 @@ class EmbeddedEngine:
         ]
         try:
             # Those under way are due too until their processes have their leases, and those that pause are, too.
-            limit = room + len(at_work) + len(pauses)
+            limit = room + len(works) + len(pauses)
             due = await self._journal.due_runs(time.time(), agents=free, without=full, limit=limit)
         except JournalError as error:
             _LOG.error("the worker cannot read the journal: %s", error)
@@ -120,7 +124,7 @@ class EmbeddedEngine:
             pause = pauses.get(info.run_id)
             # A run that pauses is delivered all the same if it is due anew: something has come for it.
             pausing = pause is not None and pause.until > time.time() and pause.due == info.due
-            if info.run_id in at_work or pausing or len(wanted) >= room:
+            if info.run_id in works or pausing or len(wanted) >= room:
                 continue
             if of_agent[info.agent] >= per_agent.get(info.agent, limits.concurrency):
                 continue

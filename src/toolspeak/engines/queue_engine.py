@@ -221,9 +221,9 @@ class QueueEngine:
 
     async def aclose(self) -> None:
         """Closes the connections."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            await asyncio.gather(opening, return_exceptions=True)
+        open_task, self._opening = self._opening, None
+        if open_task is not None:
+            await asyncio.gather(open_task, return_exceptions=True)
             await self._app.close_async()
 
 

@@ -96,9 +96,9 @@ class RunClient:
         question = state.approvals.undecided.get(call_id)
         if question is None:
             entries = [each for each in await self.journal.inputs(run_id) if each.kind == "decision"]
-            stored = [cast("Decision", load(each.data)) for each in entries if each.name == call_id]
-            recorded = [each for each in state.approvals.decisions if each.call_id == call_id]
-            earlier = next(reversed([*stored, *recorded]), None)
+            sent_decisions = [cast("Decision", load(each.data)) for each in entries if each.name == call_id]
+            own_decisions = [each for each in state.approvals.decisions if each.call_id == call_id]
+            earlier = next(reversed([*sent_decisions, *own_decisions]), None)
             if earlier is not None and _same(earlier, answer):
                 return
             if earlier is not None:
@@ -110,9 +110,9 @@ class RunClient:
         answer = changed(answer, digest=question.digest, by=answer.by or principal or "")
         key = decision_key(call_id, question.digest)
         entry, _ = await self._add(run_id, "decision", call_id, key, dump(answer), principal)
-        stored = cast("Decision", load(entry.data))
-        if not _same(stored, answer):
-            raise RunConflict(already_decided(run_id, stored))
+        first_decision = cast("Decision", load(entry.data))
+        if not _same(first_decision, answer):
+            raise RunConflict(already_decided(run_id, first_decision))
 
     async def deliver(
         self,
@@ -214,9 +214,9 @@ class RunClient:
     ) -> tuple[RunInput, bool]:
         """What is stored under the key, and whether it is this."""
         entry = RunInput(run_id, kind, name, key, data, principal, time.time())
-        stored = await self.journal.add_input(entry)
+        stored_entry = await self.journal.add_input(entry)
         await self._enqueue(run_id)
-        return stored, (stored.time, stored.principal) == (entry.time, entry.principal)
+        return stored_entry, (stored_entry.time, stored_entry.principal) == (entry.time, entry.principal)
 
     async def _enqueue(self, run_id: str) -> None:
         """Tells the engine of the run. An engine that cannot be told now finds the run later, in the journal."""

@@ -218,12 +218,12 @@ class Admission:
         are nearly sent. In order, half of them get their first word in half the time, and the last one gets it later.
         """
         await self._starting.acquire()
-        started = False
+        is_released = False
 
         def end() -> None:
-            nonlocal started
-            if not started:
-                started = True
+            nonlocal is_released
+            if not is_released:
+                is_released = True
                 overdue.cancel()
                 self._starting.release()
 

@@ -258,16 +258,16 @@ class Gateway:
     @asynccontextmanager
     async def _routed(self, request: Request, account: Account) -> AsyncGenerator[Routes]:
         """The routes to the model that a request names. Raises UnknownModel."""
-        started = await self.admission.start()
-        REQUEST_SENT.set(started)
+        end_start = await self.admission.start()
+        REQUEST_SENT.set(end_start)
         try:
             current = request.current = self.current  # the newest, if there was a reload since the request came
-            tools_used = nullcontext() if current.tools is None else current.tools.used()
+            tools_used = nullcontext() if current.tools is None else current.tools.in_use()
             with current.router.routes(request.model, request.allows) as routes, tools_used:
                 account.model = request.model
                 yield routes
         finally:
-            started()
+            end_start()
 
     @asynccontextmanager
     async def _fields_and_routes(self, request: Request) -> AsyncGenerator[tuple[Fields, Routes]]:
@@ -299,7 +299,7 @@ class Gateway:
             async with self._routed(request, account) as routes:
                 wire_request = WireRequest(ModelRequest(()), request.model, passed.stream, True)
                 answering = Answering(request, wire_request, routes, self.admission.is_stopped)
-                account.used = partial(answering.relayed_usage, 0 if FORM in KINDS[request.path] else request.size)
+                account.usage_of = partial(answering.relayed_usage, 0 if FORM in KINDS[request.path] else request.size)
                 await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
 
     async def _apart(self, request: Request, read: Callable[[], T]) -> T:
@@ -343,7 +343,7 @@ class Gateway:
             if memory is not None and keeping is not None:
                 answering.memory = memory
                 if request.runs:
-                    await memory.started(keeping.response_id)
+                    await memory.mark_started(keeping.response_id)
                 elif keeping.background:
                     await begin_background(memory, request, wire_request, self._ask, self._finish)
                     return
@@ -353,7 +353,7 @@ class Gateway:
             headers = passing_headers(request.scope["headers"])
             answering.native_request = None if is_own else (fields, headers)
             if relayed:
-                answering.account.used = partial(answering.relayed_usage, request.size)
+                answering.account.usage_of = partial(answering.relayed_usage, request.size)
             working = relay(answering, fields, headers) if relayed else answer(answering)
             await self._answered(request, answering, working)
 

@@ -136,7 +136,7 @@ class _Sqlite(Database):
 
     def _work(self, work: Work[ResultT]) -> ResultT:
         try:
-            db = self._db or self._opened()
+            db = self._db or self._open_file()
             db.execute("BEGIN IMMEDIATE")
             try:
                 result = at_once(work(SqliteConnection(db)))
@@ -157,7 +157,7 @@ class _Sqlite(Database):
 
     def _scrub(self) -> None:
         try:
-            db = self._db or self._opened()
+            db = self._db or self._open_file()
             db.execute("VACUUM")
             (is_blocked, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
@@ -189,7 +189,7 @@ class _Sqlite(Database):
         if not os.access(self._path, os.W_OK):
             raise JournalError(f"{self}: the file cannot be written; give yourself the right to, or {name_another}")
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open_file(self) -> sqlite3.Connection:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from toolspeak.data.events import Record
 from toolspeak.data.values import quick
 from toolspeak.journal.base import Lease
-from toolspeak.journal.records import Stored
+from toolspeak.journal.records import RecordRow
 
 ResultT = TypeVar("ResultT")
 
@@ -43,7 +43,7 @@ class Waiting:
     """
 
     record: Record
-    stored: Stored
+    row: RecordRow
     lease: Lease | None
     synced: bool
     done: asyncio.Future[None]
@@ -91,7 +91,7 @@ class Commits:
         self._work: asyncio.Future[Any] | None = None
         self._idlers: list[asyncio.Future[None]] = []
 
-    async def add(self, record: Record, stored: Stored, lease: Lease | None, *, synced: bool) -> None:
+    async def add(self, record: Record, row: RecordRow, lease: Lease | None, *, synced: bool) -> None:
         """Writes a record. Returns once it is written, or raises the error that prevented it.
 
         A cancellation either withdraws the record, or is raised at the caller's next `await`.
@@ -99,7 +99,7 @@ class Commits:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
-        waiting = Waiting(record, stored, lease, synced, loop.create_future())
+        waiting = Waiting(record, row, lease, synced, loop.create_future())
         self._waiting.append(waiting)
         if not self._due:
             self._due = True

@@ -17,7 +17,7 @@ from toolspeak.journal.leases import busy, check_lease, engine_of, is_held, may_
 from toolspeak.journal.records import (
     CHANGES_OF_RUNS,
     check_runs,
-    gone_on,
+    continued_elsewhere,
     hits_in,
     no_start,
     plain,
@@ -66,7 +66,7 @@ class MemoryJournal:
         if lease is not run.lease:
             check_lease(record.run_id, lease, run.owner, run.epoch)
         if record.seq != len(run.records):
-            raise gone_on(record)
+            raise continued_elsewhere(record)
         if not record.seq or type(record.event) is RunStarted:
             self._begin(run, record)
         run.records.append(record)
@@ -76,10 +76,10 @@ class MemoryJournal:
     def _begin(self, run: _Run, record: Record) -> None:
         if not starts_rightly(record):
             raise no_start(record)
-        started = cast("RunStarted", record.event)
-        if started.session_id is not None:
-            session = self._sessions.get(started.session_id)
-            self._sessions[started.session_id] = session_after(session, record, started)
+        run_start = cast("RunStarted", record.event)
+        if run_start.session_id is not None:
+            session = self._sessions.get(run_start.session_id)
+            self._sessions[run_start.session_id] = session_after(session, record, run_start)
         self._runs[record.run_id] = run
 
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
@@ -261,9 +261,9 @@ class MemoryJournal:
 
 def _info(run: _Run) -> RunInfo:
     first = run.records[0]
-    started = cast("RunStarted", first.event)
+    run_start = cast("RunStarted", first.event)
     status: RunStatus = "running"
-    model, updated = started.model, first.time
+    model, updated = run_start.model, first.time
     for record in run.records:
         changed = status_after(record.event)
         if changed is not None:
@@ -273,13 +273,13 @@ def _info(run: _Run) -> RunInfo:
     return RunInfo(
         first.run_id,
         status,
-        title_of(started.messages),
+        title_of(run_start.messages),
         model,
         first.agent,
         first.time,
         updated,
         len(run.records),
-        started.session_id,
+        run_start.session_id,
         first.principal,
         first.parent_run_id,
         run.owner,

@@ -207,7 +207,7 @@ def check_lone_runs(records: Sequence[Record]) -> None:
         counts[record.run_id] = seq + 1
 
 
-def gone_on(record: Record) -> RunConflict:
+def continued_elsewhere(record: Record) -> RunConflict:
     return RunConflict(
         f"another process has continued run {record.run_id} (record {record.seq} is not the next);"
         " only its newest result can be resumed"
@@ -243,7 +243,7 @@ def no_start(record: Record) -> JournalError:
 
 
 @quick(eq=False)
-class Stored:
+class RecordRow:
     """A record's row.
 
     - `text`: its JSON.
@@ -256,26 +256,26 @@ class Stored:
     blobs: Mapping[str, bytes]
 
 
-def pack(record: Record) -> Stored:
+def pack(record: Record) -> RecordRow:
     """Returns the row of a record. Raises FormatError for a record that cannot be stored."""
     text = dump_row(record)
     if len(text) <= LARGE and (text.isascii() or len(text.encode()) <= LARGE):
-        return Stored(text, None, _NO_BLOBS)
+        return RecordRow(text, None, _NO_BLOBS)
     data = load_text(text)
     blobs: dict[str, bytes] = {}
     places: list[JSON] = []
 
     def take(content: str, place: list[Any]) -> None:
-        stored = content.encode("utf-8", "surrogatepass")
-        digest = hashlib.sha256(stored).hexdigest()
-        blobs[digest] = stored
+        blob = content.encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(blob).hexdigest()
+        blobs[digest] = blob
         places.append([place, digest])
 
     text = dump_text(_without_large(data, [], take))
     if len(text) > LARGE:
         take(text, [])
         text = "null"
-    return Stored(text, dump_text(places), blobs)
+    return RecordRow(text, dump_text(places), blobs)
 
 
 def sum_of(pos: int, text: str, places: str | None = None) -> int:

@@ -26,11 +26,11 @@ from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.leases import Connection, busy, check_lease, is_dead
 from toolspeak.journal.records import (
     CHANGES_OF_RUNS,
+    RecordRow,
     Row,
-    Stored,
     check_runs,
+    continued_elsewhere,
     digests,
-    gone_on,
     hits_in,
     no_start,
     pack,
@@ -111,18 +111,18 @@ class SqlJournal(SqlInputs):
     # --- records -------------------------------------------------------------------------------------------------
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        stored = pack(record)
+        row = pack(record)
         async with self._writing() as db:
-            await self._add(db, record, stored, lease)
+            await self._add(db, record, row, lease)
 
-    async def _add(self, db: Connection, record: Record, stored: Stored, lease: Lease | None) -> None:
+    async def _add(self, db: Connection, record: Record, row: RecordRow, lease: Lease | None) -> None:
         event, epoch = record.event, lease.epoch if lease else 0
         if isinstance(event, RunStarted) and record.seq == 0:
             await self._start(db, record, event)
-        arguments = (record.run_id, record.seq, stored.text, stored.places, epoch)
+        arguments = (record.run_id, record.seq, row.text, row.places, epoch)
         if not starts_rightly(record) or await db.change(APPEND, *arguments) != 1:
             await self._refuse(db, record, lease)
-        for digest, content in stored.blobs.items():
+        for digest, content in row.blobs.items():
             await db.change("INSERT INTO blobs (digest, data) VALUES ($1, $2) ON CONFLICT DO NOTHING", digest, content)
             await db.change(
                 f"INSERT INTO blob_uses (digest, pos) SELECT $1, number * {SPAN} + $2 FROM runs WHERE run_id = $3",
@@ -159,7 +159,7 @@ class SqlJournal(SqlInputs):
         owner, epoch, count = rows[0] if rows else (None, 0, 0)
         check_lease(record.run_id, lease, owner, epoch)
         if record.seq != (count or 0):
-            raise gone_on(record)
+            raise continued_elsewhere(record)
         raise no_start(record)
 
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
@@ -255,14 +255,14 @@ class SqlJournal(SqlInputs):
     async def _add_all(self, db: Connection, records: Sequence[Record], conflict: RunConflict) -> None:
         """Adds whole runs. Raises `conflict` if there is one of them already."""
         for record in records:
-            stored, of_session = pack(record), None
+            row, of_session = pack(record), None
             if isinstance(record.event, RunStarted):
                 of_session = record.event.session_id  # None for a run that a tool started
                 if await db.rows("SELECT 1 FROM runs WHERE run_id = $1", record.run_id):
                     raise conflict
                 # The stored run belongs to the session, which has its final version already.
                 record = replace(record, event=replace(record.event, session_id=None))
-            await self._add(db, record, stored, None)
+            await self._add(db, record, row, None)
             if of_session is not None:
                 await db.change("UPDATE runs SET session_id = $1 WHERE run_id = $2", of_session, record.run_id)
 

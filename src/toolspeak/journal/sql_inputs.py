@@ -78,7 +78,7 @@ class SqlInputs(SqlLeases):
                 *(None if new.principal is None else plain(new.principal), new.time, new.taken_by),
             )
             rows = await db.rows(f"{_INPUT} AND kind = $2 AND key = $3", new.run_id, new.kind, plain(new.key))
-            stored, is_seen = _input(rows[0]), rows[0][9]
+            entry, is_seen = _input(rows[0]), rows[0][9]
             if not is_seen:
                 await db.change(
                     f"UPDATE runs SET due = $2 WHERE run_id = $1 AND status IN ({_OPEN})"
@@ -86,7 +86,7 @@ class SqlInputs(SqlLeases):
                     new.run_id,
                     new.time,
                 )
-            return stored
+            return entry
 
     async def inputs(self, run_id: str, *, driver: bool = False) -> Sequence[RunInput]:
         async with self._reading() as db:

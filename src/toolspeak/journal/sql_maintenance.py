@@ -212,8 +212,8 @@ class MaintainedSqlJournal(SqlJournal):
             rows = await db.rows(_members(column), name)
             _check_free(rows)
             now = [(info.run_id, info.status, info.records) for info in await self._members(db, column, name)]
-            stored = None if session is None else await self._session(db, session.session_id)
-            if now != [(info.run_id, info.status, info.records) for info in group.runs] or stored != session:
+            current_session = None if session is None else await self._session(db, session.session_id)
+            if now != [(info.run_id, info.status, info.records) for info in group.runs] or current_session != session:
                 raise RunConflict(f"{group.name} has changed meanwhile, so it was not deleted")
             await self._delete_runs(db, [(row[0], row[1]) for row in rows])
             if session is not None:

@@ -21,7 +21,7 @@ from toolspeak.errors import ConfigurationError, JournalError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting
 from toolspeak.journal.leases import Connection, new_owner
-from toolspeak.journal.records import CHANGES_OF_RUNS, ENDS, FOLLOWED, Stored, is_synced, pack, sum_of
+from toolspeak.journal.records import CHANGES_OF_RUNS, ENDS, FOLLOWED, RecordRow, is_synced, pack, sum_of
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import (
     BATCH,
@@ -33,7 +33,7 @@ from toolspeak.journal.sqlite_connection import (
     is_busy,
     journal_error,
 )
-from toolspeak.journal.sqlite_file import clocked, close_all, connected, log_of, mark_open, opened, roll_back, salvaged
+from toolspeak.journal.sqlite_file import clocked, close_all, connected, log_of, mark_open, open_db, roll_back, salvage
 from toolspeak.journal.sqlite_log import MAGIC
 from toolspeak.journal.sqlite_tables import SqliteTables
 from toolspeak.journal.sqlite_upkeep import was_vacuumed
@@ -158,17 +158,17 @@ class SqliteJournal(SqliteTables):
         outcomes: list[Exception | None] = []
         rows: list[tuple[int, str, int]] = []  # the next records of their runs: one statement adds them all
         for waiting in group:
-            record, stored, lease = waiting.record, waiting.stored, waiting.lease
+            record, row, lease = waiting.record, waiting.row, waiting.lease
             known_run = self._known.get(record.run_id)
             if (
                 known_run is not None
                 and known_run.next == record.seq
                 and known_run.epoch == (lease.epoch if lease else 0)
-                and stored.places is None
+                and row.places is None
                 and not isinstance(record.event, CHANGES_OF_RUNS)
             ):
                 pos = known_run.first + record.seq
-                rows.append((pos, stored.text, sum_of(pos, stored.text)))
+                rows.append((pos, row.text, sum_of(pos, row.text)))
                 known_run.next += 1
                 outcomes.append(None)
                 continue
@@ -189,13 +189,13 @@ class SqliteJournal(SqliteTables):
         rows.clear()
 
     def _write_one(self, db: sqlite3.Connection, waiting: Waiting) -> Exception | None:
-        record, stored = waiting.record, waiting.stored
+        record, row = waiting.record, waiting.row
         epoch = waiting.lease.epoch if waiting.lease else 0
         # This takes more than one statement, or must explain a refusal. A failure undoes this record, not the group.
         self._known.pop(record.run_id, None)
         db.execute("SAVEPOINT one")
         try:
-            at_once(self._add(SqliteConnection(db), record, stored, waiting.lease))
+            at_once(self._add(SqliteConnection(db), record, row, waiting.lease))
         except ToolspeakError as error:
             db.execute("ROLLBACK TO one")
             return error
@@ -208,11 +208,11 @@ class SqliteJournal(SqliteTables):
         self._known[record.run_id] = _Known(number * SPAN, epoch, record.seq + 1)
         return None
 
-    async def _add(self, db: Connection, record: Record, stored: Stored, lease: Lease | None) -> None:
-        await super()._add(db, record, stored, lease)
-        ((row, pos),) = await db.rows("SELECT id, pos FROM records ORDER BY id DESC LIMIT 1")
-        await db.change("UPDATE records SET sum = $1 WHERE id = $2", sum_of(pos, stored.text, stored.places), row)
-        self._note(cast("SqliteConnection", db).db, 1, len(stored.text) + sum(map(len, stored.blobs.values())))
+    async def _add(self, db: Connection, record: Record, row: RecordRow, lease: Lease | None) -> None:
+        await super()._add(db, record, row, lease)
+        ((row_id, pos),) = await db.rows("SELECT id, pos FROM records ORDER BY id DESC LIMIT 1")
+        await db.change("UPDATE records SET sum = $1 WHERE id = $2", sum_of(pos, row.text, row.places), row_id)
+        self._note(cast("SqliteConnection", db).db, 1, len(row.text) + sum(map(len, row.blobs.values())))
 
     @asynccontextmanager
     async def _writing(self, *, synced: bool = False) -> AsyncGenerator[SqliteConnection]:
@@ -322,7 +322,7 @@ class SqliteJournal(SqliteTables):
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
-            db = opened(self.path, self._file)
+            db = open_db(self.path, self._file)
             try:
                 clocked(db, self._wall)
                 (self._unnoted,) = db.execute(UNNOTED).fetchone()
@@ -383,7 +383,7 @@ class SqliteJournal(SqliteTables):
         """
         self.close()
         try:
-            return salvaged(self.path, self._file)
+            return salvage(self.path, self._file)
         except sqlite3.Error as error:
             raise self._error_of(error) from error
 

@@ -48,7 +48,7 @@ _TYPES = {
 _LOOKS = 3
 
 
-def opened(path: Path, file: Path) -> sqlite3.Connection:
+def open_db(path: Path, file: Path) -> sqlite3.Connection:
     """Returns a connection to a file with the tables of this version. `path` is the user's path for it.
 
     Raises JournalError for a file of another program or of a later version, and if records are known to be lost. Raises
@@ -275,7 +275,7 @@ def _forget_openers(db: sqlite3.Connection, openers: Sequence[str], name: str = 
     return [each for each in openers if each not in gone]
 
 
-def salvaged(path: Path, file: Path) -> list[Path]:
+def salvage(path: Path, file: Path) -> list[Path]:
     """Makes a file with a damaged or missing log usable, without the lost records. Returns the copies of both files.
 
     Raises JournalError if another process has the file open.

@@ -48,7 +48,7 @@ def log_in(log: bytes) -> LogScan:
     frames = 0
     for number, at in enumerate(starts, 1):
         checksum = _sum_of(log, at, size, seed, order)
-        if log[at + 8 : at + 16] != salts or checksum != _stored(log, at):
+        if log[at + 8 : at + 16] != salts or checksum != _stored_sum(log, at):
             return LogScan(salts, frames, _commits_lost_after(log, at, size, salts, checksum, order))
         if any(log[at + 4 : at + 8]):
             frames = number
@@ -92,8 +92,8 @@ def _commits_lost_after(log: bytes, bad: int, size: int, salts: bytes, computed:
         if log[at + 8 : at + 16] != salts:
             return False
         before = at - _FRAME - size
-        seeds = (_stored(log, before), computed) if before == bad else (_stored(log, before),)
-        return any(_sum_of(log, at, size, seed, order) == _stored(log, at) for seed in seeds)
+        seeds = (_stored_sum(log, before), computed) if before == bad else (_stored_sum(log, before),)
+        return any(_sum_of(log, at, size, seed, order) == _stored_sum(log, at) for seed in seeds)
 
     ended = False  # whether the bad frame's own transaction has ended
     lost_commits = 0
@@ -120,7 +120,7 @@ def _commits_of_unknown(log: bytes) -> int:
     return sum(log[at + 8 : at + 16] == salts and any(log[at + 4 : at + 8]) for at in starts)
 
 
-def _stored(log: bytes, at: int) -> tuple[int, int]:
+def _stored_sum(log: bytes, at: int) -> tuple[int, int]:
     return struct.unpack_from(">2I", log, at + 16)
 
 

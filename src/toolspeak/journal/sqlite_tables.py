@@ -60,8 +60,8 @@ class SqliteTables(MaintainedSqlJournal):
 
     async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
         rows = await rows_of(db, start, end, limit)
-        for pos, data, places, stored in rows:
-            if stored is not None and stored != sum_of(pos, data, places):
+        for pos, data, places, stored_sum in rows:
+            if stored_sum is not None and stored_sum != sum_of(pos, data, places):
                 ((run_id,),) = await db.rows("SELECT run_id FROM runs WHERE number = $1", pos // SPAN)
                 raise self._damaged(f"record {pos % SPAN} of run {run_id} differs from what was written")
         return [(pos, data, places) for pos, data, places, _ in rows]
@@ -257,8 +257,8 @@ def _faults_of_records(db: sqlite3.Connection, run_id: str | None) -> Iterator[s
     count = 0
     numbers: set[int] = set()
     rows = db.execute("SELECT pos, data, places, sum FROM records WHERE id >= ?", (since,))
-    for pos, data, places, stored in rows:
-        if stored is not None and stored != sum_of(pos, data, places):
+    for pos, data, places, stored_sum in rows:
+        if stored_sum is not None and stored_sum != sum_of(pos, data, places):
             yield f"record {pos % SPAN} of the run with the number {pos // SPAN} differs from what was written"
         numbers.add(pos // SPAN)
         count += pos // SPAN == number

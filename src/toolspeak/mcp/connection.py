@@ -26,22 +26,22 @@ class McpConnection:
     def __init__(self, server: Server, connect_timeout: float, probe_timeout: float) -> None:
         self.server = server
         self._probe_timeout = probe_timeout
-        self.listed: tuple[types.Tool, ...] = ()
+        self.listed_tools: tuple[types.Tool, ...] = ()
         self.stale = False
-        """The server's tools may have changed since they were `listed`."""
+        """The server's tools may have changed since `listed_tools` was read."""
         self.unreadable: Mapping[str, str] = {}
         """The names of listed tools that cannot be read, and why."""
         self._by_now: dict[str, types.Tool] = {}
         self._unread = False
         self._connect_timeout = connect_timeout
         self._link: Link | None = None
-        self._opening: asyncio.Task[Link] | None = None
+        self._open_task: asyncio.Task[Link] | None = None
         self._closed = False
 
     async def open(self) -> None:
         """Connects, and lists the server's tools. Raises McpError."""
         link = await self._open()
-        self.listed, self.unreadable = link.listed, dict(link.unreadable)
+        self.listed_tools, self.unreadable = link.listed_tools, dict(link.unreadable)
 
     def definition(self, mcp_tool: types.Tool) -> types.Tool:
         """The tool's definition in the server's latest listing."""
@@ -53,10 +53,10 @@ class McpConnection:
         await finished(self._end())
 
     async def _end(self) -> None:
-        opening = self._opening
-        if opening is not None and not opening.done():
-            opening.cancel()
-            await asyncio.wait([opening])
+        open_task = self._open_task
+        if open_task is not None and not open_task.done():
+            open_task.cancel()
+            await asyncio.wait([open_task])
         if self._link is not None:
             await self._link.close()
 
@@ -71,14 +71,14 @@ class McpConnection:
         except (MCPError, ValidationError) as error:
             self.stale = True
             raise McpError(f"{about(self.server)} does not list its tools: {describe(error)}") from None
-        self.listed, self.unreadable = link.listed, dict(link.unreadable)
+        self.listed_tools, self.unreadable = link.listed_tools, dict(link.unreadable)
         return True
 
     async def _read(self, link: Link) -> None:
         """Lists the tools again, for `definition`."""
         self._unread = False
-        link.listed = await link.tools()
-        self._by_now = {tool.name: tool for tool in link.listed}
+        link.listed_tools = await link.tools()
+        self._by_now = {tool.name: tool for tool in link.listed_tools}
 
     async def call(
         self, tool: types.Tool, arguments: dict[str, Any], progress: Callable[[str], None] | None = None
@@ -161,10 +161,10 @@ class McpConnection:
     async def _open(self) -> Link:
         if self._closed:
             raise McpError(f"{about(self.server)} is no longer connected: its McpServers is closed")
-        if self._opening is None or self._opening.done():
-            self._opening = asyncio.create_task(self._replace())
+        if self._open_task is None or self._open_task.done():
+            self._open_task = asyncio.create_task(self._replace())
         # A cancelled caller must not end the attempt that others share.
-        return await asyncio.shield(self._opening)
+        return await asyncio.shield(self._open_task)
 
     async def _replace(self) -> Link:
         before, self._link = self._link, None
@@ -172,9 +172,9 @@ class McpConnection:
             await before.close()
         link = Link(self.server, self._connect_timeout, self._changed)
         await link.open()
-        if self.listed and link.listed != self.listed:
+        if self.listed_tools and link.listed_tools != self.listed_tools:
             self.stale = True
-        self._by_now = {tool.name: tool for tool in link.listed}
+        self._by_now = {tool.name: tool for tool in link.listed_tools}
         self._link = link
         return link
 

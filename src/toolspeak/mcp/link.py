@@ -56,11 +56,11 @@ class Link:
         self._stderr = Stderr() if isinstance(server, StdioServer) else None
         self._client: Client | None = None
         self._ending = asyncio.Event()
-        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open_result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._ends_process = False
-        self.listed: tuple[types.Tool, ...] = ()
+        self.listed_tools: tuple[types.Tool, ...] = ()
         self.unreadable: dict[str, str] = {}
         """The names of listed tools that cannot be read, and why."""
         self.under_way = 0
@@ -73,10 +73,10 @@ class Link:
         return self._client is not None and not self._ending.is_set()
 
     async def open(self) -> None:
-        """Connects, and lists the server's tools (`listed`). If it fails, ends the server and raises McpError."""
+        """Connects, and lists the server's tools (`listed_tools`). If it fails, ends the server and raises McpError."""
         self._keeper = asyncio.create_task(self._keep(), name=f"mcp {self.server.name}")
         try:
-            await asyncio.shield(self._opened)
+            await asyncio.shield(self._open_result)
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -88,7 +88,7 @@ class Link:
         keeper = self._keeper
         if keeper is None:
             return
-        if not self._opened.done():
+        if not self._open_result.done():
             self._cut_off()
         timer = asyncio.get_running_loop().call_later(_GOODBYE, self._cut_off)
         await finished(_ended(keeper))
@@ -170,8 +170,8 @@ class Link:
                         message_handler=self._on_notification,
                     )
                     self._client = await stack.enter_async_context(client)
-                    self.listed = await self.tools()
-                self._opened.set_result(None)
+                    self.listed_tools = await self.tools()
+                self._open_result.set_result(None)
                 await self._listen(self._client)
         except TimeoutError:
             self._fail(f"it was not ready within {self._connect_timeout:g} seconds")
@@ -186,10 +186,10 @@ class Link:
     def _fail(self, error: BaseException | str) -> None:
         if self._failure is None:
             self._failure = McpError(error) if isinstance(error, str) else error
-        if not self._opened.done():
+        if not self._open_result.done():
             message = f"{about(self.server)} cannot be used: {self.why().rstrip('.')}. {remedy(self.server)}"
-            self._opened.set_exception(McpError(message))
-            self._opened.exception()  # marks it as retrieved, since the caller may be gone
+            self._open_result.set_exception(McpError(message))
+            self._open_result.exception()  # marks it as retrieved, since the caller may be gone
 
     async def _listen(self, client: Client) -> None:
         """Waits for the end. Subscribes to changes of the tools, which newer servers require."""

@@ -103,9 +103,9 @@ class McpServers:
         await asyncio.gather(*(connection.close() for connection in self._connections))
 
     async def __aenter__(self) -> Self:
-        opening = [asyncio.create_task(connection.open()) for connection in self._connections]
+        open_tasks = [asyncio.create_task(connection.open()) for connection in self._connections]
         try:
-            outcomes = await asyncio.gather(*opening, return_exceptions=True)
+            outcomes = await asyncio.gather(*open_tasks, return_exceptions=True)
             failed = [error for error in outcomes if isinstance(error, BaseException)]
             for error in failed:
                 if not isinstance(error, McpError):
@@ -128,7 +128,7 @@ class McpServers:
         for connection in self._connections:
             server = connection.server.name
             left_out += [LeftOut(server, tool, reason) for tool, reason in connection.unreadable.items()]
-            for mcp_tool in connection.listed:
+            for mcp_tool in connection.listed_tools:
                 name = tool_name(server, mcp_tool.name, tools)
                 new_tool = tool_of(server, mcp_tool, name, connection.call, self._call_timeout, connection.definition)
                 if isinstance(new_tool, LeftOut):

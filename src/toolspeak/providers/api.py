@@ -271,7 +271,7 @@ class ApiProvider:
                 async for frame in frames:
                     for delta in decoder.feed(decode_json(frame, what)):
                         if delta.__class__ in _PIECES:
-                            reply.received += len(cast("_Piece", delta).text)
+                            reply.received_characters += len(cast("_Piece", delta).text)
                         yield delta
                     if self._at_last_event(decoder):
                         await drain(frames)
@@ -368,7 +368,7 @@ class ApiProvider:
         deltas = decoder.feed(event)
         for delta in deltas:
             if delta.__class__ in _PIECES:
-                reply.received += len(cast("_Piece", delta).text)
+                reply.received_characters += len(cast("_Piece", delta).text)
         return Relayed(raw, as_object(event), deltas)
 
     def _unexpected_type(self, reply: Reply) -> ProviderError:

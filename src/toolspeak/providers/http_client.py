@@ -160,8 +160,8 @@ class HttpApi:
             raise error.with_message(safe) from None
         except httpx2.HTTPError as error:
             why = self.hide(shortened(str(error))) or type(error).__name__
-            received = None if reply is None else reply.received
-            raise transport_error(self.address, why, error, received, self._timeouts.connect or 0) from error
+            received_characters = None if reply is None else reply.received_characters
+            raise transport_error(self.address, why, error, received_characters, self._timeouts.connect or 0) from error
 
     async def get(self, path: str, *, refusals: Container[int] = ()) -> JSON:
         """The JSON at `path` below the base URL; None for another body, or a status other than success. Raises
@@ -208,7 +208,7 @@ class HttpApi:
 
     def dropped(self, reply: Reply) -> ProviderError:
         """The error for a stream that stopped in the middle."""
-        return dropped_error(self.address, reply.received)
+        return dropped_error(self.address, reply.received_characters)
 
     async def aclose(self) -> None:
         """Closes the connections. No request can be sent afterwards."""
@@ -290,8 +290,8 @@ async def _send(
         async def note(event: str, _info: object, connections: list[str] = connections) -> None:
             if "connect_" in event:
                 connections.append(event)
-            elif event == "http11.send_request_body.complete" and (sent := REQUEST_SENT.get()) is not None:
-                sent()
+            elif event == "http11.send_request_body.complete" and (on_sent := REQUEST_SENT.get()) is not None:
+                on_sent()
 
         sent_headers = {**(headers or {}), **TRACE.get()}
         request = client.build_request(method, url, content=content, headers=sent_headers, extensions={"trace": note})

@@ -85,13 +85,13 @@ def requested_wait(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def transport_error(
-    here: str, why: str, error: httpx2.HTTPError, received: int | None, connect: float
+    here: str, why: str, error: httpx2.HTTPError, received_characters: int | None, connect: float
 ) -> ProviderError:
     """The error for a failed connection.
 
     `here`: the server's address.
     `why`: the text of `error`, without secrets.
-    `received`: how many characters of the answer arrived; None before the answer's start.
+    `received_characters`: how many characters of the answer arrived; None before the answer's start.
     `connect`: the time limit for opening a connection, in seconds.
     """
     why = why.rstrip(".")
@@ -118,7 +118,7 @@ def transport_error(
                 f"cannot reach {here} through the proxy of the environment: {why}. Check HTTPS_PROXY and NO_PROXY."
             )
         case SilentServer(seconds=seconds):
-            after = "" if not received else f" after {received} characters of the answer"
+            after = "" if not received_characters else f" after {received_characters} characters of the answer"
             message = f"{here} sent nothing for {seconds:g} seconds{after}. Is it overloaded? `timeout` may be longer."
         case httpx2.TimeoutException():
             message = f"{here} took too long to accept the request. Is it overloaded? `timeout` may be longer."
@@ -126,17 +126,17 @@ def transport_error(
             return ProviderError(f"{here}: {why}. Check the base URL: this is not the API's answer.", code="ill_formed")
         case httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol():
             return ProviderError(f"{here}: {why}. Check the base URL and the API key.", code="bad_request")
-        case _ if received is None:
+        case _ if received_characters is None:
             message = f"{here}: the connection dropped before the answer: {why}. Try again."
         case _:
-            return dropped_error(here, received)
+            return dropped_error(here, received_characters)
     return ProviderError(message, retryable=True, code="connection")
 
 
-def dropped_error(here: str, received: int) -> ProviderError:
+def dropped_error(here: str, received_characters: int) -> ProviderError:
     """The error for a stream that stopped in the middle."""
     return ProviderError(
-        f"{here}: the connection dropped after {received} characters of the answer. Try again.",
+        f"{here}: the connection dropped after {received_characters} characters of the answer. Try again.",
         retryable=True,
         code="connection",
     )

@@ -46,7 +46,7 @@ class Reply:
         self._response = response
         self._body = unpacked(response)
         self._first = b""
-        self.received = 0
+        self.received_characters = 0
         """The characters that the provider has passed on."""
         self.completed = False
         """Whether `events` or `raw_events` has read the last event."""

@@ -171,8 +171,8 @@ class ScriptedProvider:
         if turn.calls:
             fragments = CallAssembler()
             for i, call in enumerate(turn.calls):
-                (started,) = fragments.start(i, call.name, call.id)
-                yield started
+                (start,) = fragments.start(i, call.name, call.id)
+                yield start
                 arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(dict(call.arguments))
                 for piece in _cut(arguments, chunk):
                     await asyncio.sleep(0)

@@ -78,11 +78,11 @@ async def _add_run(
 
 def _call_of(first: Record, calls: Mapping[str, SpanContext]) -> str:
     """The call whose function started a run, by the id that it gave the run; "" if none did."""
-    started = cast("RunStarted", first.event)
+    run_start = cast("RunStarted", first.event)
     for call_id in calls:
         starts = SubRuns(first.parent_run_id or "", call_id)
         for _ in range(_MOST_STARTS):
-            if sub_run_id(starts, first.agent, started.messages) == first.run_id:
+            if sub_run_id(starts, first.agent, run_start.messages) == first.run_id:
                 return call_id
     return ""
 
@@ -123,16 +123,16 @@ class _Replay:
             above = self.root  # a later drive of a run is below the one before
         tracer.now = _nanoseconds(first)
         self._ids.next_trace, self._ids.next_span = (None, None) if own is None else (own.trace_id, own.span_id)
-        started = records[0].event
+        run_start = records[0].event
         drive = Drive(
             run_id=self.run_id,
             agent=first.agent,
-            model=started.model if isinstance(started, RunStarted) else state.model if state is not None else "",
-            dialect=_dialect_of(started),
+            model=run_start.model if isinstance(run_start, RunStarted) else state.model if state is not None else "",
+            dialect=_dialect_of(run_start),
             traceparent=None if above is None else _traceparent(above),
             parent_run_id=first.parent_run_id,
             state=state,
-            session_id=started.session_id if isinstance(started, RunStarted) else None,
+            session_id=run_start.session_id if isinstance(run_start, RunStarted) else None,
         )
         spans = RunSpans(tracer, Instruments(metrics.NoOpMeter(SCOPE)), drive, content=self._content)
         self.root = tracer.newest

@@ -43,13 +43,13 @@ def with_parent(parent: SpanContext | None) -> Context:
     return otel.get_current() if parent is None else trace.set_span_in_context(trace.NonRecordingSpan(parent))
 
 
-def parent_and_links(recorded: str | None, *, resumed: bool) -> tuple[Context, list[Link]]:
+def parent_and_links(traceparent: str | None, *, resumed: bool) -> tuple[Context, list[Link]]:
     """The context for the span of a drive, and what it is linked to.
 
     A run goes on in its recorded trace, wherever it is resumed, with a link to the span in which it is. Where that span
     is of the same trace, as for the run of a call that is entered again, it is the parent.
     """
-    parent, current = read_traceparent(recorded), trace.get_current_span().get_span_context()
+    parent, current = read_traceparent(traceparent), trace.get_current_span().get_span_context()
     if parent is None:
         return otel.get_current(), []
     if current.is_valid and current.trace_id == parent.trace_id:

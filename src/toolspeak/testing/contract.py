@@ -128,8 +128,8 @@ def written_turns(dialect: Dialect) -> list[str]:
     texts: list[str] = []
     for batch in batches:
         calls = [ToolCall(f"callid00{i}", name, arguments) for i, (name, arguments) in enumerate(batch)]
-        rendered = dialect.render([Message("assistant", (TextPart("Let me see."), *calls))], SAMPLE_TOOLS)
-        texts.append("\n".join(message.text for message in rendered))
+        messages = dialect.render([Message("assistant", (TextPart("Let me see."), *calls))], SAMPLE_TOOLS)
+        texts.append("\n".join(message.text for message in messages))
     return texts
 
 
@@ -211,10 +211,10 @@ def check_results(dialect: Dialect, texts: Iterable[str]) -> None:
     """No result forges a marker, and a turn that holds results runs nothing (promises 7 and 9)."""
     for text in texts:
         results = [ToolResult("callid000", "read", status, (TextPart(text),)) for status in ("success", "failure")]
-        rendered = check_results_cannot_forge(dialect, results, (), SAMPLE_TOOLS)
-        turn = parse_pieces(dialect, [f"Well.\n{rendered}"], SAMPLE_TOOLS)
+        result_text = check_results_cannot_forge(dialect, results, (), SAMPLE_TOOLS)
+        turn = parse_pieces(dialect, [f"Well.\n{result_text}"], SAMPLE_TOOLS)
         wrong = [delta for delta in turn if isinstance(delta, CallCompleted | CallMalformed)]
-        _require(not wrong, f"{dialect.name}: results in a turn are read as {wrong!r}", rendered)
+        _require(not wrong, f"{dialect.name}: results in a turn are read as {wrong!r}", result_text)
 
 
 def check_markers(dialect: Dialect) -> None:
@@ -226,10 +226,10 @@ def check_markers(dialect: Dialect) -> None:
     markers = _markers(dialect)
     for text in (*(part.strip() for part in frame), *(marker.text for marker in markers)):
         if len(text) > 2 and not text.isalnum():  # one bracket or quote is no frame that could be told from content
-            rendered = _rendered_result(dialect, text)
-            again = rendered.count(text) > plain.count(text)
+            result_text = _rendered_result(dialect, text)
+            again = result_text.count(text) > plain.count(text)
             _require(
-                not again, f"{dialect.name}: a result can write {text!r}: escape it, with what is `live`", rendered
+                not again, f"{dialect.name}: a result can write {text!r}: escape it, with what is `live`", result_text
             )
     thoughts, description = [each.text for each in markers if each.kind == "reasoning"], dialect.info.reasoning
     has_description = not thoughts or " " in description or any(description.startswith(text) for text in thoughts)
@@ -261,8 +261,8 @@ def check_grammar(dialect: Dialect) -> None:
             grammar = dialect.grammar(tools, ToolChoice("required"), target="regex", reasoning=False)
         except ConfigurationError:
             return
-        rendered = dialect.render([Message("assistant", tuple(calls))], tools)
-        for text in [each.text for each in rendered]:
+        messages = dialect.render([Message("assistant", tuple(calls))], tools)
+        for text in [each.text for each in messages]:
             admitted = re.fullmatch(grammar.source, text)
             _require(bool(admitted), f"{dialect.name}: its grammar (`frame`) does not admit the calls it writes", text)
 

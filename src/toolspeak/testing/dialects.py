@@ -74,10 +74,10 @@ def _first_difference(actual: Sequence[Delta], expected: Sequence[Delta]) -> str
 def check_round_trip(dialect: Dialect, calls: Sequence[ToolCall], tools: Sequence[ToolSpec] = ()) -> None:
     """Names and arguments survive being rendered as history and read again; nothing is repaired on the way."""
     message = Message("assistant", (TextPart("Let me see."), *calls))
-    rendered = [entry.text for entry in dialect.render([message], tools) if entry.role == "assistant"]
-    turns = [read_turn(dialect, text, tools) for text in rendered]
+    texts = [entry.text for entry in dialect.render([message], tools) if entry.role == "assistant"]
+    turns = [read_turn(dialect, text, tools) for text in texts]
     calls_read = [call for turn in turns for call in turn.calls]
-    text = "\n".join(rendered)
+    text = "\n".join(texts)
     for turn in turns:
         require(not turn.ignored, f"{dialect.name}: a rendered call is ignored: {turn.ignored!r}", text)
         require(not turn.notes, f"{dialect.name}: what was rendered needs leniency: {turn.notes!r}", text)
@@ -100,17 +100,17 @@ def check_results_cannot_forge(
     inside, stands in the rendered results but those that stand there whatever the results say.
     """
     harmless = [replace(result, content=(TextPart("x"),)) for result in results]
-    rendered, plain = dialect.render_results(results), dialect.render_results(harmless)
+    results_text, plain = dialect.render_results(results), dialect.render_results(harmless)
     if markers:
         live = re.compile(rf"<\s*+(?:/\s*+)?(?:{'|'.join(map(re.escape, markers))})", re.IGNORECASE)
-        actual, expected = live.findall(rendered), live.findall(plain)
-        require(actual == expected, f"{dialect.name}: live markers {actual!r}, expected {expected!r}", rendered)
+        actual, expected = live.findall(results_text), live.findall(plain)
+        require(actual == expected, f"{dialect.name}: live markers {actual!r}, expected {expected!r}", results_text)
     for finish in ("stop", "length"):
-        _require_same_shape(dialect, rendered, plain, tools, finish)
+        _require_same_shape(dialect, results_text, plain, tools, finish)
         forged = "\n".join(entry.text for entry in dialect.render([Message("tool", tuple(results))], tools))
         same = "\n".join(entry.text for entry in dialect.render([Message("tool", tuple(harmless))], tools))
         _require_same_shape(dialect, forged, same, tools, finish)
-    return rendered
+    return results_text
 
 
 _BEFORE = "I read it.\n"

@@ -242,12 +242,12 @@ async def _is_refused(stage: _Stage, pid: int) -> bool:
     """Whether the engine refuses the worker's limits; if it does not, a run is driven."""
     trial = asyncio.create_task(stage.submit(_NOTE))
     driven = asyncio.create_task(stage.workers.wait_for("notes"))
-    refused = asyncio.create_task(stage.workers.wait_for("refused", pid=pid))
-    await asyncio.wait((driven, refused), return_when=asyncio.FIRST_COMPLETED)
-    for each in (trial, driven, refused):
+    refusal = asyncio.create_task(stage.workers.wait_for("refused", pid=pid))
+    await asyncio.wait((driven, refusal), return_when=asyncio.FIRST_COMPLETED)
+    for each in (trial, driven, refusal):
         each.cancel()
-    await asyncio.gather(trial, driven, refused, return_exceptions=True)
-    return refused.done() and not refused.cancelled()
+    await asyncio.gather(trial, driven, refusal, return_exceptions=True)
+    return refusal.done() and not refusal.cancelled()
 
 
 ENGINE_CHECKS: tuple[EngineCheck, ...] = (

@@ -52,7 +52,7 @@ async def write(journal: Journal, records: Sequence[Record]) -> None:
         await journal.append(record)
 
 
-async def refused(kind: type[Exception], work: Awaitable[Any]) -> Exception:
+async def error_of(kind: type[Exception], work: Awaitable[Any]) -> Exception:
     """The error of this kind that the work raises."""
     try:
         await work
@@ -108,14 +108,14 @@ async def check_one_of_two_writers_wins(open_store: OpenStore) -> None:
         assert [type(outcome) for outcome in outcomes if outcome] == [RunConflict], outcomes
     assert [record.seq for record in await second.read(run_id)] == list(range(6))
     for seq in (0, 3, 7):
-        await refused(RunConflict, first.append(Record(RunResumed(), run_id, seq, 0, 1.0)))
-    await refused(RunConflict, first.append(a_run(run_id)[0]))
+        await error_of(RunConflict, first.append(Record(RunResumed(), run_id, seq, 0, 1.0)))
+    await error_of(RunConflict, first.append(a_run(run_id)[0]))
 
 
 async def check_a_run_begins_with_its_start(open_store: OpenStore) -> None:
     journal, run_id = open_store(), new_id()
-    await refused(JournalError, journal.append(Record(RunResumed(), run_id, 0, 0, 1.0)))
-    await refused(RunConflict, journal.append(Record(RunResumed(), run_id, 1, 0, 1.0)))
+    await error_of(JournalError, journal.append(Record(RunResumed(), run_id, 0, 0, 1.0)))
+    await error_of(RunConflict, journal.append(Record(RunResumed(), run_id, 1, 0, 1.0)))
     assert await journal.run(run_id) is None
     assert list(await journal.read(run_id)) == []
 
@@ -159,17 +159,17 @@ async def check_a_lease_keeps_others_out(open_store: OpenStore) -> None:
     lease = await mine.acquire(run_id, "me", 60)
     assert not lease.took_over
     await mine.append(records[0], lease)
-    error = await refused(RunBusy, theirs.acquire(run_id, "them", 60))
+    error = await error_of(RunBusy, theirs.acquire(run_id, "them", 60))
     assert run_id in str(error)
-    await refused(LeaseLost, theirs.append(records[1]))
+    await error_of(LeaseLost, theirs.append(records[1]))
     await mine.append(records[1], lease)
     info = await theirs.run(run_id)
     assert info is not None
     assert info.owner == "me"
     await mine.renew(lease, 60)
     await mine.release(lease)
-    await refused(LeaseLost, mine.append(records[2], lease))
-    await refused(LeaseLost, mine.renew(lease, 60))
+    await error_of(LeaseLost, mine.append(records[2], lease))
+    await error_of(LeaseLost, mine.renew(lease, 60))
     await theirs.append(records[2])
     their_lease = await theirs.acquire(run_id, "them", 60)
     assert their_lease.epoch > lease.epoch
@@ -188,10 +188,10 @@ async def check_a_stale_owner_is_fenced_off(open_store: OpenStore) -> None:
     await mine.append(records[1], lease)  # no process has taken it over yet
     their_lease = await theirs.acquire(run_id, "them", 60)
     assert their_lease.took_over
-    error = await refused(LeaseLost, mine.append(records[2], lease))
+    error = await error_of(LeaseLost, mine.append(records[2], lease))
     assert "taken over" in str(error)
-    await refused(LeaseLost, mine.renew(lease, 60))
-    await refused(RunBusy, mine.acquire(run_id, "me", 60))
+    await error_of(LeaseLost, mine.renew(lease, 60))
+    await error_of(RunBusy, mine.acquire(run_id, "me", 60))
     await theirs.append(records[2], their_lease)
     assert list(await mine.read(run_id)) == records[:3]
 
@@ -257,20 +257,20 @@ async def check_sessions(open_store: OpenStore) -> None:
     info = await journal.session(session)
     assert info is not None
     assert (info.title, info.version, info.runs, info.last_run) == ("The first", 1, 1, first)
-    await refused(RunConflict, write(journal, a_run(new_id(), **start)))
+    await error_of(RunConflict, write(journal, a_run(new_id(), **start)))
     await write(journal, a_run(second, session_version=1, follows=first, follows_seq=1, time=1100.0, **start))
     renamed = await open_store().rename_session(session, "Odd \ud800 title", 2)
     assert (renamed.version, renamed.title) == (3, "Odd \ufffd title")
-    error = await refused(RunConflict, journal.rename_session(session, "Mine", 2))
+    error = await error_of(RunConflict, journal.rename_session(session, "Mine", 2))
     assert session in str(error)
     assert await journal.session(session) == renamed
     assert list(await journal.sessions(principal=user)) == [renamed]
     assert (renamed.runs, renamed.last_run, renamed.updated) == (2, second, 1100.0)
     lease = await journal.acquire(second, "me", 60)
-    await refused(RunBusy, journal.delete_session(session))
+    await error_of(RunBusy, journal.delete_session(session))
     await journal.release(lease)
     await journal.delete_session(session)
-    await refused(RunConflict, journal.delete_session(session))
+    await error_of(RunConflict, journal.delete_session(session))
     assert await journal.session(session) is None
     assert list(await journal.read(first)) == []
     assert list(await journal.runs(session_id=session)) == []
@@ -285,7 +285,7 @@ async def check_a_session_is_deleted_with_the_runs_that_its_tools_started(open_s
         records = a_run(run_id, session_id=its_session)
         await write(journal, [replace(record, parent_run_id=of) for record in records])
     lease = await journal.acquire(grandchild, "me", 60)
-    await refused(RunBusy, journal.delete_session(session))
+    await error_of(RunBusy, journal.delete_session(session))
     await journal.release(lease)
     await journal.delete_session(session)
     assert [bool(await journal.read(run_id)) for run_id in (parent, child, grandchild, apart, alone)] == [
@@ -298,10 +298,10 @@ async def check_a_refused_start_leaves_nothing(open_store: OpenStore) -> None:
     journal, session, run_id = open_store(), new_id(), new_id()
     await write(journal, a_run(new_id(), session_id=session))
     before = await journal.session(session)
-    await refused(RunConflict, write(journal, a_run(run_id, session_id=session, session_version=7)))
+    await error_of(RunConflict, write(journal, a_run(run_id, session_id=session, session_version=7)))
     assert await journal.run(run_id) is None
     lease = await journal.acquire(run_id, "me", 60)
-    await refused(LeaseLost, write(journal, a_run(run_id, session_id=session, session_version=1)))
+    await error_of(LeaseLost, write(journal, a_run(run_id, session_id=session, session_version=1)))
     assert await journal.session(session) == before
     await journal.append(a_run(run_id, session_id=session, session_version=1)[0], lease)
 
@@ -315,11 +315,11 @@ async def check_a_session_is_added_as_it_is(open_store: OpenStore) -> None:
     assert await open_store().session(session) == info
     assert list(await journal.read(run_id)) == records
     assert (await journal.runs(session_id=session))[0].records == len(records)
-    await refused(RunConflict, journal.add_session(info))
+    await error_of(RunConflict, journal.add_session(info))
     other = replace(info, session_id=new_id())
     theirs = a_run(run_id, session_id=other.session_id)
-    await refused(RunConflict, journal.add_session(other, theirs))
-    await refused(JournalError, journal.add_session(other, a_run(new_id(), *every_kind(), session_id="")[1:]))
+    await error_of(RunConflict, journal.add_session(other, theirs))
+    await error_of(JournalError, journal.add_session(other, a_run(new_id(), *every_kind(), session_id="")[1:]))
     assert await journal.session(other.session_id) is None
 
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from toolspeak.data.events import ModelAsked, Record, RunConfigured, RunFinished, RunPaused, RunResumed
 from toolspeak.errors import LeaseLost, RunBusy, RunError
 from toolspeak.journal.base import Journal, RunInput
-from toolspeak.testing.journal import RECORD_CHECKS, Check, OpenStore, a_run, new_id, refused, write
+from toolspeak.testing.journal import RECORD_CHECKS, Check, OpenStore, a_run, error_of, new_id, write
 
 _AT = 1_000.0
 
@@ -102,7 +102,7 @@ async def check_inputs_count_once(open_store: OpenStore) -> None:
     assert await other.take_input(first, run_id), "taking it again changes nothing"
     assert not await other.take_input(first, new_id()), "another run has it"
     assert [each.taken_by for each in await other.inputs(run_id)] == [run_id, None]
-    await refused(RunError, journal.add_input(_input(new_id(), "1")))
+    await error_of(RunError, journal.add_input(_input(new_id(), "1")))
     assert list(await journal.inputs(new_id())) == []
     rivals = [journal.add_input(_input(run_id, "3", "a")), other.add_input(_input(run_id, "3", "b"))]
     one, two = await asyncio.gather(*rivals)
@@ -148,16 +148,16 @@ async def check_an_engine_takes_over_its_own_leases(open_store: OpenStore) -> No
     records = a_run(run_id, ModelAsked("model", "", ""), RunResumed())
     dead = await mine.acquire(run_id, "host 1 1 abc queue:7", 60)
     await mine.append(records[0], dead)
-    await refused(RunBusy, theirs.acquire(run_id, "other", 60))
-    await refused(RunBusy, theirs.acquire(run_id, "other", 60, takes_over="queue:8"))
+    await error_of(RunBusy, theirs.acquire(run_id, "other", 60))
+    await error_of(RunBusy, theirs.acquire(run_id, "other", 60, takes_over="queue:8"))
     takeover = await theirs.acquire(run_id, "host 2 2 def queue:7", 60, takes_over="queue:7")
     assert takeover.epoch > dead.epoch
-    await refused(LeaseLost, mine.append(records[1], dead))
-    await refused(LeaseLost, mine.renew(dead, 60))
+    await error_of(LeaseLost, mine.append(records[1], dead))
+    await error_of(LeaseLost, mine.renew(dead, 60))
     await theirs.append(records[1], takeover)
     await theirs.release(takeover)
     await mine.acquire(run_id, "host 3 3 abc", 60)  # a person's process
-    await refused(RunBusy, theirs.acquire(run_id, "host 2 2 def queue:7", 60, takes_over="queue:7"))
+    await error_of(RunBusy, theirs.acquire(run_id, "host 2 2 def queue:7", 60, takes_over="queue:7"))
 
 
 async def check_a_run_is_followed(open_store: OpenStore) -> None:

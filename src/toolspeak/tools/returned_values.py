@@ -141,11 +141,11 @@ class _Conversion:
                 return str.__str__(value)
             case int():
                 if abs(value) >= _TOO_LONG:
-                    return self._refused(hex(value), path, "is an integer of more than 4300 digits")
+                    return self._replacement(hex(value), path, "is an integer of more than 4300 digits")
                 return int.__index__(value)
             case float():
                 if not math.isfinite(value):
-                    return self._refused(value, path, f"is {float.__repr__(value)}")
+                    return self._replacement(value, path, f"is {float.__repr__(value)}")
                 return float.__float__(value)
             case _ if (data := _bytes(value)) is not None:
                 return base64.b64encode(data).decode()
@@ -154,9 +154,11 @@ class _Conversion:
 
     def _container(self, value: object, path: Path, holders: list[object]) -> JSON:
         if any(value is holder for holder in holders):
-            return self._refused("…", path, f"is a {_type(value)} that contains itself")
+            return self._replacement("…", path, f"is a {_type(value)} that contains itself")
         if len(holders) >= MAX_DEPTH:
-            return self._refused("…", () if self.odd is None else path, f"is nested more than {MAX_DEPTH} levels deep")
+            return self._replacement(
+                "…", () if self.odd is None else path, f"is nested more than {MAX_DEPTH} levels deep"
+            )
         inside = [*holders, value]
         if isinstance(value, Mapping):
             return self._members(cast("Mapping[object, object]", value).items(), path, inside)
@@ -172,7 +174,7 @@ class _Conversion:
             return self._members([(field.name, getattr(value, field.name)) for field in fields], path, inside)
         if isinstance(value, Iterator):  # it may be infinite
             container = cast("object", value)
-            return self._refused(container, path, f"is of type {_type(container)}; return a list")
+            return self._replacement(container, path, f"is of type {_type(container)}; return a list")
         plain = _own_plain(value)
         if plain is not value:
             return self.convert(plain, path, inside)
@@ -183,7 +185,7 @@ class _Conversion:
         for key, item in items:
             name = self._key(key, path)
             if name in members:
-                self._refused("", path, f"has two keys that JSON writes as {show(name)}")
+                self._replacement("", path, f"has two keys that JSON writes as {show(name)}")
                 name = _free(name, members)
             members[name] = self.convert(item, (*path, name), inside)
         return members
@@ -196,7 +198,7 @@ class _Conversion:
         except Unserialisable:
             if self.odd is None:
                 raise
-            return self._refused(key, path, f"has a key of type {_type(key)}")
+            return self._replacement(key, path, f"has a key of type {_type(key)}")
         match plain:
             case str():
                 return plain
@@ -207,7 +209,7 @@ class _Conversion:
             case int() | float():
                 return repr(plain)
             case _:
-                return self._refused(key, path, f"has a key of type {_type(key)}")
+                return self._replacement(key, path, f"has a key of type {_type(key)}")
 
     def _by_pydantic(self, value: object, path: Path, inside: list[object]) -> JSON:
         try:
@@ -217,7 +219,7 @@ class _Conversion:
             detail = f" ({error})" if isinstance(value, typed.BaseModel) else ""
             if self.odd is None:
                 raise _refusal(path, f"is of type {_type(value)}{detail}") from error
-            return self._refused(value, path, f"is of type {_type(value)}{detail}")
+            return self._replacement(value, path, f"is of type {_type(value)}{detail}")
         if isinstance(value, typed.BaseModel):
             self._check_numbers(value.model_dump(by_alias=True, warnings=False), plain, path)
         return self.convert(plain, path, inside)
@@ -229,12 +231,12 @@ class _Conversion:
             return self.convert(plain, path, inside)
         if value is around or self.odd is None:
             raise TypeError(f"{_type(value)} is no JSON")
-        return self._refused(value, path, f"is of type {_type(around)}, and holds a value of type {_type(value)}")
+        return self._replacement(value, path, f"is of type {_type(around)}, and holds a value of type {_type(value)}")
 
     def _check_numbers(self, before: object, plain: JSON, path: Path) -> None:
         """Names NaN and infinities in a model: pydantic writes them as null, unless the model says otherwise."""
         if isinstance(before, float) and plain is None:
-            self._refused("", path, f"is {before}")
+            self._replacement("", path, f"is {before}")
         if isinstance(before, dict) and isinstance(plain, dict):
             for key, item in cast("dict[object, object]", before).items():
                 if isinstance(key, str):
@@ -244,7 +246,7 @@ class _Conversion:
             for index, (item, item_text) in enumerate(pairs):
                 self._check_numbers(item, item_text, (*path, index))
 
-    def _refused(self, value: object, path: Path, what: str) -> str:
+    def _replacement(self, value: object, path: Path, what: str) -> str:
         """The text that replaces a value, which is named. Raises Unserialisable if it must be JSON."""
         if self.odd is None:
             raise _refusal(path, what)

@@ -27,8 +27,8 @@ class AnnouncingApprover:
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
         Question(request).show(self.console)
-        refused = "" if self.repaired else unapproved_repair(request)
-        return Decision(not refused, refused, by=self.by)
+        refusal = "" if self.repaired else unapproved_repair(request)
+        return Decision(not refusal, refusal, by=self.by)
 
 
 class InStep:

@@ -106,13 +106,13 @@ def _value_lines(value: JSON) -> list[str]:
     if isinstance(value, str):
         return _lines(value)
     if isinstance(value, Mapping):
-        rendered: list[str] = []
+        lines: list[str] = []
         for key, item in cast("Mapping[str, Any]", value).items():
             if isinstance(item, str) and "\n" in item:
-                rendered += [f"{one_line(key)}:", *(f"  {line}" for line in _lines(item))]
+                lines += [f"{one_line(key)}:", *(f"  {line}" for line in _lines(item))]
             else:
-                rendered.append(f"{one_line(key)}: {_compact(item)}")
-        return rendered
+                lines.append(f"{one_line(key)}: {_compact(item)}")
+        return lines
     if isinstance(value, list | tuple):
         return [_compact(item) for item in cast("Sequence[Any]", value)]
     return [_compact(value)]

@@ -24,9 +24,9 @@ class Lane:
 
     call_id: str
     label: str
-    started: float | None
+    started_at: float | None
     """None for a call that never ran."""
-    finished: float
+    finished_at: float
     failed: bool
     early: bool = False
     waited_for: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ class _BatchTimes:
     began: float
     order: dict[str, str] = field(default_factory=dict[str, str])
     """The labels by call id, in the model's order."""
-    started: dict[str, tuple[float, ToolStarted]] = field(default_factory=dict[str, tuple[float, ToolStarted]])
-    finished: dict[str, tuple[float, bool]] = field(default_factory=dict[str, tuple[float, bool]])
+    starts: dict[str, tuple[float, ToolStarted]] = field(default_factory=dict[str, tuple[float, ToolStarted]])
+    ends: dict[str, tuple[float, bool]] = field(default_factory=dict[str, tuple[float, bool]])
 
 
 def batches(records: Iterable[Record]) -> tuple[BatchLanes, ...]:
@@ -69,34 +69,34 @@ def batches(records: Iterable[Record]) -> tuple[BatchLanes, ...]:
                 times = _BatchTimes(record.step, record.time, {call.id: _label(call) for call in message.calls})
                 if times.order:
                     finished_batches.append(times)
-            case ToolStarted() as started if times is not None:
-                times.started[started.call_id] = (record.time, started)
+            case ToolStarted() as start if times is not None:
+                times.starts[start.call_id] = (record.time, start)
             case ToolFinished(result) if times is not None:
-                times.finished[result.call_id] = (record.time, result.status == "failure")
+                times.ends[result.call_id] = (record.time, result.status == "failure")
             case _:
                 pass
-    return tuple(_lanes(each) for each in finished_batches if each.finished)
+    return tuple(_lanes(each) for each in finished_batches if each.ends)
 
 
 def _lanes(times: _BatchTimes) -> BatchLanes:
-    began = min((time for time, _ in times.started.values()), default=times.began)
-    ended = max(time for time, _ in times.finished.values())
+    began = min((time for time, _ in times.starts.values()), default=times.began)
+    ended = max(time for time, _ in times.ends.values())
     lanes = [_lane(times, call_id, began, ended) for call_id in [*times.order][:MAX_LANES]]
     return BatchLanes(times.step, tuple(lanes), max(0.0, ended - began), max(0, len(times.order) - MAX_LANES))
 
 
 def _lane(times: _BatchTimes, call_id: str, began: float, ended: float) -> Lane:
-    time, started = times.started.get(call_id, (None, None))
-    finished, failed = times.finished.get(call_id, (ended, True))
+    time, start = times.starts.get(call_id, (None, None))
+    finished, failed = times.ends.get(call_id, (ended, True))
     return Lane(
         call_id,
         times.order[call_id],
         None if time is None else max(0.0, time - began),
         max(0.0, finished - began),
         failed,
-        started is not None and started.early,
-        () if started is None else started.waited_for,
-        started is not None and started.effects is not None and started.effects.read_only,
+        start is not None and start.early,
+        () if start is None else start.waited_for,
+        start is not None and start.effects is not None and start.effects.read_only,
     )
 
 
@@ -123,11 +123,11 @@ def as_text(batch: BatchLanes, *, width: int = 60, seconds: float = 0.0) -> Iter
     scale = width / longest if longest else 0.0
     room = max((len(lane.label) for lane in batch.lanes), default=0)
     for lane in batch.lanes:
-        if lane.started is None:
-            bar = " " * min(width - 1, round(lane.finished * scale)) + ("✗" if lane.failed else "·")
+        if lane.started_at is None:
+            bar = " " * min(width - 1, round(lane.finished_at * scale)) + ("✗" if lane.failed else "·")
         else:
-            start = min(width - 1, round(lane.started * scale))
-            end = max(start + 1, round(lane.finished * scale))
+            start = min(width - 1, round(lane.started_at * scale))
+            end = max(start + 1, round(lane.finished_at * scale))
             bar = ("░" if lane.waited_for else " ") * start + "█" * (end - start)
             bar += ("✗" if lane.failed else "") + ("◂" if lane.early else "")
         yield f"{lane.label:<{room}} {bar}"
@@ -182,7 +182,7 @@ def _draw(batch: BatchLanes, top: int, scale: float, longest: float) -> Iterator
     for y, lane in rows.values():
         yield from _draw_lane(lane, y, scale)
         for earlier in lane.waited_for:
-            if earlier in rows and lane.started is not None:
+            if earlier in rows and lane.started_at is not None:
                 yield _edge(rows[earlier], (y, lane), scale)
     for y, lane in rows.values():  # last, so that numbers are above arrows
         yield from _draw_seconds(lane, y, scale)
@@ -192,15 +192,15 @@ def _draw(batch: BatchLanes, top: int, scale: float, longest: float) -> Iterator
 
 def _draw_lane(lane: Lane, y: float, scale: float) -> Iterator[str]:
     yield f'<text x="12" y="{y + 4:.1f}">{escape(lane.label)}</text>'
-    if lane.started is None:
+    if lane.started_at is None:
         kind = "failed" if lane.failed else "reads"
-        yield f'<circle class="{kind}" cx="{_LABEL_WIDTH + lane.finished * scale:.1f}" cy="{y:.1f}" r="4"/>'
+        yield f'<circle class="{kind}" cx="{_LABEL_WIDTH + lane.finished_at * scale:.1f}" cy="{y:.1f}" r="4"/>'
         return
-    start = _LABEL_WIDTH + lane.started * scale
+    start = _LABEL_WIDTH + lane.started_at * scale
     if lane.waited_for:
         yield f'<line class="waits" x1="{_LABEL_WIDTH}" y1="{y:.1f}" x2="{start:.1f}" y2="{y:.1f}"/>'
     kind = "failed" if lane.failed else "reads" if lane.read_only else "writes"
-    span = lane.finished - lane.started
+    span = lane.finished_at - lane.started_at
     description = escape(f"{lane.label}: {_seconds(span)}")
     yield (
         f'<rect class="{kind}{" early" if lane.early else ""}" x="{start:.1f}" y="{y - _BAR / 2:.1f}" '
@@ -209,16 +209,16 @@ def _draw_lane(lane: Lane, y: float, scale: float) -> Iterator[str]:
 
 
 def _draw_seconds(lane: Lane, y: float, scale: float) -> Iterator[str]:
-    if lane.started is not None:
-        span = lane.finished - lane.started
-        x = _LABEL_WIDTH + lane.started * scale + max(2.0, span * scale) + 5
+    if lane.started_at is not None:
+        span = lane.finished_at - lane.started_at
+        x = _LABEL_WIDTH + lane.started_at * scale + max(2.0, span * scale) + 5
         yield f'<text class="faint took" x="{x:.1f}" y="{y + 4:.1f}">{_seconds(span)}</text>'
 
 
 def _edge(earlier: tuple[float, Lane], later: tuple[float, Lane], scale: float) -> str:
     (y1, before), (y2, after) = earlier, later
     # From below the bar's end, left of the number next to it, straight down and then to the right.
-    x1, x2 = _LABEL_WIDTH + before.finished * scale - 3, _LABEL_WIDTH + (after.started or 0.0) * scale
+    x1, x2 = _LABEL_WIDTH + before.finished_at * scale - 3, _LABEL_WIDTH + (after.started_at or 0.0) * scale
     y1 += _BAR / 2
     return (
         f'<path class="edge" marker-end="url(#tip)" '

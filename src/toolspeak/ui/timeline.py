@@ -103,9 +103,13 @@ class Timeline:
                 yield f"· {compaction_text(event)}"
                 if event.summary:
                     yield f"  summary: {_short(event.summary)}"
-            case SubRunUsed() as used:
-                usage_note = f": {_usage(used.usage, used.usage_estimated, used.cost)}" if self._times else ""
-                yield f"  {one_line(used.agent)} ran for it{usage_note}"
+            case SubRunUsed() as usage_event:
+                usage_note = (
+                    f": {_usage(usage_event.usage, usage_event.usage_estimated, usage_event.cost)}"
+                    if self._times
+                    else ""
+                )
+                yield f"  {one_line(usage_event.agent)} ran for it{usage_note}"
             case HandedOff(_, agent, model):
                 yield f"→ {one_line(agent)} continues ({one_line(model)})"
             case RunConfigured(model=model):

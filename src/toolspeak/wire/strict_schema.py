@@ -18,10 +18,10 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.wire.base import OutputSchema
 
-_NAMED = ("properties", "$defs", "definitions")
+_OBJECTS_OF_SCHEMAS = ("properties", "$defs", "definitions")
 """Keywords whose values are objects of schemas."""
 
-_LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
+_LISTS_OF_SCHEMAS = ("anyOf", "allOf", "oneOf", "prefixItems")
 """Keywords whose values are lists of schemas."""
 
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
@@ -95,7 +95,7 @@ def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[
     if "patternProperties" in fields or "propertyNames" in fields or (kind == "array" and not fields.get("items")):
         return False
     inner = [*cast("Mapping[str, JSON]", fields.get("properties", {})).values()]
-    for keyword in _LISTED:
+    for keyword in _LISTS_OF_SCHEMAS:
         inner += cast("Sequence[JSON]", fields.get(keyword, ()))
     if fields.get("items"):
         inner.append(fields["items"])
@@ -117,7 +117,7 @@ def _strict(schema: JSON) -> dict[str, JSON]:
     if any(keyword in result for keyword in _BEYOND) or not any(keyword in result for keyword in _TYPED):
         raise _NotStrict
     result.pop("default", None)
-    for keyword in _NAMED:
+    for keyword in _OBJECTS_OF_SCHEMAS:
         if isinstance(result.get(keyword), Mapping):
             result[keyword] = {name: _strict(one) for name, one in result[keyword].items()}
     if result.get("type") == "object":
@@ -140,9 +140,9 @@ def _closed(schema: JSON) -> JSON:
         return schema
     result = _with_words(cast("Mapping[str, JSON]", schema), _ANTHROPIC)
     for keyword, value in result.items():
-        if keyword in _NAMED and isinstance(value, Mapping):
+        if keyword in _OBJECTS_OF_SCHEMAS and isinstance(value, Mapping):
             result[keyword] = {name: _closed(one) for name, one in cast("Mapping[str, JSON]", value).items()}
-        elif keyword in _LISTED and isinstance(value, list | tuple):
+        elif keyword in _LISTS_OF_SCHEMAS and isinstance(value, list | tuple):
             result[keyword] = [_closed(one) for one in cast("Sequence[JSON]", value)]
         elif keyword == "items":
             result[keyword] = _closed(value)

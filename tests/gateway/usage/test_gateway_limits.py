@@ -22,7 +22,7 @@ from toolspeak.gateway.settings.api_keys import Key, digest, key_of_table
 from toolspeak.gateway.settings.gateway_settings import ResponseSettings, Settings, Upstream, checked, read_config
 from toolspeak.gateway.settings.usage_settings import UsageSettings, default_store
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import Ask, Load, Standing, decided
+from toolspeak.gateway.usage.usage_values import Load, Standing, StartRequest, usage_decision
 
 ALICE, BOB = "alice" * 5, "bobby" * 5
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
@@ -343,7 +343,7 @@ LIMITS = st.none() | st.integers(1, 5)
     ),
 )
 def test_who_is_let_in_keeps_every_limit_and_who_is_refused_counts_nowhere(key: Key, tokens: int, standing: Standing):
-    verdict = decided(Ask(key, tokens), standing)
+    verdict = usage_decision(StartRequest(key, tokens), standing)
     after = verdict.standing
     if verdict.limit is not None:
         assert after == standing

@@ -95,7 +95,7 @@ async def play(
 ) -> DemoOutcome:
     """Plays the demo in one dialect on a project with these files, and checks the outcome."""
     outcome = DemoOutcome(dialect.name)
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="toolspeak-demo-") as folder:
         root = Path(folder)
         _lay_out(root, files)
@@ -112,7 +112,7 @@ async def play(
             outcome.steps, outcome.calls = state.step, state.totals.calls
             outcome.recovered = sum(1 for result in log.results if result.status == "failure")
             outcome.problems += [*_check_run(state, log), *await _check_project(root)]
-    outcome.seconds = time.perf_counter() - started
+    outcome.seconds = time.perf_counter() - start_time
     return outcome
 
 

@@ -52,7 +52,7 @@ def check(journal: str | None, as_json: bool) -> None:
     The exit code is 0 if the journal is whole, and 1 if not. A note reports what is unusual, and nothing that is lost.
     Workers can go on meanwhile.
     """
-    raise SystemExit(with_journal(journal, lambda opened: _check(opened, as_json)))
+    raise SystemExit(with_journal(journal, lambda open_journal: _check(open_journal, as_json)))
 
 
 async def _check(journal: MaintainedJournal, as_json: bool) -> int:
@@ -152,9 +152,9 @@ def _day(seconds: float | None) -> str:
 )
 def vacuum(journal: str | None, full: bool) -> None:
     """Give the space of deleted runs back to the system. Workers can go on meanwhile."""
-    started = time.monotonic()
-    before, after = with_journal(journal, lambda opened: opened.vacuum(full=full))
-    seconds = time.monotonic() - started
+    start_time = time.monotonic()
+    before, after = with_journal(journal, lambda open_journal: open_journal.vacuum(full=full))
+    seconds = time.monotonic() - start_time
     click.echo(f"{size_of(before)} before, {size_of(after)} after, in {seconds:.1f} seconds")
 
 
@@ -166,7 +166,7 @@ def backup(file: Path, journal: str | None) -> None:
 
     Copying the file by other means misses what is in its log. For PostgreSQL use pg_dump.
     """
-    with_journal(journal, lambda opened: _backup(opened, file))
+    with_journal(journal, lambda open_journal: _backup(open_journal, file))
     click.echo(f"{file}: {size_of(file.stat().st_size)}")
 
 

@@ -149,12 +149,12 @@ async def _go_on_with_all(journal: Journal, how: _How, *, watching: bool = False
 
 
 async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
-    recorded = await setup_of_run(journal, info.run_id)
+    setup_json = await setup_of_run(journal, info.run_id)
     if info.status in UNFINISHED:
         # A question about a command does not show the folder in which it would run, which may not be this one.
-        where = f" in {folder}" if (folder := folder_of(recorded)) else ""
+        where = f" in {folder}" if (folder := folder_of(setup_json)) else ""
         click.echo(printable(f"toolspeak: resuming {short_id(info.run_id)}{where}: {info.title}"), err=True)
-    setup = Setup.of(info.run_id, recorded)
+    setup = Setup.of(info.run_id, setup_json)
     if how.approve is not None:
         setup = replace(setup, approve=how.approve)
 

@@ -250,8 +250,8 @@ async def _run(
 ) -> int:
     async def begin(agent: Agent) -> Run:
         # A replay cannot be resumed, since it has no model: without a set-up in its records, `resume` refuses it.
-        recorded = {} if cassette is not None and cassette.replays else setup.recorded()
-        return await Session(agent, session_id).start(task, when_open=when_open, limits=limits, setup=recorded)
+        setup_json = {} if cassette is not None and cassette.replays else setup.as_json()
+        return await Session(agent, session_id).start(task, when_open=when_open, limits=limits, setup=setup_json)
 
     try:
         session_id = new_session_id()

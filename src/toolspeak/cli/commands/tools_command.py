@@ -41,8 +41,8 @@ def tools_command(workspace: str, show: str | None, listing: Listing | None, too
         return
     table = Table("name", "asks first", "arguments", "what it does", box=None)
     for spec in specs.values():
-        asks = "no" if spec.effects.read_only and not spec.effects.external else "yes"
-        table.add_row(spec.name, asks, _signature(spec), spec.description.split("\n")[0])
+        needs_approval = "no" if spec.effects.read_only and not spec.effects.external else "yes"
+        table.add_row(spec.name, needs_approval, _signature(spec), spec.description.split("\n")[0])
     Console(markup=False, highlight=False).print(table)
 
 

@@ -28,7 +28,7 @@ def trace_command(run: str, as_json: bool, content: bool, journal: str | None) -
     The spans are those of a run that is traced live, with the times of the records, and include the runs that tools
     started. They go by OTLP to where the variables OTEL_* say. A second export has the same trace id and span ids.
     """
-    with_journal(journal, lambda opened: _trace(opened, run, as_json, content))
+    with_journal(journal, lambda open_journal: _trace(open_journal, run, as_json, content))
 
 
 async def _trace(journal: MaintainedJournal, run: str, as_json: bool, content: bool) -> None:

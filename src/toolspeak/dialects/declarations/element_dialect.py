@@ -157,7 +157,7 @@ def call_node(
         how = Argument(
             text=syntax.open(syntax.argument, name, ' string="true"' if syntax.typed else ""),
             json=syntax.open(syntax.argument, name, ' string="false"' if syntax.typed else ""),
-            marked=syntax.open(syntax.argument, name, ' string="false"' if syntax.typed else ' type="json"'),
+            explicit_json=syntax.open(syntax.argument, name, ' string="false"' if syntax.typed else ' type="json"'),
             edge=layout.edge,
             end=syntax.argument_end,
             avoid=(syntax.call_end, syntax.argument),
@@ -191,7 +191,7 @@ def _write_argument(
         attribute = ' string="true"' if syntax.typed else ""
         text = write_text(value, ends, TEXT if syntax.typed else types)
     else:
-        marked = not syntax.typed and needs_mark(value, types)
-        attribute = ' string="false"' if syntax.typed else ' type="json"' if marked else ""
+        needs_type = not syntax.typed and needs_mark(value, types)
+        attribute = ' string="false"' if syntax.typed else ' type="json"' if needs_type else ""
         text = write_json(value)
     return f"{syntax.open(syntax.argument, name, attribute)}{layout.edge}{text}{layout.edge}{syntax.argument_end}"

@@ -66,9 +66,9 @@ def pair_dialect(
     def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
         if marker.form:
             return form_body(marker, tools, first_index, caps)
-        used, wrapped = by_marker[marker.text]
-        nameless = marker.text == used.start("arg_key")
-        return PairCalls(used, wrapped, tools, first_index, caps, nameless=nameless)
+        own_tags, is_wrapped = by_marker[marker.text]
+        nameless = marker.text == own_tags.start("arg_key")
+        return PairCalls(own_tags, is_wrapped, tools, first_index, caps, nameless=nameless)
 
     def write_calls(calls: Calls, tools: Tools) -> str:
         return _write_calls(tags, layout, calls, tools)
@@ -143,7 +143,7 @@ def _frame(tags: PairTags, layout: PairLayout) -> Frame:
             how = Argument(
                 text=opening,
                 json=opening,
-                marked=None,
+                explicit_json=None,
                 end=tags.end("arg_value"),
                 avoid=(tags.start("arg_key"), tags.end("tool_call")),
                 fixed=lambda value: _write_pair(tags, layout, spec, name, value).removesuffix(layout.after_value),

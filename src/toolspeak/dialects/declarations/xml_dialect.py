@@ -148,7 +148,7 @@ class _WrappedCalls(XmlCalls):
             return position
         stop, call, tags = position + tag.length, self._call, self._tags
         if tag.closing and (tag.element == tags.call or tag.element.lower() == self._block):
-            call = call or self._named("", position, out)
+            call = call or self._start_named_call("", position, out)
             if tag.element != tags.call:
                 call.notes.append("missing_closer")
                 stop = position
@@ -167,7 +167,7 @@ class _WrappedCalls(XmlCalls):
     def _in_name(self, text: str, position: int, out: list[Delta]) -> int:
         at = text.find("<", position, position + MAX_CANDIDATE)
         if at >= 0 and text.startswith(self._name_end, at):
-            self._named(unescape_name(text[position:at].strip()), position, out)
+            self._start_named_call(unescape_name(text[position:at].strip()), position, out)
             self._state = self._in_element
             return at + len(self._name_end)
         if len(text) - position >= MAX_CANDIDATE or not self._name_end.startswith(text[at:] if at >= 0 else ""):
@@ -176,7 +176,7 @@ class _WrappedCalls(XmlCalls):
             self._wait = True
         return position
 
-    def _named(self, name: str, position: int, out: list[Delta]) -> OpenCall:
+    def _start_named_call(self, name: str, position: int, out: list[Delta]) -> OpenCall:
         call = self._start_call(name, position, out)
         call.offset = self._offset
         return call

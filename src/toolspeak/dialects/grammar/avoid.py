@@ -162,8 +162,8 @@ class Automaton:
 def _escaped(char: str) -> str:
     if char in '\\]^-[/"&~#|':
         return f"\\x{ord(char):02x}"
-    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return named.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 else char)
+    escapes = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return escapes.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 else char)
 
 
 def _begins(pattern: Pattern, end: str) -> bool:

@@ -56,7 +56,7 @@ def python_notation(write: Sequence[Write]) -> Notation:
 
 def python_arguments(spec: ToolSpec, rules: Rules, notation: Notation) -> Node:
     """`(name=value, …)`: the arguments in the schema's order. Names that Python does not allow cannot be written."""
-    named = Notation(
+    name_notation = Notation(
         string=notation.string,
         text=notation.text,
         key=lambda name: series(name),
@@ -66,13 +66,15 @@ def python_arguments(spec: ToolSpec, rules: Rules, notation: Notation) -> Node:
         words=notation.words,
         dump=notation.dump,
     )
-    return _arguments(spec, rules, named, notation, ("(", ")"))
+    return _arguments(spec, rules, name_notation, notation, ("(", ")"))
 
 
-def _arguments(spec: ToolSpec, rules: Rules, named: Notation, inner: Notation, brackets: tuple[str, str]) -> Node:
+def _arguments(
+    spec: ToolSpec, rules: Rules, name_notation: Notation, inner: Notation, brackets: tuple[str, str]
+) -> Node:
     values = SchemaNodes(inner, spec.parameters, rules, spec.name)
     closed = {**spec.parameters, "additionalProperties": False}
-    return SchemaNodes(named, spec.parameters, rules, spec.name, values).object(closed, brackets)
+    return SchemaNodes(name_notation, spec.parameters, rules, spec.name, values).object(closed, brackets)
 
 
 def before_call(name: str, opening: str, bracket: str) -> Pattern:

@@ -40,8 +40,8 @@ def with_special(definition: Definition, tokens: SpecialTokens) -> Definition:
     """
     if isinstance(tokens, str):
         raise ConfigurationError(f"special_tokens is a list of texts, or their ids by text; found the text {tokens!r}")
-    named: Mapping[str, int | None] = dict.fromkeys(tokens)
-    ids = cast("Mapping[str, int]", tokens) if isinstance(tokens, Mapping) else named
+    without_ids: Mapping[str, int | None] = dict.fromkeys(tokens)
+    ids = cast("Mapping[str, int]", tokens) if isinstance(tokens, Mapping) else without_ids
     nameless = [text for text, number in ids.items() if number is None and not _NAME.fullmatch(text)]
     if nameless:
         raise ConfigurationError(

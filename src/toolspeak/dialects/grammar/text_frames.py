@@ -24,10 +24,10 @@ class Argument:
     """The tag that opens text."""
     json: str
     """The tag that opens JSON."""
-    marked: str | None
+    explicit_json: str | None
     """The tag that opens JSON if the schema allows text too; None: JSON is not written then."""
-    marks_beside_listed: bool = False
-    """Use `marked` also if the schema's only texts are those of an enumeration."""
+    marks_beside_values: bool = False
+    """Use `explicit_json` also if the schema's only texts are those of an enumeration."""
     edge: str = ""
     """The text on both sides of the value."""
     end: str
@@ -51,10 +51,10 @@ def argument(spec: ToolSpec, name: str, schema: JSON, rules: Rules, how: Argumen
     if sorted_.others:
         nodes = SchemaNodes(json_notation(avoid), spec.parameters, rules, f"{spec.name}-{name}")
         value = choice(*(nodes.value(other) for other in sorted_.others))
-        listed = any(isinstance(value, str) for value in sorted_.values)
-        opened = how.marked if sorted_.text or (listed and how.marks_beside_listed) else how.json
-        if opened is not None:
-            options.append(series(opened, how.edge, value, ending))
+        has_text_values = any(isinstance(value, str) for value in sorted_.values)
+        json_tag = how.explicit_json if sorted_.text or (has_text_values and how.marks_beside_values) else how.json
+        if json_tag is not None:
+            options.append(series(json_tag, how.edge, value, ending))
     return choice(*options)
 
 

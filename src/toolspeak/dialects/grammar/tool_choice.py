@@ -113,8 +113,8 @@ class Turn:
     def _thought(self) -> Node:
         """The reasoning before the text, without its marker if the prompt has opened it; NOTHING without reasoning."""
         gap = _GAP if self.choice.mode in ("required", "specific") else EMPTY
-        opened = self.starts_in == "reasoning"
-        each = (("" if opened else start, Text(self.avoid, end), after) for start, end, after in self.thoughts)
+        is_open = self.starts_in == "reasoning"
+        each = (("" if is_open else start, Text(self.avoid, end), after) for start, end, after in self.thoughts)
         return choice(*(series(start, text, after, gap) for start, text, after in each))
 
 
@@ -130,7 +130,7 @@ def build_turn(
     reasoning: bool,
 ) -> Definition:
     """The turn of these tools and this choice. Raises ConfigurationError for a choice that the tools cannot meet."""
-    used = chosen_tools(tools, tool_choice)
+    allowed_tools = chosen_tools(tools, tool_choice)
     rules = Rules()
     if max_calls is None and tool_choice.mode == "specific":
         max_calls = 1
@@ -138,7 +138,7 @@ def build_turn(
     more = min(bounds) - 1 if bounds else None
     # The literals that begin a call are joined with the frame before it, so that a lexer distinguishes the calls at
     # once.
-    split = {spec.name: behead(frame.call(spec, rules)) for spec in used}
+    split = {spec.name: behead(frame.call(spec, rules)) for spec in allowed_tools}
     each = [(head, rules.add(f"call-{name}", rest)) for name, (head, rest) in split.items()]
     later = choice(*(series(frame.joint, head, rest) for head, rest in each))
     following = Repeat(rules.add("next", later), 0, more) if more != 0 and each else EMPTY
@@ -150,7 +150,7 @@ def build_turn(
 
     auto: list[tuple[str, Node]] = []
     if tool_choice.mode == "auto" and frame.text_start is None:
-        after = [(trigger, strip_prefix(calls, trigger)) for trigger in triggers(used)]
+        after = [(trigger, strip_prefix(calls, trigger)) for trigger in triggers(allowed_tools)]
         auto = [(trigger, rest) for trigger, rest in after if rest != NOTHING]
     avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ())]
     avoid += map(exactly, triggers(tools) if frame.text_start is None else ())

@@ -208,7 +208,7 @@ def _how(opening: str, name: str) -> Argument:
     return Argument(
         text=opening,
         json=opening,
-        marked=None,
+        explicit_json=None,
         end=_ARGUMENT_END,
         avoid=(_ARGUMENT, _CALL_END),
         fixed=lambda value: _write_argument(name, value),

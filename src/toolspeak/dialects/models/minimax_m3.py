@@ -60,8 +60,8 @@ def _open(name: str) -> str:
 
 def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
     """An argument as elements if these read back as the same value; else text as CDATA, other values as JSON."""
-    named = spec is None or _is_named(value, argument_schemas(spec).get(name), spec)
-    tries = [_elements(name, value)] if named else []
+    has_plain_names = spec is None or _is_named(value, argument_schemas(spec).get(name), spec)
+    tries = [_elements(name, value)] if has_plain_names else []
     if isinstance(value, str):
         tries.append(_element(name, as_cdata(value)))
     for text in tries:
@@ -137,8 +137,8 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
     for other in sorted_.others:
         nodes = SchemaNodes(json_notation(texts(_PREFIX)), spec.parameters, rules, f"{spec.name}-{name}")
         if outer:
-            marked = _element(name, "\0", ' type="json"').partition("\0")[0]
-            options.append(series(marked, nodes.value(other), end))
+            start_tag = _element(name, "\0", ' type="json"').partition("\0")[0]
+            options.append(series(start_tag, nodes.value(other), end))
         inner = [*_in_elements(other, spec, rules), *([] if sorted_.text else _plain(other, spec, nodes))]
         contents += [series(each, end) for each in inner]
     # The start tag is a separate literal: a lexer that has begun text would not go back to an element after the tag.

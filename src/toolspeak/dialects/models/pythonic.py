@@ -75,9 +75,9 @@ def write_call(call: ToolCall | MalformedCall, quote: str, live: re.Pattern[str]
     """One call. Arguments with names that Python does not allow go into `**{…}`."""
     if isinstance(call, MalformedCall):
         return call.raw
-    named = [(key, value) for key, value in call.arguments.items() if _PLAIN_KEY.fullmatch(key)]
+    by_name = [(key, value) for key, value in call.arguments.items() if _PLAIN_KEY.fullmatch(key)]
     others = {key: value for key, value in call.arguments.items() if not _PLAIN_KEY.fullmatch(key)}
-    parts = [f"{key}={write_literal(value, quote, live, in_objects)}" for key, value in named]
+    parts = [f"{key}={write_literal(value, quote, live, in_objects)}" for key, value in by_name]
     parts += [f"**{write_literal(others, quote, live, in_objects)}"] if others else []
     return f"{call.name}({', '.join(parts)})"
 
@@ -87,13 +87,13 @@ def _write_list(
 ) -> str:
     """The calls in one list, and malformed blocks as the model wrote them."""
     blocks: list[str] = []
-    listed: list[str] = []
+    items: list[str] = []
     for call in calls:
         if isinstance(call, MalformedCall) and call.whole_block:
             blocks.append(call.raw)
         else:
-            listed.append(write_call(call, quote, live, in_objects))
-    blocks += [f"[{', '.join(listed)}]"] if listed else []
+            items.append(write_call(call, quote, live, in_objects))
+    blocks += [f"[{', '.join(items)}]"] if items else []
     return "\n".join(f"{start}{each}{end}" for each in blocks)
 
 
@@ -123,9 +123,9 @@ def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Fr
     def avoid(tools: Sequence[ToolSpec]) -> list[Pattern]:
         return [before_call(spec.name, "[", "(") for spec in tools]
 
-    marked = start.rstrip("[")
-    if marked:
-        return Frame(call=call, start=start, joint=joint, end=end, triggers=lambda _: [marked], avoid=avoid)
+    trigger = start.rstrip("[")
+    if trigger:
+        return Frame(call=call, start=start, joint=joint, end=end, triggers=lambda _: [trigger], avoid=avoid)
     return Frame(call=call, start=start, joint=joint, end=end, triggers=triggers, avoid=avoid)
 
 

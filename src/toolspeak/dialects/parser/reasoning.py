@@ -74,7 +74,7 @@ class ThinkingParser(BlockState):
                     isinstance(verdict, MarkerMatch) and verdict.marker is self._thought and not self._may_repeat_start
                 ):
                     mentioned = self._is_start_mentioned(text, at + verdict.length, here)
-            opened = verdict.marker if isinstance(verdict, MarkerMatch) else None
+            marker = verdict.marker if isinstance(verdict, MarkerMatch) else None
             if mentioned is None:
                 self._add_reasoning(text, start, at, out)
                 return self._hold(text, at)
@@ -93,7 +93,7 @@ class ThinkingParser(BlockState):
                         self._may_end = "nothing"
                     return closed
                 position = closed
-            elif isinstance(verdict, MarkerMatch) and opened is self._thought:
+            elif isinstance(verdict, MarkerMatch) and marker is self._thought:
                 if self._may_repeat_start:
                     self._may_repeat_start = False
                     self._add_reasoning(text, start, at, out)

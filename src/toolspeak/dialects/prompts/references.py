@@ -42,7 +42,7 @@ def resolve_references(parameters: Mapping[str, JSON]) -> Mapping[str, JSON]:
     survey = _Survey(parameters)
     if not survey.uses and not survey.too_deep:
         return parameters
-    return _SchemaWriter(parameters, survey.named()).whole()
+    return _SchemaWriter(parameters, survey.references_to_keep()).whole()
 
 
 def is_too_deep(parameters: Mapping[str, JSON]) -> bool:
@@ -126,7 +126,7 @@ class _Survey:
         self.too_deep |= bool(level)
         return _DefinitionSize(keywords, tuple(references))
 
-    def named(self) -> frozenset[str]:
+    def references_to_keep(self) -> frozenset[str]:
         """The references that stay: those to types that hold themselves.
 
         All that are used more than once, if the schema would otherwise grow too much.
@@ -188,11 +188,11 @@ class Names:
 
 
 class _SchemaWriter:
-    """Writes a schema without references, except those in `named`."""
+    """Writes a schema without references, except those in `kept_references`."""
 
-    def __init__(self, root: Mapping[str, JSON], named: frozenset[str]) -> None:
+    def __init__(self, root: Mapping[str, JSON], kept_references: frozenset[str]) -> None:
         self._root = root
-        self._named = named
+        self._kept_references = kept_references
         self._names = Names()
 
     def whole(self) -> dict[str, JSON]:
@@ -214,7 +214,7 @@ class _SchemaWriter:
             target = resolve(reference, self._root)
             if isinstance(target, bool | Mapping):
                 others = {key: value for key, value in mapping.items() if key != "$ref"}
-                if reference != ROOT and (reference in self._named or depth + inlined >= _INLINE_DEPTH):
+                if reference != ROOT and (reference in self._kept_references or depth + inlined >= _INLINE_DEPTH):
                     return {"$ref": f"#/$defs/{self._names.of(reference)}", **self._inner(others, depth)}
                 if reference != ROOT:
                     return self._schema(_joined(target, others), depth, inlined + 1)

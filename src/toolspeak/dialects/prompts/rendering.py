@@ -94,7 +94,7 @@ class AssistantTurns:
     def __init__(self, messages: list[TextMessage], earlier: EarlierThoughts | None, live: re.Pattern[str]) -> None:
         self._messages = messages
         self._earlier = earlier
-        self._live = live
+        self._marker_pattern = live
         self._thoughtful: list[tuple[int, str]] = []  # this run's turns with thoughts: position, text without thoughts
 
     def add(self, message: Message, text: str) -> None:
@@ -107,8 +107,8 @@ class AssistantTurns:
             return
         if earlier.keep == "run":
             self._thoughtful.append((len(self._messages), text))
-        escaped = self._live.sub(lambda char: character_reference(char[0]), thought)
-        append_message(self._messages, TextMessage("assistant", f"{earlier.opening}{escaped}{earlier.closing}{text}"))
+        escaped = self._marker_pattern.sub(lambda char: character_reference(char[0]), thought)
+        append_message(self._messages, TextMessage("assistant", f"{earlier.before}{escaped}{earlier.after}{text}"))
 
     def end_run(self) -> None:
         """Removes the thoughts of a run, which ends with a user message."""
@@ -150,8 +150,11 @@ def _ordered(value: JSON, schema: JSON, root: Mapping[str, JSON], depth: int) ->
         entries = as_mapping(value)
         described = _object_schema(entries, schema, root)
         properties = as_mapping(described.get("properties"))
-        named = [*properties, *(name for name in described.get("required", ()) if name not in properties)]
-        order = [*(name for name in named if name in entries), *(name for name in entries if name not in named)]
+        declared_names = [*properties, *(name for name in described.get("required", ()) if name not in properties)]
+        order = [
+            *(name for name in declared_names if name in entries),
+            *(name for name in entries if name not in declared_names),
+        ]
         others: JSON = described.get("additionalProperties", True)
         in_order = {name: _ordered(entries[name], properties.get(name, others), root, depth + 1) for name in order}
         same = order == list(entries) and all(in_order[name] is entries[name] for name in order)
@@ -159,9 +162,9 @@ def _ordered(value: JSON, schema: JSON, root: Mapping[str, JSON], depth: int) ->
     described = _without_references(schema, root)
     fixed: Sequence[JSON] = described.get("prefixItems", ())
     items: JSON = described.get("items", True)
-    listed = cast("Sequence[JSON]", value)
-    each = [_ordered(item, fixed[i] if i < len(fixed) else items, root, depth + 1) for i, item in enumerate(listed)]
-    return value if all(one is other for one, other in zip(each, listed, strict=True)) else each
+    values = cast("Sequence[JSON]", value)
+    each = [_ordered(item, fixed[i] if i < len(fixed) else items, root, depth + 1) for i, item in enumerate(values)]
+    return value if all(one is other for one, other in zip(each, values, strict=True)) else each
 
 
 def _object_schema(value: Mapping[str, JSON], schema: JSON, root: Mapping[str, JSON]) -> Mapping[str, Any]:
@@ -172,8 +175,10 @@ def _object_schema(value: Mapping[str, JSON], schema: JSON, root: Mapping[str, J
         for branch in mapping.get(key) or ():
             candidate = _without_references(branch, root)
             whole = "object" in schema_types(candidate, root) and set(candidate.get("required", ())) <= set(value)
-            named = set(value) <= set(as_mapping(candidate.get("properties"))) or candidate.get("additionalProperties")
-            if whole and named:
+            has_all_names = set(value) <= set(as_mapping(candidate.get("properties"))) or candidate.get(
+                "additionalProperties"
+            )
+            if whole and has_all_names:
                 return candidate
     return mapping
 

@@ -121,8 +121,8 @@ def _layout(
         ends: list[ResultStatus | None] = [None, *statuses, None]
         for i, pair in enumerate(itertools.pairwise(ends)):
             edges[i][pair] = batch_edges[i]
-    opened = all(edge.endswith(('"', '"' + FAILURE_PREFIX)) for each in edges[:-1] for edge in each.values())
-    is_json = opened and all(edge.startswith(after) for each in edges[1:] for edge in each.values())
+    are_quoted = all(edge.endswith(('"', '"' + FAILURE_PREFIX)) for each in edges[:-1] for edge in each.values())
+    is_json = are_quoted and all(edge.startswith(after) for each in edges[1:] for edge in each.values())
     if suffix and not is_json:
         return None
     if is_json:

@@ -16,7 +16,7 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer did not decode (MiniCPM).
-_NAMED = (
+_NAMED_TAGS = (
     r"""(?:[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)"""
     r"""|\s+([\w.-]+)\s*)(/?)>"""
 )
@@ -75,7 +75,7 @@ class ElementSyntax:
 
     def __post_init__(self) -> None:
         patterns = {
-            opener: re.compile(re.escape(opener) + (_EQUALS if opener.endswith("=") else _NAMED))
+            opener: re.compile(re.escape(opener) + (_EQUALS if opener.endswith("=") else _NAMED_TAGS))
             for opener in (self.call, self.argument)
         }
         if self.named_inside:

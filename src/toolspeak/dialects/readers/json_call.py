@@ -71,7 +71,7 @@ class JsonCall:
     arguments_key: str | None = None
     arguments: Mapping[str, JSON] | None = None
     pending: list[str] = field(default_factory=list[str])
-    started: bool = False
+    has_started: bool = False
     problem: Problem | None = None
     quoted: bool = False  # the arguments are null, or a JSON string with the object in it, and are sent when complete
     null: bool = False

@@ -74,7 +74,7 @@ class JsonCalls(Steps):
             return None
         call = self._call
         arguments = self._key == call.arguments_key and call.problem is None and not call.quoted
-        if arguments and not call.started:
+        if arguments and not call.has_started:
             return None
         room = self.caps.characters - self._value.length
         return PassThrough(self, string_content, self._index, room, special=string_special, visible=arguments)
@@ -227,7 +227,7 @@ class JsonCalls(Steps):
         return stop
 
     def _argument_text(self, piece: str, out: list[Delta]) -> None:
-        if self._call.started:
+        if self._call.has_started:
             out.append(ArgumentsDelta(self._index, piece))
         else:
             self._call.pending.append(piece)
@@ -293,7 +293,7 @@ class JsonCalls(Steps):
     def _announce(self, out: list[Delta]) -> None:
         call = self._call
         if call.name is not None and not (self._shape.no_calls and self._says_no_call(call.name)):
-            call.started = True
+            call.has_started = True
             out.append(CallStarted(self._index, call.name, call.id))
             if call.pending:
                 out.append(ArgumentsDelta(self._index, "".join(call.pending)))

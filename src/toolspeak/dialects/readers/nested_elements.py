@@ -146,8 +146,8 @@ class NestedCalls(TaggedCalls):
 
     def _start_node(self, tag: re.Match[str]) -> None:
         call, tag_text = self._open_call(), tag[1].strip()
-        named = None if self._open else _PARAMETER.fullmatch(tag_text)  # as M2 writes an argument
-        name, element = (named[1], "parameter") if named else (unescape_name(tag_text), tag_text)
+        parameter = None if self._open else _PARAMETER.fullmatch(tag_text)  # as M2 writes an argument
+        name, element = (parameter[1], "parameter") if parameter else (unescape_name(tag_text), tag_text)
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:

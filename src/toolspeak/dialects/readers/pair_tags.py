@@ -88,12 +88,12 @@ class PairTags:
         match = NAME.match(rest)
         if match is None or match.end() == len(rest):
             return None
-        stop, named = match.end(), match[1] != ""
-        if self.json and not named and rest[stop] == "{":
+        stop, has_name = match.end(), match[1] != ""
+        if self.json and not has_name and rest[stop] == "{":
             return True
         # The end tags count where the start tag of a key or value was lost: the known tools still give such a meaning.
         tags = [self.start("arg_key")]
-        if named:
+        if has_name:
             tags += [self.end("arg_key"), self.end("arg_value")]
             key = LOST_KEY.match(rest, stop)
             if key is not None and key.end() == len(rest):
@@ -102,10 +102,10 @@ class PairTags:
                 return True
             if key is not None and begins(rest, key.end(), self.end("arg_key")):
                 return None
-        if named and self.name_end:
+        if has_name and self.name_end:
             tags.append(self.start(self.name_end))
         # "between <tool_call> and </tool_call>" is prose. A call without arguments has no blanks around its name.
-        if named and rest[0] not in " \t" and rest[match.end(1)] not in " \t":
+        if has_name and rest[0] not in " \t" and rest[match.end(1)] not in " \t":
             tags.append(self.end("tool_call"))
         tag = stands(rest, stop, (*tags, BREAK))
         return None if tag is None else tag != ""

@@ -34,7 +34,7 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
 
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")
-_NAMED = re.compile(r"(?:[(,]\s*|['\"])[^\W\d]\w*\s*=\s*")
+_NAMED_ARGUMENT = re.compile(r"(?:[(,]\s*|['\"])[^\W\d]\w*\s*=\s*")
 _NEXT = re.compile(r"['\"]\s+[^\W\d]\w*\s*=\s*")  # an argument without the comma before it
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9_]+")
 _MAX_NAMED = 80  # the number of characters that these patterns read
@@ -327,7 +327,7 @@ class PythonArguments(FunctionCalls):
             self._wait = True
             return stop
         if ends == "content":
-            if not self._triple and self._named():
+            if not self._triple and self._looks_named():
                 reason = f"a string holds its own quote before an argument; write it as \\{quote}"
                 return self._fail("invalid_call", reason, stop)
             self._inner += not self._triple
@@ -341,14 +341,14 @@ class PythonArguments(FunctionCalls):
         self._state = self._after
         return stop + (3 if self._triple else 1)
 
-    def _named(self) -> bool:
+    def _looks_named(self) -> bool:
         """Whether the end of the string looks like the name of an argument and `=`."""
         at = max(self._tail.rfind(each) for each in "(,'\"")
         if at < 0:
             return False
         # An HTML attribute looks the same: there the quote before it would begin another string.
         comma = self._inner % 2 == 1 and _NEXT.fullmatch(self._tail, at)
-        return bool(comma or _NAMED.fullmatch(self._tail, at))
+        return bool(comma or _NAMED_ARGUMENT.fullmatch(self._tail, at))
 
     def record(self, text: str) -> None:
         super().record(text)

@@ -205,11 +205,11 @@ class XmlCalls(TaggedCalls):
             call.problem = Problem("no_arguments", reason)
         self._end_call(text, stop, out)
 
-    def _read_tag(self, text: str, position: int, named: str) -> XmlTag | None:
+    def _read_tag(self, text: str, position: int, named_element: str) -> XmlTag | None:
         """The tag at `position`; None if more characters are needed or the body failed."""
         if position == len(text):
             return None
-        tag = match_tag(text, position, named)
+        tag = match_tag(text, position, named_element)
         rest = text[position : position + MAX_CANDIDATE]
         if tag is None and TAG_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE:
             self._wait = True

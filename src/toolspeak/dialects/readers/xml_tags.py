@@ -39,10 +39,10 @@ class XmlTag:
     length: int
 
 
-def match_tag(text: str, position: int, named: str) -> XmlTag | None:
+def match_tag(text: str, position: int, named_element: str) -> XmlTag | None:
     """The whole tag at `position`, of at most `MAX_CANDIDATE` characters; None without one.
 
-    `named`: the element whose `name` attribute is the real name.
+    `named_element`: the element whose `name` attribute is the real name.
     """
     tag = _TAG.match(text, position, position + MAX_CANDIDATE)
     if tag is None:
@@ -54,18 +54,18 @@ def match_tag(text: str, position: int, named: str) -> XmlTag | None:
         match[1]: unescape_name(match[2] if match[2] is not None else match[3]) for match in _ATTRIBUTE.finditer(tag[3])
     }
     keys = {key.lower(): key for key in attributes}
-    if name == named and "name" in keys:
+    if name == named_element and "name" in keys:
         name = attributes.pop(keys["name"])
     kind = attributes.pop(keys["type"], None) if "type" in keys else None
     return XmlTag(bool(tag[1]), tag[2], name, bool(tag[4]), kind, tuple(attributes), len(tag[0]))
 
 
-def open_tag(name: str, named: str, kind: str = "") -> tuple[str, str]:
+def open_tag(name: str, named_element: str, kind: str = "") -> tuple[str, str]:
     """The start tag for a name, and the name of its element."""
     suffix = f' type="{kind}"' if kind else ""
-    if _ELEMENT_NAME.fullmatch(name) and name != named:
+    if _ELEMENT_NAME.fullmatch(name) and name != named_element:
         return f"<{name}{suffix}>", name
-    return f'<{named} name="{_escape(name)}"{suffix}>', named
+    return f'<{named_element} name="{_escape(name)}"{suffix}>', named_element
 
 
 def _escape(text: str) -> str:

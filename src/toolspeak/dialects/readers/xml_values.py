@@ -40,8 +40,8 @@ def argument_nodes(
         how = Argument(
             text=start,
             json=start,
-            marked=open_tag(name, NAMED_ARGUMENT, "json")[0],
-            marks_beside_listed=True,
+            explicit_json=open_tag(name, NAMED_ARGUMENT, "json")[0],
+            marks_beside_values=True,
             end=f"</{element}>",
             avoid=(*(f"</{element}{space}" for space in " \t\r\n"), *avoid),
             fixed=lambda value: write_argument(name, value, spec, live),

@@ -77,9 +77,9 @@ def beginning_of_ends(ends: Iterable[EndMarker]) -> str:
     The text may end before the marker does.
     """
     heads = {head for end in ends for head in end.heads}
-    names, texts = ({text for named, text in heads if named is kind} for kind in (True, False))
-    named = rf"<\s*(?:/\s*(?:(?ai:{beginning_of(names)})|\Z)|\Z)" if names else ""
-    return "|".join(filter(None, (named, beginning_of(texts))))
+    names, texts = ({text for is_name, text in heads if is_name is kind} for kind in (True, False))
+    name_pattern = rf"<\s*(?:/\s*(?:(?ai:{beginning_of(names)})|\Z)|\Z)" if names else ""
+    return "|".join(filter(None, (name_pattern, beginning_of(texts))))
 
 
 def begins(text: str, position: int, *literals: str) -> bool:

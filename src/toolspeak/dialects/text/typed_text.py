@@ -101,12 +101,12 @@ def schema_types(
     if kinds is not None:
         names = [kinds] if isinstance(kinds, str) else as_list(kinds)
         admitted &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
-    listed = [*as_list(mapping.get("enum")), *([mapping["const"]] if "const" in mapping else [])]
-    listed_types = frozenset(json_type(value) for value in listed)
+    enum_values = [*as_list(mapping.get("enum")), *([mapping["const"]] if "const" in mapping else [])]
+    listed_types = frozenset(json_type(value) for value in enum_values)
     if not admitted.isdisjoint(listed_types):  # otherwise the `enum` of a handwritten schema lists an array's elements
         admitted &= listed_types
-        others = {json.dumps(value) for value in listed if not isinstance(value, str)}
-        literals |= {value for value in listed if isinstance(value, str) and value not in others}
+        others = {json.dumps(value) for value in enum_values if not isinstance(value, str)}
+        literals |= {value for value in enum_values if isinstance(value, str) and value not in others}
     for key in ("anyOf", "oneOf"):
         branches = [schema_types(branch, root, depth + 1, references) for branch in as_list(mapping.get(key))]
         branches = [branch for branch in branches if branch is not _ITSELF]

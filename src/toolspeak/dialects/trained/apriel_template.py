@@ -14,12 +14,12 @@ from toolspeak.dialects.trained.template import Template, in_a_new_line, in_syst
 
 
 def _apriel15_list(tools: Sequence[ToolSpec]) -> str:
-    listed = "".join(f"{tool_of(spec)}\n" for spec in tools)
+    tool_lines = "".join(f"{tool_of(spec)}\n" for spec in tools)
     return (
         "You are provided with function signatures within <available_tools></available_tools> XML tags. You may call one "
         "or more functions to assist with the user query. Don't make assumptions about the arguments. You should infer "
         "the argument values from previous user responses and the system message. Here are the available tools:\n"
-        f"<available_tools>\n{listed}</available_tools>"
+        f"<available_tools>\n{tool_lines}</available_tools>"
     )
 
 
@@ -37,7 +37,7 @@ def _apriel15(system: str, tools: Sequence[ToolSpec]) -> Prompt:
 
 
 def _apriel16_list(tools: Sequence[ToolSpec]) -> str:
-    listed = "".join(str(tool_of(spec)) for spec in tools)
+    tool_texts = "".join(str(tool_of(spec)) for spec in tools)
     return f"""\
 You are provided with function signatures within <available_tools></available_tools> XML tags.
         You may call one or more functions to assist with the user query.
@@ -45,7 +45,7 @@ You are provided with function signatures within <available_tools></available_to
         user responses and the system message.
         Here are the available tools: 
         <available_tools>
-{listed}        
+{tool_texts}        
         </available_tools>.
 
         Return all function calls as a list of JSON objects within <tool_calls></tool_calls> XML tags.

@@ -99,8 +99,8 @@ spelling."""
 
 
 def _python_tools(tools: Sequence[ToolSpec]) -> str:
-    listed = "\n\n".join(map(_python, tools))
-    return f"## Available Tools\nHere is a list of tools that you have available to you:\n\n{listed}"
+    tool_text = "\n\n".join(map(_python, tools))
+    return f"## Available Tools\nHere is a list of tools that you have available to you:\n\n{tool_text}"
 
 
 _JSON = "```json\n[\n{tools}\n]\n```"

@@ -94,9 +94,9 @@ def _coder_tools(tools: Sequence[ToolSpec]) -> str:
     )
 
 
-def _of_functions(listed: str) -> str:
+def _of_functions(tool_text: str) -> str:
     return (
-        f"# Tools\n\nYou have access to the following functions:\n\n{listed}\n\n"
+        f"# Tools\n\nYou have access to the following functions:\n\n{tool_text}\n\n"
         "If you choose to call a function ONLY reply in the following format with NO suffix:\n\n"
         f"{_LONG}\n\n{_NESTED}"
     )

@@ -35,10 +35,10 @@ Reminder:
 
 
 def _v31(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    listed = "".join(
+    tool_text = "".join(
         f"Use the function '{spec.name}' to '{spec.description}'\n{dump(function_of(spec))}\n\n" for spec in tools
     )
-    return Prompt((f"You have access to the following functions:\n\n{listed}{_RULES_V31}", system))
+    return Prompt((f"You have access to the following functions:\n\n{tool_text}{_RULES_V31}", system))
 
 
 def _join_types(kinds: Sequence[JSON]) -> str:

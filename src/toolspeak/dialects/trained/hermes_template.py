@@ -83,11 +83,11 @@ def _hermes_tool(spec: ToolSpec) -> str:
 
 
 def _hermes_tools(tools: Sequence[ToolSpec]) -> str:
-    listed = "\n".join(map(_hermes_tool, tools))
+    tool_text = "\n".join(map(_hermes_tool, tools))
     return (
         "You are a function calling AI model. You are provided with function signatures within <tools></tools> XML "
         "tags. You may call one or more functions to assist with the user query. Don't make assumptions about what "
-        f"values to plug into functions. Here are the available tools: <tools> {listed} </tools>Use the following "
+        f"values to plug into functions. Here are the available tools: <tools> {tool_text} </tools>Use the following "
         'pydantic model json schema for each tool call you will make: {"properties": {"name": {"title": "Name", '
         '"type": "string"}, "arguments": {"title": "Arguments", "type": "object"}}, "required": ["name", '
         '"arguments"], "title": "FunctionCall", "type": "object"}}\n'

@@ -26,8 +26,8 @@ def _sorted(value: JSON) -> JSON:
 
 
 def _k3(tools: Sequence[ToolSpec]) -> str:
-    listed = json.dumps([_sorted(tool_of(spec)) for spec in tools], ensure_ascii=False, separators=(",", ":"))
-    return f"# Tools\nHere are the available tools, described in JSONSchema.\n\n```json\n{listed}\n```"
+    tool_text = json.dumps([_sorted(tool_of(spec)) for spec in tools], ensure_ascii=False, separators=(",", ":"))
+    return f"# Tools\nHere are the available tools, described in JSONSchema.\n\n```json\n{tool_text}\n```"
 
 
 K2 = Template(

@@ -24,10 +24,10 @@ from toolspeak.dialects.trained.template import (
 
 
 def _bielik_tools(tools: Sequence[ToolSpec]) -> str:
-    listed = ",\n".join(dump(tool_of(spec)) for spec in tools)
+    tool_text = ",\n".join(dump(tool_of(spec)) for spec in tools)
     return (
         "Masz dostęp do następujących narzędzi. Definicje narzędzi znajdują się poniżej wewnątrz znaczników "
-        f"<|function_list|>:\n<|function_list|>\n[{listed}]\n<|function_list|>\n\nAby wywołać narzędzie, użyj formatu "
+        f"<|function_list|>:\n<|function_list|>\n[{tool_text}]\n<|function_list|>\n\nAby wywołać narzędzie, użyj formatu "
         '<tool_call>{"name": "nazwa_narzędzia", "arguments": {"argument": "wartość"}}</tool_call>. Wyniki działania '
         "narzędzi zostaną przekazane z markerem <|function_output|>.\n"
     )
@@ -222,12 +222,12 @@ MINIMAX_M3 = Template(
 
 
 def _solar_tools(tools: Sequence[ToolSpec]) -> str:
-    listed = "".join(f"<|tool:begin|>{dump(function_of(spec))}<|tool:end|>" for spec in tools)
+    tool_text = "".join(f"<|tool:begin|>{dump(function_of(spec))}<|tool:end|>" for spec in tools)
     return (
         "## Tools\n\n### Tool Call Instruction\nYou may invoke one or more tools to assist with the user's query. "
         "Available tools are provided in JSON Schema format: <|tools:begin|><|tool:begin|><tools-json-object>"
         "<|tool:end|>...<|tools:end|>\n\n### Available Tools\n"
-        f"<|tools:begin|>{listed}<|tools:end|>\n\n### Tool Call Format\n"
+        f"<|tools:begin|>{tool_text}<|tools:end|>\n\n### Tool Call Format\n"
         "For each tool call, return a JSON object with the following structure, enclosed within <|tool_call:begin|> "
         "and <|tool_call:end|> tags: \n<|tool_call:begin|><tool-call-id><|tool_call:name|><tool-name>"
         "<|tool_call:args|><args-json-object><|tool_call:end|>\n"

@@ -16,8 +16,8 @@ _RULES = (
 
 
 def _place(system: str, tools: Sequence[ToolSpec]) -> Prompt:
-    listed = "".join(f"{dump(tool_of(spec), indent=4)}\n\n" for spec in tools)
-    return Prompt((system,), _RULES + listed, "first")
+    tool_text = "".join(f"{dump(tool_of(spec), indent=4)}\n\n" for spec in tools)
+    return Prompt((system,), _RULES + tool_text, "first")
 
 
 LLAMA31 = Template(source="meta-llama/Llama-3.1-8B-Instruct, of 3.2 and 3.3 too", place=_place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolspeak.dialects.trained.template import Template, WriteTools, filled, first_message, in_system, tool_lines
 
 _HEAD = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-_LISTED = "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{tools}\n</tools>\n\n"
+_TOOLS = "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{tools}\n</tools>\n\n"
 _PAIRS = """\
 <tool_call>{function-name}
 <arg_key>{arg-key-1}</arg_key>
@@ -36,16 +36,18 @@ For each function call, you should return object like:
 At the end of function call returns, you should print </tool_calls:opensource>"""
 
 
-def _listed(rules: str) -> WriteTools:
-    return filled(_HEAD + _LISTED + rules, tool_lines)
+def _with_tools(rules: str) -> WriteTools:
+    return filled(_HEAD + _TOOLS + rules, tool_lines)
 
 
-GLM46 = Template(source="zai-org/GLM-4.6, of 4.5 too", place=first_message(_listed(f"{_GLM}{_PAIRS}")), tool_turns=True)
+GLM46 = Template(
+    source="zai-org/GLM-4.6, of 4.5 too", place=first_message(_with_tools(f"{_GLM}{_PAIRS}")), tool_turns=True
+)
 GLM47 = Template(
     source="zai-org/GLM-4.7-Flash",
     # Its template writes a line break between `<|system|>` and the tools, and none before a system text.
-    place=first_message(filled(f"\n{_HEAD}{_LISTED}{_GLM}{_PAIRS.replace(chr(10), '')}", tool_lines)),
+    place=first_message(filled(f"\n{_HEAD}{_TOOLS}{_GLM}{_PAIRS.replace(chr(10), '')}", tool_lines)),
     tool_turns=True,
 )
-LING3 = Template(source="inclusionAI/Ling-3.0-flash", place=in_system(_listed(_LING), joint="\n"), tool_turns=True)
-HY3 = Template(source="tencent/Hy3", place=in_system(_listed(_HY3)), tool_turns=True)
+LING3 = Template(source="inclusionAI/Ling-3.0-flash", place=in_system(_with_tools(_LING), joint="\n"), tool_turns=True)
+HY3 = Template(source="tencent/Hy3", place=in_system(_with_tools(_HY3)), tool_turns=True)

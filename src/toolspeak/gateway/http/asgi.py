@@ -192,7 +192,7 @@ class EventStream:
         """The writer waits for it while more than `MOST_WAITING` bytes wait to leave."""
         self._failed: Exception | None = None
         self._sending: float | None = None
-        self._sent = self._loop.time()
+        self._sent_at = self._loop.time()
 
     async def write(self, data: bytes, chunks: int = 1) -> None:
         """Sends a piece. Returns once there is room for more: a slow reader makes the writer wait."""
@@ -201,14 +201,14 @@ class EventStream:
             self.began_at = now
         self.chunks += chunks
         self.has_left = self.has_left or data is not PING
-        if self._idle is not None and not self._idle.done() and now - self._sent > ALONE_SECONDS:
+        if self._idle is not None and not self._idle.done() and now - self._sent_at > ALONE_SECONDS:
             self._sending = now
             try:
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
             except Exception as error:
                 self._failed = error
                 raise
-            self._sent, self._sending = now, None
+            self._sent_at, self._sending = now, None
             return
         self._waiting.append(data)
         self._size += len(data)
@@ -250,7 +250,7 @@ class EventStream:
         if self._sending is not None:
             if now - self._sending > stall:
                 raise ClientGone
-        elif self.kind == EVENTS and now - self._sent >= silence:
+        elif self.kind == EVENTS and now - self._sent_at >= silence:
             await self.write(PING)
 
     def _wake(self) -> None:
@@ -268,7 +268,7 @@ class EventStream:
                 self._size = 0
                 self._sending = self._loop.time()
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
-                self._sent, self._sending = self._sending, None
+                self._sent_at, self._sending = self._sending, None
                 if not more:
                     self.over = True
                     return

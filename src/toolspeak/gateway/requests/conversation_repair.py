@@ -29,7 +29,7 @@ from toolspeak.wire.request_encoding import text_of
 
 _NO_RESULT = "this call has no result in the conversation: it may have run or not"
 
-_NAMED = 3
+_MOST_NAMES = 3
 """The most calls that a note names."""
 
 _REPAIRS: Mapping[NoteCode, str] = {
@@ -66,7 +66,7 @@ class _Healing:
     def notes(self) -> list[Note]:
         notes: list[Note] = []
         for code, names in self._repairs.items():
-            name_list = ", ".join(shortened(name, 60) for name in list(dict.fromkeys(names))[:_NAMED])
+            name_list = ", ".join(shortened(name, 60) for name in list(dict.fromkeys(names))[:_MOST_NAMES])
             notes.append(Note(code, f"{_REPAIRS[code]}: {len(names)} ({name_list})"))
         return notes
 
@@ -191,16 +191,16 @@ class _UnansweredCalls:
 
     def __init__(self, calls: Sequence[ToolCall | MalformedCall]) -> None:
         self._calls = {call.id: call for call in calls}
-        self._named: dict[str, deque[str]] = {}
+        self._ids_by_name: dict[str, deque[str]] = {}
         for call in calls:
-            self._named.setdefault(call.name or "", deque()).append(call.id)
+            self._ids_by_name.setdefault(call.name or "", deque()).append(call.id)
 
     def take(self, name: str) -> ToolCall | MalformedCall | None:
         """Takes the first call of this tool, or of any tool if the name is empty."""
         if not name:
             call_id = next(iter(self._calls), "")
         else:
-            calls_of_name = self._named.get(name, deque())
+            calls_of_name = self._ids_by_name.get(name, deque())
             while calls_of_name and calls_of_name[0] not in self._calls:
                 calls_of_name.popleft()
             call_id = calls_of_name[0] if calls_of_name else ""

@@ -117,8 +117,8 @@ def _rules(wire_request: WireRequest, route: Route, choice: ToolChoice, client_f
         hold_calls=not wire_request.stream or upstream.hold_calls or route.holds,
         hold_text=not wire_request.stream or (requires and not enforced),
         repairs=upstream.repair,
-        insists=1 if requires else 0,
-        takes_back=client_format == "openai-chat",
+        required_call_retries=1 if requires else 0,
+        can_invalidate=client_format == "openai-chat",
         in_text=route.is_text,
     )
 
@@ -274,7 +274,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 }
 """Each API's fields, with the word that they have in common."""
 
-_REFUSED = {"anthropic": ("temperature", "top_p", "top_k")}
+_REFUSED_OPTIONS = {"anthropic": ("temperature", "top_p", "top_k")}
 """What an API answers 400 to (docs/reference/models.md): left out when it comes from another API's request."""
 
 
@@ -292,7 +292,7 @@ def translated(options: Mapping[str, JSON], client_format: str, upstream: str) -
     out: dict[str, JSON] = {}
     for field, value in options.items():
         word = _WORDS[client_format].get(field)
-        if word is None or word not in words or word in _REFUSED.get(upstream, ()):
+        if word is None or word not in words or word in _REFUSED_OPTIONS.get(upstream, ()):
             continue
         out[words[word]] = [value] if word == "stop" and isinstance(value, str) else value
     effort = _effort(options, client_format)

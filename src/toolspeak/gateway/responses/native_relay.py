@@ -111,7 +111,7 @@ class NativeRelay:
         self._waiting: deque[_WaitingEvent] = deque()
         self._owed: list[Delta] = []
         """Deltas that have left the gate, and whose events still wait."""
-        self._sent: list[Delta] = []
+        self._sent_deltas: list[Delta] = []
         """Deltas that the client has. Of Chat Completions only those that the encoder has to know."""
         self._encoder_knows: set[tuple[type[Delta], int]] = set()
         self._calls = sound_calls()
@@ -249,7 +249,7 @@ class NativeRelay:
         """An encoder for the rest of the answer, which knows the deltas that have left."""
         response_id, created = self._unknown.id or self._response_id, self._unknown.created or int(time.time())
         encoder = self._wire.encoder(self._wire_request, response_id=response_id, created=created)
-        for delta in self._sent:
+        for delta in self._sent_deltas:
             encoder.feed(delta)
         return encoder
 
@@ -304,7 +304,7 @@ class NativeRelay:
                 if key in self._encoder_knows:
                     continue
                 self._encoder_knows.add(key)
-            self._sent.append(delta)
+            self._sent_deltas.append(delta)
 
     def _go_on_anew(self) -> None:
         self.anew, self._passes_text = True, False

@@ -52,17 +52,17 @@ class RelayedAnswer:
             and not self.answering.wire_request.usage_wanted
         ):
             return b""  # the gateway requested it, and not the client
-        named = fields if self.model is None else with_model(fields, self.model)
-        return part.raw if named is fields else with_data(part.raw, named)
+        client_fields = fields if self.model is None else with_model(fields, self.model)
+        return part.raw if client_fields is fields else with_data(part.raw, client_fields)
 
     def whole(self, part: Relayed) -> bytes:
         """A whole answer, as the client gets it."""
         if part.data is None:
             return part.raw
-        named = self.named(part.data)
-        return part.raw if named is part.data else json_bytes(named)
+        client_fields = self.with_client_model(part.data)
+        return part.raw if client_fields is part.data else json_bytes(client_fields)
 
-    def named(self, fields: dict[str, JSON]) -> dict[str, JSON]:
+    def with_client_model(self, fields: dict[str, JSON]) -> dict[str, JSON]:
         """An event or an answer with the client's name for the model."""
         return fields if self.model is None else with_model(fields, self.model)
 

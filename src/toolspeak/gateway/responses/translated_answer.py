@@ -59,14 +59,17 @@ async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
 
 
 def _run_turns(
-    answering: Answering, put: Put, asks: Callable[[Route], None], has_left: Callable[[], bool] = lambda: False
+    answering: Answering, put: Put, on_attempt: Callable[[Route], None], has_left: Callable[[], bool] = lambda: False
 ) -> Coroutine[Any, Any, None]:
-    """The model's turn, or its turns with server-side tools. `asks` receives the route of each attempt. `has_left`:
-    whether part of the answer has left, also without `put`."""
+    """The model's turn, or its turns with server-side tools.
+
+    `on_attempt` is called with the route of each attempt. `has_left`: whether part of the answer has left, also without
+    `put`.
+    """
     wire_request = answering.wire_request
     size = partial(prompt_size, wire_request)
     if answering.tools is None:
-        return _turn(answering, wire_request, put, answering.report, size, asks=asks, has_left=has_left)
+        return _turn(answering, wire_request, put, answering.report, size, on_attempt=on_attempt, has_left=has_left)
 
     async def with_server_tools(tools: ServerTools, running: Running) -> None:
         offering, loop = await with_tools(tools, wire_request, running, answering.hosted)
@@ -83,7 +86,7 @@ async def _turn(
     size: Callable[[], int],
     *,
     hold_calls: bool = False,
-    asks: Callable[[Route], None] = lambda _: None,
+    on_attempt: Callable[[Route], None] = lambda _: None,
     has_left: Callable[[], bool] = lambda: False,
 ) -> None:
     """Runs one turn at the first upstream that answers. `hold_calls`: calls leave whole, whatever the configuration.
@@ -107,7 +110,7 @@ async def _turn(
         if before is not None:
             report.back_to(before)
         deltas_held.clear()
-        asks(route)
+        on_attempt(route)
         driver, request, rules = turn_of(wire_request, route, answering.request.wire.name)
         if hold_calls:
             rules = changed(rules, hold_calls=True)
@@ -128,7 +131,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
 
     native: NativeRelay | None = None
 
-    def asks(route: Route) -> None:
+    def on_attempt(route: Route) -> None:
         nonlocal native
         native = None if route.is_text else native_relay(answering, route)
         if native is not None:
@@ -167,7 +170,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
         frames = encoder.fail(failure.message, failure.status)
         await write(b"".join([event((name, with_code(data, failure))) for name, data in frames]))
 
-    await stream_answer(answering, stream, _run_turns(answering, put, asks, lambda: stream.has_left), fail)
+    await stream_answer(answering, stream, _run_turns(answering, put, on_attempt, lambda: stream.has_left), fail)
 
 
 async def _whole(answering: Answering, response_id: str) -> None:
@@ -175,7 +178,7 @@ async def _whole(answering: Answering, response_id: str) -> None:
     deltas: list[Delta] = []
     native: NativeRelay | None = None
 
-    def asks(route: Route) -> None:
+    def on_attempt(route: Route) -> None:
         nonlocal native
         native = None if route.is_text else native_relay(answering, route)
         RELAYING.set(native)
@@ -185,7 +188,9 @@ async def _whole(answering: Answering, response_id: str) -> None:
 
     asked_at = asyncio.get_running_loop().time()
     settings = client.current.settings
-    await watched(_run_turns(answering, put, asks), client.receive, None, settings.ping_seconds, settings.stall_seconds)
+    await watched(
+        _run_turns(answering, put, on_attempt), client.receive, None, settings.ping_seconds, settings.stall_seconds
+    )
     answering.sent_deltas = deltas if settings.log_content else None
     body = client.wire.encode_response(
         deltas, model=wire_request.model, response_id=response_id, created=int(time.time()), request=wire_request

@@ -119,10 +119,10 @@ class ToolLoop:
             # The model reads what was wrong with a call, and writes it again; the client need not know.
             _add(report, turn_report, [note for note in turn_report.notes if note.code != "malformed_call"])
             hosted = self._hosted_calls(mine)
-            await put([started for started, _ in hosted])
+            await put([start for start, _ in hosted])
             results = await self.tools.run(mine, self.running)
             by_call = {result.call_id: result for result in results}
-            await put([_ended(started, by_call[call.id]) for started, call in hosted])
+            await put([_hosted_call_end(start, by_call[call.id]) for start, call in hosted])
             # A client cannot send back what it did not see: the id of its call carries that. (The item of a search has
             # no field for a result.)
             sent_ids = {call.id for call in mine if isinstance(call, ToolCall) and not self._is_item(call)}
@@ -148,8 +148,8 @@ class ToolLoop:
         for call in calls:
             if isinstance(call, ToolCall) and call.name in self.hosted:
                 tool = self.hosted[call.name]
-                started = HostedCallStarted(self._items, tool.kind, tool.server, tool.name, call.arguments)
-                hosted.append((started, call))
+                start = HostedCallStarted(self._items, tool.kind, tool.server, tool.name, call.arguments)
+                hosted.append((start, call))
                 self._items += 1
         return hosted
 
@@ -294,8 +294,8 @@ class _Turn:
         return any(isinstance(call, CallCompleted) and call.name not in names for call in self.calls)
 
 
-def _ended(started: HostedCallStarted, result: ToolResult) -> HostedCallEnded:
-    return HostedCallEnded(started.index, result.text, result.status == "failure")
+def _hosted_call_end(start: HostedCallStarted, result: ToolResult) -> HostedCallEnded:
+    return HostedCallEnded(start.index, result.text, result.status == "failure")
 
 
 def _grown(size: Callable[[], int], more: Sequence[Message]) -> int:
@@ -308,4 +308,4 @@ def _add(report: TurnReport, turn: TurnReport, notes: Sequence[Note]) -> None:
     report.malformed += turn.malformed
     report.forged += turn.forged
     report.end = turn.end
-    report.used = report.used.plus(turn.used)
+    report.usage = report.usage.plus(turn.usage)

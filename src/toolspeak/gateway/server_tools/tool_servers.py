@@ -63,13 +63,15 @@ class ServerTools:
     def __init__(self, settings: ToolSettings, metrics: Metrics) -> None:
         self.settings = settings
         self._metrics = metrics
-        self._listed = mcp.read_servers(settings.file)
-        self.urls = {server.name: server.url if isinstance(server, mcp.HttpServer) else "" for server in self._listed}
+        self._server_settings = mcp.read_servers(settings.file)
+        self.urls = {
+            server.name: server.url if isinstance(server, mcp.HttpServer) else "" for server in self._server_settings
+        }
         """The address of each server, "" for a program."""
-        self._servers = mcp.McpServers(self._listed, call_timeout=settings.timeout)
+        self._servers = mcp.McpServers(self._server_settings, call_timeout=settings.timeout)
         self._toolset = Toolset()
         self._executor = Executor(self._toolset)
-        self._opened = False
+        self._is_open = False
         self._users = 0
         self._closing: asyncio.Task[None] | None = None
         self._retired = False
@@ -86,10 +88,10 @@ class ServerTools:
 
     def same_as(self, other: ServerTools) -> bool:
         """Whether both run the same servers under the same settings."""
-        return self.settings == other.settings and self._listed == other._listed
+        return self.settings == other.settings and self._server_settings == other._server_settings
 
     @contextmanager
-    def used(self) -> Generator[None]:
+    def in_use(self) -> Generator[None]:
         """Keeps the servers connected during the context."""
         self._users += 1
         try:
@@ -110,11 +112,11 @@ class ServerTools:
     async def open(self) -> None:
         """Connects to the servers. Raises McpError."""
         await self._servers.__aenter__()
-        self._opened = True
+        self._is_open = True
         self._take_up()
 
     async def aclose(self) -> None:
-        if self._opened:
+        if self._is_open:
             await self._servers.aclose()
 
     async def offered(self, others: Sequence[ToolSpec]) -> tuple[tuple[ToolSpec, ...], tuple[str, ...]]:

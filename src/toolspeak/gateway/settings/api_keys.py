@@ -174,8 +174,8 @@ def _digests_of_table(table: Mapping[str, Any], place: str, environ: Mapping[str
     (source,) = sources
     value = table[source]
     if source == "sha256" and isinstance(value, list) and value:
-        listed = enumerate(cast("list[Any]", value))
-        return [_read_digest(str(each).strip(), f"{place}.sha256[{i}]") for i, each in listed]
+        digests = enumerate(cast("list[Any]", value))
+        return [_read_digest(str(each).strip(), f"{place}.sha256[{i}]") for i, each in digests]
     if not isinstance(value, str):
         raise ConfigurationError(f"{place}.{source}: expected text" + (", or a list" if source == "sha256" else ""))
     if source == "sha256":

@@ -141,11 +141,11 @@ class ResponseMemory:
         if status not in _CONTINUED:
             return ()
         items = json.dumps([*keeping.items])
-        stored = StoredResponse(keeping.response_id, keeping.owner, status, keeping.previous, items, body)
-        if stored.size > self.settings.response_bytes:
+        kept_response = StoredResponse(keeping.response_id, keeping.owner, status, keeping.previous, items, body)
+        if kept_response.size > self.settings.response_bytes:
             return (_NOT_KEPT,)
         try:
-            await self._store.add(stored, self._retention)
+            await self._store.add(kept_response, self._retention)
         except JournalError as error:
             log("response_not_stored", {"problem": str(error)}, level=logging.ERROR)
             return (_NOT_KEPT,)
@@ -155,7 +155,7 @@ class ResponseMemory:
 
     async def retrieved(self, owner: str, response_id: str) -> dict[str, JSON]:
         """Raises Failure if it does not exist."""
-        return self._body(await self._stored(owner, response_id))
+        return self._body(await self._get(owner, response_id))
 
     async def deleted(self, owner: str, response_id: str) -> JSON:
         try:
@@ -168,11 +168,11 @@ class ResponseMemory:
         return {"id": response_id, "object": "response", "deleted": True}
 
     async def cancelled(self, owner: str, response_id: str) -> JSON:
-        stored = await self._stored(owner, response_id)
-        body = self._body(stored)
+        response = await self._get(owner, response_id)
+        body = self._body(response)
         if not body.get("background"):
             raise Failure(400, "only a response with background: true can be cancelled", "invalid_request")
-        if stored.status not in _OVER:
+        if response.status not in _OVER:
             body["status"] = "cancelled"
             try:
                 if not await self._store.finish(response_id, "cancelled", json.dumps(body)):
@@ -184,9 +184,9 @@ class ResponseMemory:
 
     async def input_items(self, owner: str, response_id: str, query: Mapping[str, str]) -> JSON:
         """A page of the response's input items, as OpenAI lists them: the newest first unless `order` is `asc`."""
-        stored = await self._stored(owner, response_id)
-        items = await self._conversation(stored.previous, owner, self.settings.key_bytes) if stored.previous else []
-        items += _items(stored)
+        response = await self._get(owner, response_id)
+        items = await self._conversation(response.previous, owner, self.settings.key_bytes) if response.previous else []
+        items += _items(response)
         order, limit, after = query.get("order", "desc"), query.get("limit", "20"), query.get("after", "")
         if order not in ("asc", "desc"):
             raise Failure(400, f"order: {order[:20]!r} is not an order; write asc or desc", "invalid_request")
@@ -206,22 +206,22 @@ class ResponseMemory:
         more = begin + len(page) < len(rows)
         return {"object": "list", "data": page, "first_id": None, "last_id": None, **ends, "has_more": more}
 
-    async def _stored(self, owner: str, response_id: str) -> StoredResponse:
+    async def _get(self, owner: str, response_id: str) -> StoredResponse:
         try:
-            stored = await self._store.get(owner, response_id)
-            if stored is not None and stored.status == "lost":
+            response = await self._store.get(owner, response_id)
+            if response is not None and response.status == "lost":
                 problem = "the gateway's process that worked on the response is gone; ask again"
-                body = self._failed(stored.body, "worker_lost", problem)
+                body = self._failed(response.body, "worker_lost", problem)
                 await self._store.finish(response_id, "failed", json.dumps(body))
-                stored = await self._store.get(owner, response_id)
+                response = await self._store.get(owner, response_id)
         except JournalError as error:
             raise _unavailable(error) from error
-        if stored is None:
+        if response is None:
             raise _not_found(response_id)
-        return stored
+        return response
 
-    def _body(self, stored: StoredResponse) -> dict[str, JSON]:
-        return {**json.loads(stored.body), "status": stored.status}
+    def _body(self, response: StoredResponse) -> dict[str, JSON]:
+        return {**json.loads(response.body), "status": response.status}
 
     # --- the background ----------------------------------------------------------------------------------------
 
@@ -229,19 +229,19 @@ class ResponseMemory:
         """Stores a queued response. Raises Failure."""
         body = {**response, "status": "queued"}
         items = json.dumps([*keeping.items])
-        stored = StoredResponse(
+        queued_response = StoredResponse(
             keeping.response_id, keeping.owner, "queued", keeping.previous, items, json.dumps(body), self._worker
         )
-        if stored.size > self.settings.response_bytes:
+        if queued_response.size > self.settings.response_bytes:
             most = self.settings.response_bytes
             raise Failure(413, f"input: more than {most} bytes cannot be stored: send less", "request_too_large")
         try:
-            await self._store.add(stored, self._retention)
+            await self._store.add(queued_response, self._retention)
         except JournalError as error:
             raise _unavailable(error) from error
         return body
 
-    async def started(self, response_id: str) -> None:
+    async def mark_started(self, response_id: str) -> None:
         """Marks a response as in progress. Raises CancelledError if it was cancelled meanwhile."""
         try:
             is_claimed = await self._store.start(response_id)
@@ -307,12 +307,12 @@ def _identified(items: JSON, response_id: str) -> list[JSON] | None:
     return identified
 
 
-def _items(stored: StoredResponse) -> list[JSON]:
-    return json.loads(stored.items)
+def _items(response: StoredResponse) -> list[JSON]:
+    return json.loads(response.items)
 
 
-def _output(stored: StoredResponse) -> list[JSON]:
-    return json.loads(stored.body)["output"]
+def _output(response: StoredResponse) -> list[JSON]:
+    return json.loads(response.body)["output"]
 
 
 def _not_found(response_id: str) -> Failure:

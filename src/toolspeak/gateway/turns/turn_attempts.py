@@ -53,7 +53,7 @@ class TurnReport:
     malformed: int = 0
     forged: int = 0
     end: TurnEnded = TurnEnded("error")
-    used: Usage = Usage()
+    usage: Usage = Usage()
     """Tokens of all attempts, failed ones included; estimated where the server does not count."""
 
     def back_to(self, before: TurnReport) -> None:
@@ -83,10 +83,10 @@ async def run_turn(
         gate = TurnGate(rules)
         report.attempts += 1
         # Only a turn that may be asked again is collected.
-        collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.insists else None
+        collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.required_call_retries else None
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
         last: Sequence[Delta] = ()
-        started = True
+        has_started = True
         try:
             async with aclosing(stream):
                 async for delta in stream:
@@ -101,14 +101,14 @@ async def run_turn(
                     elif leaving:
                         await put(leaving)
         except ToolspeakError:
-            started = gate.size > 0
+            has_started = gate.size > 0
             raise
         finally:
             usage = gate.outcome.end.usage if gate.outcome else Usage()
             is_counted = usage.total is not None
-            if not is_counted and started:
+            if not is_counted and has_started:
                 usage = estimated(usage, prompt_size(), gate.size)
-            report.used = report.used.plus(usage)
+            report.usage = report.usage.plus(usage)
             report.notes += gate.notes
             report.calls += gate.calls
             report.malformed += gate.malformed
@@ -127,7 +127,7 @@ async def run_turn(
         rules = changed(
             rules,
             repairs=rules.repairs - (outcome.again == "malformed"),
-            insists=rules.insists - (outcome.again == "no_call"),
+            required_call_retries=rules.required_call_retries - (outcome.again == "no_call"),
         )
         report.notes.append(_again(outcome.again, turn))
     if guessed:

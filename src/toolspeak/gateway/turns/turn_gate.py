@@ -68,10 +68,12 @@ class Note:
 class ReleaseRules:
     """The client's conditions for a turn, and how its deltas may leave.
 
-    `hold_calls`: a call leaves whole, once it counts. `hold_text`: text waits for the first call. `repairs` and
-    `insists`: how many more times the gateway may ask the model, after a malformed call and after a required call that
-    did not come. `takes_back`: the client's format can still spoil a call that was sent whole, by text that is not
-    JSON. `in_text`: the calls of the turn are text.
+    - `hold_calls`: a call leaves whole, once it counts.
+    - `hold_text`: text waits for the first call.
+    - `repairs`: how many more times the gateway may ask the model again after a malformed call.
+    - `required_call_retries`: the same, after a turn without the required call.
+    - `can_invalidate`: the client's format can still invalidate a call that was sent whole, by text that is not JSON.
+    - `in_text`: the calls of the turn are text.
     """
 
     choice: ToolChoice = ToolChoice()
@@ -79,8 +81,8 @@ class ReleaseRules:
     hold_calls: bool = False
     hold_text: bool = False
     repairs: int = 0
-    insists: int = 0
-    takes_back: bool = False
+    required_call_retries: int = 0
+    can_invalidate: bool = False
     in_text: bool = False
 
     @property
@@ -105,10 +107,10 @@ class TurnGate:
     """Takes one turn's deltas and returns those that leave. `outcome` is set once `TurnEnded` was fed.
 
     Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
-    If a call was sent and turns out not to count, the gate spoils it, or the turn fails (`LeaveRules.takes_back`). In a
-    turn in text (`LeaveRules.in_text`), white space leaves only with the text after it, and the line breaks between
-    thoughts, calls and text never leave: clients would show them as a message. The end of a call (`CallCompleted`)
-    leaves with the delta that follows it: until then every format can spoil the call.
+    If a call was sent and turns out not to count, the gate invalidates it (`ReleaseRules.can_invalidate`), or the turn
+    fails. In a turn in text (`ReleaseRules.in_text`), white space leaves only with the text after it, and the line
+    breaks between thoughts, calls and text never leave: clients would show them as a message. The end of a call
+    (`CallCompleted`) leaves with the delta that follows it: until then every format can invalidate the call.
     """
 
     def __init__(self, rules: ReleaseRules) -> None:
@@ -122,13 +124,13 @@ class TurnGate:
         self.forged = 0
         self._rules = rules
         self._text: list[Delta] | None = [] if rules.hold_text else None
-        self._live: set[int] = set()
-        self._whole: set[int] = set()
-        self._complete_last: CallCompleted | None = None
-        self._refused: set[int] = set()
+        self._open_calls: set[int] = set()
+        self._whole_calls: set[int] = set()
+        self._held_end: CallCompleted | None = None
+        self._refused_calls: set[int] = set()
         self._held_calls: list[CallCompleted | CallMalformed] = []
-        self._ignored: set[int] = set()
-        self._selected: set[int] = set()
+        self._ignored_calls: set[int] = set()
+        self._counting_calls: set[int] = set()
         self._left_out: list[str] = []
         self._blank: str | None = "" if rules.in_text else None
         """The white space at the start of this run of text; None once other text came."""
@@ -137,34 +139,34 @@ class TurnGate:
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         """The deltas that leave now. Raises ProviderError for a call that has left, does not count and cannot be
-        spoiled."""
-        if self._complete_last is not None:
-            return [*self._release_complete_call(delta), *self._feed(delta)]
+        invalidated."""
+        if self._held_end is not None:
+            return [*self._release_held_end(delta), *self._feed(delta)]
         if delta.__class__ is TextDelta and self._text is None and self._blank is None:  # most deltas of a turn
             self.size += text_size(cast("TextDelta", delta).text)
             return (delta,)
         return self._feed(delta)
 
-    def _release_complete_call(self, delta: Delta) -> Sequence[Delta]:
+    def _release_held_end(self, delta: Delta) -> Sequence[Delta]:
         """What leaves of the complete call, now that this delta follows it."""
-        call = self._complete_last
+        call = self._held_end
         assert call is not None
         if isinstance(delta, CallIgnored) and delta.index != call.index:
             return ()  # another call of the same block
         if isinstance(delta, TextDelta) and not delta.text.strip():
             return ()
-        self._complete_last = None
+        self._held_end = None
         match delta:
             case CallIgnored(index, reason) if index == call.index:
                 pass
             case BatchEnded(selected) if call.index not in selected:
                 reason = _NOT_COUNTED
             case _:
-                self._whole.add(call.index)
+                self._whole_calls.add(call.index)
                 return (call,)
-        spoiled = CallMalformed(call.index, "", "taken_back", reason, 0)
-        self._live_malformed(spoiled)
-        return (spoiled,)
+        malformed = CallMalformed(call.index, "", "taken_back", reason, 0)
+        self._note_invalidated(malformed)
+        return (malformed,)
 
     def _feed(self, delta: Delta) -> Sequence[Delta]:
         kind = delta.__class__
@@ -182,7 +184,7 @@ class TurnGate:
         if kind is ArgumentsDelta:
             fragment = cast("ArgumentsDelta", delta)
             self.size += text_size(fragment.text)
-            return (delta,) if fragment.index in self._live else ()
+            return (delta,) if fragment.index in self._open_calls else ()
         if self._rules.in_text and (kind is ReasoningDelta or kind is CallStarted or kind is CallCompleted):
             self._blank, self._after_thought_or_call = "", True
         match delta:
@@ -193,21 +195,21 @@ class TurnGate:
                 self._text.append(delta)
                 return ()
             case CallStarted(index, name):
-                return self._begin(delta, index, name)
+                return self._feed_started(delta, index, name)
             case CallCompleted():
-                return self._complete(delta)
+                return self._feed_completed(delta)
             case CallMalformed():
-                return self._spoil(delta)
+                return self._feed_malformed(delta)
             case CallIgnored(index):
-                self._ignored.add(index)
+                self._ignored_calls.add(index)
                 return ()
             case BatchEnded(selected, _, notes):
-                self._selected.update(selected)
+                self._counting_calls.update(selected)
                 if LEAKED in notes:
                     self._note(
                         "leaked_call", "the server left calls of the model in the text; the gateway read them there"
                     )
-                return self._take_back()
+                return self._invalidate_uncounted()
             case TextAside(text):
                 self.size += text_size(text)
                 return ()
@@ -240,36 +242,36 @@ class TurnGate:
         self._note("reasoning_sent_as_text", "reasoning was sent as text; set starts_in = 'reasoning' for the upstream")
         return (delta,)
 
-    def _begin(self, delta: Delta, index: int, name: str) -> Sequence[Delta]:
+    def _feed_started(self, delta: Delta, index: int, name: str) -> Sequence[Delta]:
         if self._rules.hold_calls:
             return ()
-        if not self._rules.admits(name) or (self._rules.parallel is False and self._live):
-            self._refused.add(index)
+        if not self._rules.admits(name) or (self._rules.parallel is False and self._open_calls):
+            self._refused_calls.add(index)
             return ()
-        self._live.add(index)
+        self._open_calls.add(index)
         return (*self._release(), delta)
 
-    def _complete(self, call: CallCompleted) -> Sequence[Delta]:
-        if call.index in self._live:
-            self._complete_last = call
+    def _feed_completed(self, call: CallCompleted) -> Sequence[Delta]:
+        if call.index in self._open_calls:
+            self._held_end = call
             return ()
-        if call.index in self._refused:
+        if call.index in self._refused_calls:
             self._left_out.append(call.name)
             return ()
         if self._rules.hold_calls:
             self._held_calls.append(call)
             return ()
-        leaving = self._begin(call, call.index, call.name)
+        leaving = self._feed_started(call, call.index, call.name)
         if not leaving:
             self._left_out.append(call.name)
             return ()
-        self._complete_last = call
+        self._held_end = call
         return leaving[:-1]
 
-    def _spoil(self, call: CallMalformed) -> Sequence[Delta]:
+    def _feed_malformed(self, call: CallMalformed) -> Sequence[Delta]:
         self.malformed += 1
-        if call.index in self._live:
-            self._live_malformed(call)
+        if call.index in self._open_calls:
+            self._note_invalidated(call)
             return (call,)
         if self._rules.hold_calls or self._may_repair():
             self._held_calls.append(call)
@@ -277,24 +279,24 @@ class TurnGate:
         self._note_as_text(call)
         return (*self._release(), call)
 
-    def _live_malformed(self, call: CallMalformed) -> None:
-        self._whole.discard(call.index)
+    def _note_invalidated(self, call: CallMalformed) -> None:
+        self._whole_calls.discard(call.index)
         self._note("malformed_call", f"a call that was sent in part cannot be read: {call.reason}")
 
     def _note_as_text(self, call: CallMalformed) -> None:
         self._note("malformed_call", f"a call cannot be read, so it was sent as text: {call.reason}")
 
     def _may_repair(self) -> bool:
-        return self._rules.repairs > 0 and not self._live and self._rules.choice.mode != "none"
+        return self._rules.repairs > 0 and not self._open_calls and self._rules.choice.mode != "none"
 
-    def _take_back(self) -> Sequence[Delta]:
-        """Spoils calls that left whole and do not count, as the end of their batch says."""
-        taken_back = sorted(self._whole - self._selected)
-        if not taken_back:
+    def _invalidate_uncounted(self) -> Sequence[Delta]:
+        """Invalidates the calls that left whole and that the end of their batch does not count."""
+        uncounted = sorted(self._whole_calls - self._counting_calls)
+        if not uncounted:
             return ()
-        self._whole.difference_update(taken_back)
+        self._whole_calls.difference_update(uncounted)
         why = _NOT_COUNTED
-        if not self._rules.takes_back:
+        if not self._rules.can_invalidate:
             raise ProviderError(
                 f"a call that was sent must not run: {why}; send the request again, or start the gateway with "
                 "--hold-calls",
@@ -302,7 +304,7 @@ class TurnGate:
                 code="ill_formed",
             )
         self._note("malformed_call", f"a call that was sent must not run: {why}")
-        return [CallMalformed(index, "", "taken_back", why, 0) for index in taken_back]
+        return [CallMalformed(index, "", "taken_back", why, 0) for index in uncounted]
 
     def _release(self) -> list[Delta]:
         deltas, self._text = self._text or [], None
@@ -313,11 +315,11 @@ class TurnGate:
         calls = self._counting()
         bad = [call for call in self._held_calls if isinstance(call, CallMalformed)]
         # Asking again does not help with a turn that was cut off or refused.
-        if not self._live and (end.finish in NORMAL_END or end.finish == "closed_by_us"):
+        if not self._open_calls and (end.finish in NORMAL_END or end.finish == "closed_by_us"):
             again: Literal["malformed", "no_call"] | None = None
             if bad and self._may_repair():
                 again = "malformed"
-            elif rules.requires and not calls and rules.insists > 0:
+            elif rules.requires and not calls and rules.required_call_retries > 0:
                 again = "no_call"
             if again is not None:
                 self.outcome = Outcome(again, end)
@@ -332,7 +334,7 @@ class TurnGate:
                 out.append(call)
             elif call.index in counting:
                 out.append(call)
-        self.calls = len(counting) + len(self._whole)
+        self.calls = len(counting) + len(self._whole_calls)
         if rules.requires and not self.calls:
             self._note("tool_choice_not_followed", "the model did not call the required tool")
         if self._left_out:
@@ -347,7 +349,7 @@ class TurnGate:
         for call in self._held_calls:
             if not isinstance(call, CallCompleted):
                 continue
-            counts = call.index in self._selected and call.index not in self._ignored
+            counts = call.index in self._counting_calls and call.index not in self._ignored_calls
             if not counts:
                 continue
             if self._rules.admits(call.name) and not (self._rules.parallel is False and counting):

@@ -19,7 +19,7 @@ from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.turns.turn_attempts import TurnReport, tokens_of
 from toolspeak.gateway.usage.usage_ledger import Ledger
-from toolspeak.gateway.usage.usage_values import Ask, Counts, UsageDecision, UsageLimit, day_left
+from toolspeak.gateway.usage.usage_values import Counts, StartRequest, UsageDecision, UsageLimit, day_left
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat
 
@@ -82,7 +82,7 @@ class Account:
     - `headers`: the client's limits.
     - `model`: the requested model, once it is known to exist.
     - `report`: the result of the request.
-    - `used`: returns the tokens instead of the report; its argument is whether the answer failed.
+    - `usage_of`: returns the tokens instead of the report; its argument is whether the answer failed.
     """
 
     def __init__(self, key: Key | None, wire: WireFormat, ledger: Ledger | None, metrics: Metrics) -> None:
@@ -90,12 +90,12 @@ class Account:
         self.model = NO_LABEL
         self.report = TurnReport()
         self.failed = False
-        self.used: Callable[[bool], Usage] | None = None
+        self.usage_of: Callable[[bool], Usage] | None = None
         self._key = key
         self._wire = wire
         self._ledger = ledger
         self._metrics = metrics
-        self._ask: Ask | None = None
+        self._ask: StartRequest | None = None
         self._open = False
 
     async def __aenter__(self) -> Self:
@@ -123,7 +123,7 @@ class Account:
             self._open = True
             return
         assert self._ledger is not None, "where a key has limits there is a store"
-        ask = Ask(key, min(tokens_of(size), MOST_RESERVED) if key.tokens_per_day is not None else 0)
+        ask = StartRequest(key, min(tokens_of(size), MOST_RESERVED) if key.tokens_per_day is not None else 0)
         try:
             verdict = await self._ledger.ask(ask)
         except JournalError as error:
@@ -180,13 +180,13 @@ class Account:
             await self._ledger.settled()
 
     def _counts(self, failed: bool) -> Counts:
-        used = self.report.used if self.used is None else self.used(failed)
+        usage = self.report.usage if self.usage_of is None else self.usage_of(failed)
         return Counts(
             requests=1,
             errors=int(failed),
-            input=_bounded(used.input),
-            output=_bounded(used.output),
-            cached=_bounded(used.cached),
+            input=_bounded(usage.input),
+            output=_bounded(usage.output),
+            cached=_bounded(usage.cached),
             calls=self.report.calls,
             malformed=self.report.malformed,
         )

@@ -13,7 +13,7 @@ from toolspeak.errors import JournalError
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import Ask, Counts, Load, UsageBatch, UsageDecision, day_of
+from toolspeak.gateway.usage.usage_values import Counts, Load, StartRequest, UsageBatch, UsageDecision, day_of
 
 ASK_SECONDS = 5.0
 """How long a request waits for the store to say whether it may begin."""
@@ -53,8 +53,8 @@ class Ledger:
         self._failed = failed
         self._counts: dict[tuple[str, str], Counts] = {}
         self._models: dict[str, set[str]] = {}
-        self._ended: dict[str, Load] = {}
-        self._asks: list[tuple[Ask, asyncio.Future[UsageDecision]]] = []
+        self._finished_load: dict[str, Load] = {}
+        self._start_requests: list[tuple[StartRequest, asyncio.Future[UsageDecision]]] = []
         self._load: dict[str, Load] = {}
         """The requests under way in this process according to the store, `_ended` included."""
         self._refusals: dict[Key, tuple[float, UsageDecision]] = {}
@@ -95,12 +95,12 @@ class Ledger:
         standing = replace(verdict.standing, now=verdict.standing.now + elapsed)
         return replace(verdict, seconds=verdict.seconds - elapsed, standing=standing)
 
-    async def ask(self, ask: Ask) -> UsageDecision:
+    async def ask(self, ask: StartRequest) -> UsageDecision:
         """Whether a request may begin. If it may, it is in progress until `end`. Raises JournalError if the store
         fails."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[UsageDecision] = loop.create_future()
-        self._asks.append((ask, waiting))
+        self._start_requests.append((ask, waiting))
         self._work_on()
         try:
             async with asyncio.timeout(ASK_SECONDS):
@@ -128,10 +128,10 @@ class Ledger:
             # A client that is refused may ask again at once, for hours.
             self._later = asyncio.get_running_loop().call_later(_REFUSED_SECONDS, self._work_on)
 
-    def end(self, ask: Ask) -> None:
+    def end(self, ask: StartRequest) -> None:
         """Ends a request that a verdict let begin."""
         name = ask.key.name
-        self._ended[name] = self._ended.get(name, Load()).plus(ask.load)
+        self._finished_load[name] = self._finished_load.get(name, Load()).plus(ask.load)
         self._work_on()
 
     async def settled(self) -> None:
@@ -164,21 +164,23 @@ class Ledger:
     async def _settle(self) -> None:
         now = asyncio.get_running_loop().time()
         renews = now - self._renewed >= self._settings.lease_seconds / 3
-        asks = [(ask, waiting) for ask, waiting in self._asks if not waiting.done()]
-        counts, ended, settled = self._counts, self._ended, self._settled
-        self._asks, self._counts, self._ended, self._settled = [], {}, {}, None
-        names = {*ended, *(ask.key.name for ask, _ in asks), *(self._load if renews or self._closing else ())}
+        requests = [(ask, waiting) for ask, waiting in self._start_requests if not waiting.done()]
+        counts, ended, settled = self._counts, self._finished_load, self._settled
+        self._start_requests, self._counts, self._finished_load, self._settled = [], {}, {}, None
+        names = {*ended, *(ask.key.name for ask, _ in requests), *(self._load if renews or self._closing else ())}
         load = {name: self._load.get(name, Load()).minus(ended.get(name, Load())) for name in names}
         if self._closing:
             load = dict.fromkeys(load, Load())
         try:
             if names or counts:
-                batch = UsageBatch(self._worker, self._settings.lease_seconds, counts, load, [ask for ask, _ in asks])
-                await self._take(batch, [waiting for _, waiting in asks])
+                batch = UsageBatch(
+                    self._worker, self._settings.lease_seconds, counts, load, [ask for ask, _ in requests]
+                )
+                await self._take(batch, [waiting for _, waiting in requests])
                 self._renewed = now if renews else self._renewed
         except Exception as error:  # noqa: BLE001 - whatever it is, keep the counts and ask for later requests
             self._keep(counts, ended)
-            for _, waiting in asks:
+            for _, waiting in requests:
                 if not waiting.done():
                     waiting.set_exception(JournalError(str(error)))
             self._failed(error, self._unstored() if self._closing else None)
@@ -194,13 +196,13 @@ class Ledger:
                 self._load[name] = load
             else:
                 self._load.pop(name, None)
-        for ask, future, verdict in zip(batch.asks, waiting, settled.verdicts, strict=True):
+        for ask, future, verdict in zip(batch.start_requests, waiting, settled.verdicts, strict=True):
             if future.done():  # its request no longer waits
                 self._give_back(ask, verdict)
             else:
                 future.set_result(verdict)
 
-    def _give_back(self, ask: Ask, verdict: UsageDecision) -> None:
+    def _give_back(self, ask: StartRequest, verdict: UsageDecision) -> None:
         if verdict.limit is None:
             self.end(ask)
 
@@ -208,7 +210,7 @@ class Ledger:
         for row, more in counts.items():
             self._counts[row] = self._counts.get(row, Counts()).plus(more)
         for name, load in ended.items():
-            self._ended[name] = self._ended.get(name, Load()).plus(load)
+            self._finished_load[name] = self._finished_load.get(name, Load()).plus(load)
 
     def _unstored(self) -> Mapping[str, object]:
         return {"lost": [{"key": key, "model": model, **asdict(each)} for (key, model), each in self._counts.items()]}

@@ -22,7 +22,7 @@ from toolspeak.gateway.usage.usage_values import (
     UsageDecision,
     UsageRow,
     day_of,
-    decided,
+    usage_decision,
 )
 from toolspeak.journal.leases import Connection
 
@@ -119,20 +119,20 @@ async def _settle(db: Connection, batch: UsageBatch) -> Settled:
     now = await _now(db)
     for (key, model), counts in sorted(batch.counts.items()):
         await db.change(_ADD, day_of(now), key, model, *astuple(counts))
-    keys = {ask.key.name: ask.key for ask in batch.asks}
+    keys = {ask.key.name: ask.key for ask in batch.start_requests}
     standings = {name: await _standing(db, key, batch, now) for name, key in keys.items()}
-    started = dict.fromkeys(keys, 0)
+    starts = dict.fromkeys(keys, 0)
     verdicts: list[UsageDecision] = []
     load = dict(batch.load)
-    for ask in batch.asks:
+    for ask in batch.start_requests:
         name = ask.key.name
-        verdict = decided(ask, standings[name])
+        verdict = usage_decision(ask, standings[name])
         verdicts.append(verdict)
         standings[name] = verdict.standing
         if verdict.limit is None:
-            started[name] += 1
+            starts[name] += 1
             load[name] = load.get(name, Load()).plus(ask.load)
-    for name, count in started.items():
+    for name, count in starts.items():
         if count and keys[name].requests_per_minute is not None:
             await db.change(_ARRIVE, name, now, count)
     await _carry(db, batch, load, now)

@@ -89,7 +89,7 @@ class UsageDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class StartRequest:
     """A request of a key that wants to begin, with the tokens that it reserves."""
 
     key: Key
@@ -107,14 +107,14 @@ class UsageBatch:
     - `lease`: the seconds after which the load of a silent worker no longer counts.
     - `counts`: the counts by key and model.
     - `load`: the requests in progress in this worker, for the keys whose load has changed.
-    - `asks`: the requests that want to begin, in this order.
+    - `start_requests`: the requests that want to start, in this order.
     """
 
     worker: str
     lease: float
     counts: Mapping[tuple[str, str], Counts]
     load: Mapping[str, Load]
-    asks: Sequence[Ask] = ()
+    start_requests: Sequence[StartRequest] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def day_left(now: float) -> float:
     return DAY - now % DAY
 
 
-def decided(ask: Ask, standing: Standing) -> UsageDecision:
+def usage_decision(ask: StartRequest, standing: Standing) -> UsageDecision:
     """Whether a request may begin, and the key's usage then. A request that is refused does not count.
 
     The day's tokens refuse a request once they have reached the limit together with what is under way. What the request

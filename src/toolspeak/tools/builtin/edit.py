@@ -13,7 +13,7 @@ from toolspeak.tools.builtin.change import apply, changes, preview_change
 from toolspeak.tools.builtin.text_format import BOM, encode, newline_style, with_newlines
 from toolspeak.tools.builtin.workspace import Workspace
 
-LISTED = 20
+MOST_LINES = 20
 """The most matches whose line numbers an error names. The search stops at one more."""
 
 
@@ -69,7 +69,7 @@ def _positions(text: str, piece: str) -> list[int]:
     """The first LISTED + 1 places of the piece, overlaps included: `aa` is in `aaa` twice."""
     positions: list[int] = []
     at = text.find(piece)
-    while at >= 0 and len(positions) <= LISTED:
+    while at >= 0 and len(positions) <= MOST_LINES:
         positions.append(at)
         at = text.find(piece, at + 1)
     return positions
@@ -105,6 +105,6 @@ def _wrong_number(text: str, old: str, starts: list[int], path: str) -> ToolErro
         line = text.count("\n", 0, near[0]) + 1 if len(near) == 1 else 0
         hint = f" Without its outer white space it occurs once, at line {line}." if line else ""
         return ToolError(f"'old' occurs 0 times in {path!r}: read the file and copy the text exactly.{hint}")
-    lines = ", ".join(str(text.count("\n", 0, at) + 1) for at in starts[:LISTED])
-    count, more = (f"more than {LISTED}", ", ...") if len(starts) > LISTED else (str(len(starts)), "")
+    lines = ", ".join(str(text.count("\n", 0, at) + 1) for at in starts[:MOST_LINES])
+    count, more = (f"more than {MOST_LINES}", ", ...") if len(starts) > MOST_LINES else (str(len(starts)), "")
     return ToolError(f"'old' occurs {count} times in {path!r} (lines {lines}{more}): take in more lines around it.")

@@ -73,13 +73,13 @@ def _paths(workspace: Workspace, folder: str, start: str, ctx: RunContext[Any], 
     if not recursive:
         for entry in workspace.entries(folder):
             if entry.name.startswith(start):
-                yield _named(join(folder, entry.name), entry)
+                yield _entry_name(join(folder, entry.name), entry)
         return
     beginning = join(folder, start) if start else ""
     for path, entry in walk(workspace, folder, ctx.cancelled):
         if path.startswith(beginning):
-            yield _named(path, entry)
+            yield _entry_name(path, entry)
 
 
-def _named(path: str, entry: Entry) -> str:
+def _entry_name(path: str, entry: Entry) -> str:
     return printable_path(path) + ("/" if entry.folder else "")

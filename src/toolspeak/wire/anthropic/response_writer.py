@@ -100,7 +100,7 @@ class AnthropicEncoder:
 
     def __init__(self, model: str, response_id: str) -> None:
         self._model, self._response_id = model, response_id
-        self._started = False
+        self._has_started = False
         self._index = -1
         self._kind = ""
         self._call: int | None = None
@@ -122,8 +122,8 @@ class AnthropicEncoder:
                 self._pieces.append(text)
                 return [self._delta({"type": "input_json_delta", "partial_json": text})]
         out: list[StreamFrame] = []
-        if not self._started:
-            self._started = True
+        if not self._has_started:
+            self._has_started = True
             out.append(("message_start", {"type": "message_start", "message": self._message()}))
         if isinstance(delta, TurnEnded):
             self._finish(delta, out)

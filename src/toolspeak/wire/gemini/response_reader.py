@@ -63,7 +63,7 @@ class GeminiDecoder:
         self.finished = False
         self._request_model = None if model is None else short_name(model)
         self._whole = whole
-        self._started = False
+        self._has_started = False
         self._open_kind: str | None = None  # the kind of the last part, if the next one of the kind is another part
         self._calls = CallAssembler()
         self._count = 0
@@ -75,7 +75,7 @@ class GeminiDecoder:
 
     def feed(self, data: JSON) -> list[Delta]:
         # The ordinary chunk: one text and nothing else, after the first chunk.
-        if self._started and type(data) is dict and not ("error" in data or "promptFeedback" in data):
+        if self._has_started and type(data) is dict and not ("error" in data or "promptFeedback" in data):
             chunk = cast("dict[str, Any]", data)
             text = _plain_text(chunk.get("candidates"))
             if text:
@@ -91,7 +91,7 @@ class GeminiDecoder:
     def _chunk(self, chunk: dict[str, JSON]) -> list[Delta]:
         if chunk.get("error"):
             raise reported_error(chunk["error"])
-        self._started = not self._whole
+        self._has_started = not self._whole
         self._note_turn(chunk)
         deltas: list[Delta] = []
         for candidate in as_list(chunk.get("candidates"), "'candidates'"):

@@ -88,7 +88,7 @@ class ChunkDecoder:
         self._request_model = model
         self._keep_reasoning = keep_reasoning
         self._finish: FinishReason = "stop"
-        self._refused = False
+        self._is_refused = False
         self._usage = Usage()
         self._model: str | None = None
         # Open reasoning that goes back to the API.
@@ -122,7 +122,7 @@ class ChunkDecoder:
 
     def close(self) -> list[Delta]:
         """See `Decoder`. Without a finish reason it is `stop`."""
-        finish: FinishReason = "refusal" if self._refused and self._finish == "stop" else self._finish
+        finish: FinishReason = "refusal" if self._is_refused and self._finish == "stop" else self._finish
         deltas = self._end_reasoning()
         for key, head in self._heads.items():
             if not head.name and head.pending:
@@ -170,7 +170,7 @@ class ChunkDecoder:
         if thought:
             deltas.append(ReasoningDelta(thought))
         refusal = as_text(delta.get("refusal"), "'refusal'")
-        self._refused = self._refused or bool(refusal)
+        self._is_refused = self._is_refused or bool(refusal)
         text_deltas = [TextDelta(text) for text in (content, refusal) if text]
         calls = as_list(delta.get("tool_calls"), "'tool_calls'")
         legacy = delta.get("function_call")

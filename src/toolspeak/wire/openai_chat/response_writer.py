@@ -56,7 +56,7 @@ def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, cr
     encoder = ChunkEncoder(model, response_id=response_id, created=created)
     answer = _MessageBuilder()
     for delta in deltas:
-        answer.refused = answer.refused or (isinstance(delta, TurnEnded) and delta.finish == "refusal")
+        answer.is_refused = answer.is_refused or (isinstance(delta, TurnEnded) and delta.finish == "refusal")
         for _, chunk in encoder.feed(delta):
             if chunk != DONE:
                 answer.add(chunk)
@@ -91,7 +91,7 @@ class ChunkEncoder:
             "model": model,
         }
         self._usage_wanted = usage_wanted
-        self._started = False
+        self._has_started = False
         # The place in `tool_calls` by a call's index, and the calls with arguments that have been sent.
         self._places: dict[int, int] = {}
         self._with_arguments: set[int] = set()
@@ -99,7 +99,7 @@ class ChunkEncoder:
 
     def feed(self, delta: Delta) -> list[StreamFrame]:
         """See `Encoder`."""
-        if isinstance(delta, TextDelta) and self._started:  # most deltas of a turn
+        if isinstance(delta, TextDelta) and self._has_started:  # most deltas of a turn
             choice: JSON = {"index": 0, "delta": {"content": delta.text}, "finish_reason": None}
             return [(None, {**self._head, "choices": [choice]})]
         match delta:
@@ -135,8 +135,8 @@ class ChunkEncoder:
         return None, {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
     def _frames(self, delta: JSON) -> list[StreamFrame]:
-        frames = [] if self._started else [self._chunk({"role": "assistant", "content": ""})]
-        self._started = True
+        frames = [] if self._has_started else [self._chunk({"role": "assistant", "content": ""})]
+        self._has_started = True
         return [*frames, self._chunk(delta)]
 
     def _start(self, index: int, name: str, call_id: str | None) -> list[StreamFrame]:
@@ -161,7 +161,7 @@ class ChunkEncoder:
 
     def _end(self, finish: FinishReason, usage: Usage) -> list[StreamFrame]:
         reason = _FINISH_REASONS[finish]
-        frames = self._frames({}) if not self._started else []
+        frames = self._frames({}) if not self._has_started else []
         frames.append(self._chunk({}, "tool_calls" if self._places and reason == "stop" else reason))
         counts = _usage(usage)
         if self._usage_wanted and counts is not None:
@@ -173,7 +173,7 @@ class _MessageBuilder:
     """Builds a message from chunks."""
 
     def __init__(self) -> None:
-        self.refused = False
+        self.is_refused = False
         self.usage: JSON = None
         self._finish = "error"
         self._texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
@@ -183,7 +183,7 @@ class _MessageBuilder:
 
     @property
     def finish(self) -> str:
-        return "stop" if self.refused else self._finish
+        return "stop" if self.is_refused else self._finish
 
     def add(self, chunk: dict[str, JSON]) -> None:
         self.usage = chunk.get("usage", self.usage)
@@ -210,7 +210,7 @@ class _MessageBuilder:
     def message(self) -> JSON:
         text, reasoning = ("".join(pieces) for pieces in self._texts.values())
         message: dict[str, JSON] = {"role": "assistant", "content": text, "refusal": None}
-        if self.refused:
+        if self.is_refused:
             message |= {"content": None, "refusal": text}
         elif not text and self._calls:
             message["content"] = None

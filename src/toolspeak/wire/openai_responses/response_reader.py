@@ -57,7 +57,7 @@ class ResponseDecoder:
         self._current: _IncomingItem | None = None
         self._items = 0
         self._has_reasoning = False
-        self._refused = False
+        self._is_refused = False
         self._finish: FinishReason = "stop"
         self._usage = Usage()
 
@@ -92,7 +92,7 @@ class ResponseDecoder:
     def close(self) -> list[Delta]:
         finish = self._finish
         if finish == "stop":
-            finish = "tool_calls" if self._calls.any else "refusal" if self._refused else "stop"
+            finish = "tool_calls" if self._calls.any else "refusal" if self._is_refused else "stop"
         return [*self._calls.close(finish), TurnEnded(finish, self._usage, self._model, self._id)]
 
     def _event(self, event: dict[str, JSON]) -> list[Delta]:
@@ -200,7 +200,7 @@ class ResponseDecoder:
         if not text:
             return []
         self._item_or_new(event, "message").streamed = True
-        self._refused = self._refused or refusal
+        self._is_refused = self._is_refused or refusal
         return [TextDelta(text)]
 
     def _reasoning_delta(self, event: dict[str, JSON]) -> list[Delta]:
@@ -231,7 +231,7 @@ class ResponseDecoder:
             part = as_object(each, "a part of 'content'")
             refusal = part.get("type") == "refusal"
             text = as_text(part.get("refusal" if refusal else "text"), "the text of a part of 'content'")
-            self._refused = self._refused or (refusal and bool(text))
+            self._is_refused = self._is_refused or (refusal and bool(text))
             if text and not item.streamed:
                 out.append(TextDelta(text))
         if item.streamed or out:

@@ -116,7 +116,7 @@ class ResponseEncoder:
         self._response = _response(request_fields, response_id, created)
         self._suffix = response_id.removeprefix("resp_")
         self._sequence = 0
-        self._started = False
+        self._has_started = False
         self._open: _OutgoingItem | None = None  # text or reasoning
         self._calls: dict[int, _OutgoingItem] = {}
         self._hosted: dict[int, _OutgoingItem] = {}
@@ -303,9 +303,9 @@ class ResponseEncoder:
     # --- the response --------------------------------------------------------------------------------------------
 
     def _start_response(self) -> list[StreamFrame]:
-        if self._started:
+        if self._has_started:
             return []
-        self._started = True
+        self._has_started = True
         return [self._response_event(f"response.{event}", "in_progress") for event in ("created", "in_progress")]
 
     def _close_all(self, status: str) -> list[StreamFrame]:
