@@ -274,6 +274,8 @@ requirements: $(VENV)/.dev
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
 	@# For the container alone: what a user has with toolspeak[gateway].
 	uv pip compile pyproject.toml --extra gateway --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/gateway.txt
+	@# For the containers of contrib/compose.yaml.
+	uv pip compile pyproject.toml --extra gateway --extra postgres --extra otel --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/services.txt
 	uv pip compile requirements/dist.in --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/dist.txt
 	uv pip compile requirements/sdk.in --universal --no-strip-extras --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
 	uv pip compile requirements/adapters.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/adapters.txt
