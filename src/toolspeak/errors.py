@@ -21,7 +21,7 @@
     └── RunError                 a run that cannot continue, for instance without a decision     no
         ├── RunBusy              this process or another holds the run                         once it has let go
         ├── RunConflict          someone else continued the run or the session              from where it is now
-        ├── RunStuck             a worker resumed the run often, and it got no further          when it is mended
+        ├── RunStuck             a worker resumed the run often in vain, or its tool is gone when it is mended
         ├── LeaseLost            another process took the run over                             from where it is now
         ├── SubRunPaused         a run that a tool started waits, and its call with it         when it was decided
         ├── CallWaits            a tool's call waits for a time or an outside event            when it has come
@@ -198,7 +198,8 @@ class RunBusy(RunError):
 
 
 class RunStuck(RunError):
-    """A worker resumed the run several times, and it got no further."""
+    """The run gets no further: a worker resumed it several times in vain, or it waits in a call of a tool that its
+    agent does not have."""
 
 
 class LeaseLost(RunError):

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import pytest
 from engine_servers import EngineServer
+from new_code import check_new_code
 from run_program import AGENT, ANSWER, CALLS
 from worker_processes import Workers
 
@@ -192,6 +193,33 @@ def test_another_host_takes_over(server: EngineServer, workers: Workers, tmp_pat
             print(f"\n{server.name}: another host's next call begins {time.time() - died:.2f} s after a worker's death")
             await caller.answered()
             caller.check_effects(tmp_path)
+
+    asyncio.run(act())
+
+
+def test_new_code_leaves_no_run_of_older_code_behind(server: EngineServer):
+    async def act() -> None:
+        journal = open_journal(server.journal)
+        await check_new_code(journal, server.url)
+        await journal.aclose()
+
+    asyncio.run(act())
+
+
+def test_new_code_goes_on_with_runs_that_a_dead_worker_drove(server: EngineServer, workers: Workers, tmp_path: Path):
+    """The tool of the older code is gone in the newer one. Calls whose outcome nobody knows are not repeated."""
+
+    async def act() -> None:
+        async with calling(server) as caller:
+            older = await asyncio.to_thread(workers.start)
+            await caller.submit(4)
+            await a_call(workers)
+            await asyncio.to_thread(workers.kill, older)
+            workers.arguments[-1] = "transfer"
+            await asyncio.to_thread(workers.start)
+            await caller.answered()
+            effects = Counter((tmp_path / "effects").read_text().splitlines())
+            assert [key for key, count in effects.items() if count > 1] == []
 
     asyncio.run(act())
 

@@ -16,12 +16,13 @@ from toolspeak.agent.storage.runs import LoadedRun, load_whole
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import (
     ApprovalRequested,
+    CallSuspended,
     Event,
     Record,
     RunResumed,
     RunStarted,
 )
-from toolspeak.data.messages import Message, Usage
+from toolspeak.data.messages import Message, ToolCall, Usage
 from toolspeak.data.run_values import PAUSED, UNFINISHED, RunStatus
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError, FormatError, RunConflict, RunError, RunStuck
@@ -285,7 +286,7 @@ class Resumption:
         """Reads the run's state, and what is recorded first. Call it while this process holds the run's lease.
 
         Raises RunError for a run that does not exist or has ended, and for a decision about a call that does not wait;
-        RunStuck for one that was resumed `most_attempts` times and got no further.
+        RunStuck for one that was resumed `most_attempts` times and got no further, or waits in a tool that is gone.
         """
         loaded_run = await load_whole(self.settings.journal, self.run_id)
         state, memory = (
@@ -299,8 +300,29 @@ class Resumption:
                 f"run {self.run_id} was resumed {state.resumptions} times and got no further: the process that drives"
                 " it dies or fails each time. Look at its last records (`toolspeak show`) and at the worker's log"
             )
+        check_waiting_tools(state, self.settings)
         first_events = resume_events(state, self.decisions, self.settings)
         return changed(loaded_run, memory=memory, first_events=first_events)
+
+
+def check_waiting_tools(state: RunState, settings: RunSettings) -> None:
+    """Raises RunStuck if a call that waits for a time or an event is of a tool that the agent does not have: it would
+    end as a call of an unknown tool, and the event would be lost.
+
+    Not checked where the settings do not say: an interceptor may reroute calls, a function may give other tools for
+    each turn, and the run may have been handed to another agent.
+    """
+    if settings.all_tools is None or settings.interceptors.get("call") or state.agent not in (None, settings.agent):
+        return
+    wait_ids = {one.call_id for one in state.pending.call_events if isinstance(one, CallSuspended) and one.event}
+    wait_ids -= {result.call_id for result in state.pending.results}
+    for call in state.pending.calls:
+        if call.id in wait_ids and isinstance(call, ToolCall) and settings.all_tools.get(call.name) is None:
+            raise RunStuck(
+                f"run {state.run_id} waits in its call {call.id} of the tool {call.name!r}, which the agent"
+                f" {settings.agent!r} does not have: give the agent a tool of that name again, beside the new"
+                " one if it has another name now, and resume the run"
+            )
 
 
 def resume_events(state: RunState, decisions: Mapping[str, Decision], settings: RunSettings) -> Sequence[Event]:

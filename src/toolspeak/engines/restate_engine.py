@@ -101,7 +101,7 @@ class RestateEngine:
         ended = asyncio.create_task(server.ended())
         stopped = asyncio.create_task(stop.wait())
         try:
-            await self._register(agents, ended)
+            await self._register(ended, stopped)
             await asyncio.wait((stopped, ended), return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
                 await ended
@@ -119,9 +119,9 @@ class RestateEngine:
             server.close()
             await ended
 
-    async def _register(self, agents: Collection[str], ended: asyncio.Task[None]) -> None:
-        """Tells the server where the workers are. Repeated while it is away."""
-        while not ended.done():
+    async def _register(self, *until: asyncio.Task[Any]) -> None:
+        """Tells the server where the workers are. Repeated while it is away, until one of the tasks is done."""
+        while not any(task.done() for task in until):
             try:
                 response = await self._post(f"{self._admin}/deployments", {"uri": self._advertise, "force": True})
             except EngineError as error:
@@ -130,7 +130,7 @@ class RestateEngine:
                 if not response.is_error:
                     return
                 _LOG.warning("registering %s: %s %s", self._advertise, response.status_code, response.text[:300])
-            await asyncio.wait((ended,), timeout=_AGAIN_SECONDS)
+            await asyncio.wait(until, timeout=_AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
 
     async def _post(self, url: str, content: Any) -> httpx2.Response:
         try:

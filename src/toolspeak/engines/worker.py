@@ -115,8 +115,10 @@ class Worker:
             return None
         except RunStuck as error:
             _LOG.error("%s", error)
-            with suppress(RunError, JournalError):
+            try:
                 await suspend_run(self.journal, run_id)
+            except (RunError, JournalError):  # it waits for a person, too
+                return time.time() + _LONGEST_PAUSE
             return None
         except ProviderError as error:
             _LOG.warning("run %s failed: %s", run_id, error)  # the run has ended
