@@ -11,7 +11,13 @@ from loopback_server import serve
 from processes import started
 from serving import in_turn, texts
 
+from toolspeak.gateway.erasure import erase_key
 from toolspeak.gateway.settings.api_keys import digest
+from toolspeak.gateway.settings.gateway_settings import FileSettings, ResponseSettings
+from toolspeak.gateway.settings.usage_settings import UsageSettings
+from toolspeak.gateway.stored.response_store import Retention, StoredResponse, open_store
+from toolspeak.gateway.usage.usage_store import open_usage
+from toolspeak.gateway.usage.usage_values import Counts, UsageBatch
 from toolspeak.journal import SqliteJournal
 from toolspeak.testing.journal import a_run, write
 
@@ -80,3 +86,30 @@ def test_the_usage_and_the_responses_of_a_key_are_erased_for_good_while_the_gate
     asyncio.run(run())
     with closing(open(journal, "rb")) as file:
         assert b"ann-of-sales" not in file.read()
+
+
+def test_the_stores_of_one_key_are_erased_in_every_database(usage_store: str, tmp_path: Path):
+    """Stores that do not exist are not made."""
+
+    async def run() -> None:
+        responses, usage = open_store(store, 5.0), open_usage(usage_store)
+        for number, owner in enumerate(["ann", "ann", "ben"]):
+            stored = StoredResponse(f"resp_{number}", owner, "completed", None, "[]", "{}")
+            await responses.add(stored, Retention(1000.0, 100, 100_000))
+        counts = {("ann", "m"): Counts(requests=3), ("ben", "m"): Counts(requests=4)}
+        await usage.settle(UsageBatch("worker", 15.0, counts, {}))
+        assert await erase_key(settings, "ann") == (1, 2)
+        assert await erase_key(settings, "ann") == (0, 0)
+        assert [(row.key, row.counts.requests) for row in await usage.rows(("key",), "")] == [("ben", 4)]
+        assert await responses.get("ann", "resp_0") is None
+        assert await responses.get("ben", "resp_2") is not None
+        await responses.aclose()
+        await usage.aclose()
+
+    is_file = "://" not in usage_store
+    store = str(tmp_path / "responses.db") if is_file else usage_store
+    settings = FileSettings((), {}, responses=ResponseSettings(store), usage=UsageSettings(usage_store))
+    if is_file:
+        assert asyncio.run(erase_key(settings, "ann")) == (0, 0)
+        assert [*tmp_path.iterdir()] == []
+    asyncio.run(run())
