@@ -5,6 +5,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from database_network import Network
 
 from toolspeak.data.events import Record, RunResumed
 from toolspeak.errors import JournalError
@@ -152,3 +153,20 @@ def test_connections_that_are_cut_again_and_again_are_told_as_the_journals_failu
 
     use(journal, main)
     assert all("postgresql:///postgres" in each for each in failed)
+
+
+def test_a_journal_is_closed_although_its_server_does_not_answer(postgres_url, tmp_path):
+    async def run() -> None:
+        network = Network(postgres_url, tmp_path / "host")
+        server = await network.serve()
+        journal = PostgresJournal(network.journal)
+        await journal.runs()
+        cut = asyncio.create_task(network.cut(120, silent=True))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(60):  # a limit for what hangs
+            await journal.aclose()
+        cut.cancel()
+        network.end()
+        server.close()
+
+    asyncio.run(run())

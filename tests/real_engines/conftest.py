@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from engine_servers import EngineServer, engine_server
 
-ENGINES = ("queue", "restate", "dbos")
+ENGINES = ("embedded", "queue", "restate", "dbos")
 
 
 @pytest.fixture(scope="session", params=ENGINES)

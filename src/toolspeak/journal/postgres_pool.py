@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,6 +32,7 @@ _REMEDIES: Sequence[tuple[type[BaseException], str]] = (
 
 
 _CHECK_SECONDS = 5.0
+_CLOSE_SECONDS = 5.0
 
 
 class AgainError(JournalError):
@@ -178,9 +179,11 @@ class PostgresPool:
         await connection.execute("UPDATE schema_version SET version = $1", self._version)
 
     async def aclose(self) -> None:
-        """Closes this event loop's connections."""
+        """Closes this event loop's connections. One whose server does not answer is cut off after some seconds."""
         opening = self._pools.pop(asyncio.get_running_loop(), None)
         if opening is not None:
-            (pool,) = await asyncio.gather(opening, return_exceptions=True)  # it may still be opening
-            if not isinstance(pool, BaseException):
-                await pool.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    (pool,) = await asyncio.gather(opening, return_exceptions=True)  # it may still be opening
+                    if not isinstance(pool, BaseException):
+                        await pool.close()
