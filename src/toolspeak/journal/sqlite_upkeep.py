@@ -78,7 +78,8 @@ def free_pages(file: Path, seconds: float) -> bool:
         db.execute("PRAGMA secure_delete = ON")
         db.execute("BEGIN IMMEDIATE")
         try:
-            db.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+            for _ in range(_PAGES):  # one a call: it gives a row without columns, and sqlite3 does not ask for the next
+                db.execute("PRAGMA incremental_vacuum(1)")
             _note_size(db)
             db.execute("COMMIT")
         except BaseException:
