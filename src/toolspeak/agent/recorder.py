@@ -283,8 +283,8 @@ class RunContexts:
         return self.settings.toolset if self.turn_tools is None else self.turn_tools
 
     def offer(self, tools: Toolset) -> None:
-        """Takes the tools of the next turn. Results of the run's reads stay known unless a tool is another one of the
-        same name."""
+        """Takes the tools of the next turn. Empties the result cache if another tool now has the name of an earlier
+        one."""
         self.turn_tools, earlier = tools, self._tools
         for each in tools:
             before = earlier.get(each.name)
@@ -295,7 +295,7 @@ class RunContexts:
                 self.scope = changed(self.scope, result_cache=ResultCache())
 
     def hand_over(self, settings: RunSettings) -> None:
-        """Goes on with another agent. Its tools may be other ones of the same names."""
+        """Continues with another agent, whose tools may have the same names and other functions."""
         self.settings = self._recorder.settings = settings
         self.turn_tools, self._tools = None, {}
         self.scope = changed(self.scope, result_cache=ResultCache(), _tools={})

@@ -49,8 +49,8 @@ class Effects:
       keep their order.
     - `destructive`: a write may remove or replace what was there.
     - `declared`: False for a tool that declares nothing. It counts as a write of everything.
-    - `polls`: the call asks how something stands by now, so the same call again is no repetition, and the result cache
-      does not answer it.
+    - `polls`: the call asks for the current state of something. So the same call again is not a repetition, and the
+      result cache does not answer it.
     - `version`: a token of the state of what is read, such as a file's time and size. An earlier result of the same
       call holds as long as the token stays and the run changes nothing there. "" is for what only the run changes,
       `UNVERSIONED` for what may change unnoticed.

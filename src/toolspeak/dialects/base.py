@@ -63,7 +63,7 @@ class DialectInfo:
     arguments: str = "JSON"
     """How values get their types."""
     results: str = ""
-    """How results come back."""
+    """How the model reads results."""
     reasoning: str = "<think>"
     stop: tuple[str, ...] = ()
     """The stop sequences that a server may use for the model. toolspeak sends none."""

@@ -97,7 +97,7 @@ class CallAdmission:
             if self._skip_reason:
                 self._keep_from_running(call, failure(original, "skipped", self._skip_reason))
             elif type(original) is not ToolCall:
-                assert isinstance(original, MalformedCall), "a call is either"
+                assert isinstance(original, MalformedCall), "each call is a ToolCall or a MalformedCall"
                 await self._refuse_malformed(call, original)
             elif max_calls is not None and call_count > max_calls:
                 self._keep_from_running(call, failure(original, "skipped", "the run's limit on calls is reached"))

@@ -27,11 +27,11 @@ from toolspeak.providers.base import Provider
 from toolspeak.wire.base import ModelRequest
 
 _UNFILTERED: Mapping[str, Mapping[str, JSON]] = {"vllm": {"skip_special_tokens": False}}
-"""By a provider's name, options for a reply as the model said it. vLLM leaves special tokens out of a text in which it
-looks for no calls (its tool parsers' `adjust_request`), and many models' markers are such tokens."""
+"""Options for an unfiltered reply, by the provider's name. vLLM removes special tokens from a text in which it looks
+for no calls (its tool parsers' `adjust_request`), and the markers of many models are such tokens."""
 
 _NO_REFUSAL = frozenset(("context_length", "authentication", "quota", "rate_limit", "content_filter", "connection"))
-"""Codes of errors that a prompt of ours would meet as well."""
+"""Codes of errors that do not depend on who writes the prompt."""
 
 _PROBE = ToolSpec(
     "look_at_the_weather",
@@ -39,8 +39,8 @@ _PROBE = ToolSpec(
     {"type": "object", "properties": {"town": {"type": "string"}, "country": {"type": "string"}}, "required": ["town"]},
 )
 _PROBE_TOKENS = 10
-"""What a prompt with `_PROBE` has more than one without, at least: in any tokenizer its description alone has twice as
-many."""
+"""A prompt with `_PROBE` has at least this many tokens more than one without: in any tokenizer its description alone
+has twice as many."""
 
 
 class ServerPromptDriver(TextDriver):
@@ -48,11 +48,11 @@ class ServerPromptDriver(TextDriver):
     while they leave the reply as it is: vLLM and llama.cpp's server do both where the tool choice is `none`.
 
     So the prompt is exactly the one that the model was trained on, and the parser, the grammar and the schedule are
-    ours. Whether a server does so is asked once (`writes_tools`). Where it does not, or refuses such a turn, the
-    prompt is ours from then on, as that of any `TextDriver`.
+    ours. The driver probes the server once (`writes_tools`). If the server does not write tools, or refuses such a
+    turn, the driver writes the prompt itself from then on, as any `TextDriver` does.
 
-    A turn with a call that could not be read is told as text, with its results, in the dialect: an API has no words
-    for it.
+    A turn with a malformed call is sent as text in the dialect, with its results, because an API has no field for a
+    malformed call.
     """
 
     writes: bool | None = None
@@ -102,7 +102,7 @@ class ServerPromptConversation(TextConversation):
             return super().model_request(request)
         prompt = system_text(request)
         messages: list[Message | TextMessage] = [Message.system(prompt)] if prompt else []
-        messages += self._in_api_words(request)
+        messages += self._api_messages(request)
         api = driver.provider.name.partition(":")[0]
         # The prompt states the tool choice, and our grammar enforces it: `none` keeps the server's parser off.
         return ModelRequest(
@@ -116,27 +116,27 @@ class ServerPromptConversation(TextConversation):
     def _may_drop_tool_role(self, request: TurnRequest) -> bool:
         return not self._driver.serves(request) and super()._may_drop_tool_role(request)
 
-    def _in_api_words(self, request: TurnRequest) -> Iterator[Message | TextMessage]:
+    def _api_messages(self, request: TurnRequest) -> Iterator[Message | TextMessage]:
         """The conversation in the API's own form, except for turns that have no such form."""
-        dialect, unread = self._driver.dialect, list[Message]()
+        dialect, malformed_turn = self._driver.dialect, list[Message]()
         for message in request.messages:
-            if unread:
+            if malformed_turn:
                 if message.role == "tool":
-                    unread.append(message)
-                yield from dialect.render(unread, request.tools)
-                unread = []
+                    malformed_turn.append(message)
+                yield from dialect.render(malformed_turn, request.tools)
+                malformed_turn = []
                 if message.role == "tool":
                     continue
             if message.role == "assistant" and any(type(part) is MalformedCall for part in message.parts):
-                unread = [message]
+                malformed_turn = [message]
             else:
                 yield self._with_thoughts(message)
-        if unread:
-            yield from dialect.render(unread, request.tools)
+        if malformed_turn:
+            yield from dialect.render(malformed_turn, request.tools)
 
     def _with_thoughts(self, message: Message) -> Message:
-        """The message with what was thought in it marked as the server's own: its chat template knows which thoughts of
-        a conversation the model reads again."""
+        """The message with its reasoning marked as the server's own. The chat template decides which reasoning of a
+        conversation the model reads again."""
         if message.role != "assistant" or not any(type(part) is ReasoningPart for part in message.parts):
             return message
         model = self._driver.provider.name.partition(":")[2]
@@ -149,9 +149,10 @@ class ServerPromptConversation(TextConversation):
 
 
 async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none")) -> bool:
-    """Whether the server writes tools into the prompt where the tool choice is this: then a request with one has more
-    tokens than the same without. It is counted, or two requests for one token tell. False where nobody says, or the
-    server refuses such a request. Raises ProviderError for what says nothing of it, as a limit or a lost connection."""
+    """Whether the server writes tools into the prompt with this tool choice: then a request with a tool has more tokens
+    than the same request without it. The server's endpoint for token counts answers that, or two requests for one
+    token. False if the server reports no usage, or refuses a request with the tool. Raises ProviderError for a failure
+    that is not about the tool, such as a rate limit or a lost connection."""
     messages = [Message.user("Hi")]
     try:
         without = await _tokens(provider, ModelRequest(messages))
@@ -164,7 +165,7 @@ async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none
 
 
 async def _tokens(provider: Provider, request: ModelRequest) -> int | None:
-    """How long the prompt of a request is, in tokens."""
+    """The length of a request's prompt in tokens; None if the server does not report it."""
     count: Callable[[ModelRequest], Awaitable[int | None]] | None = getattr(provider, "count_tokens", None)
     if count is not None and (counted := await count(request)) is not None:
         return counted

@@ -24,13 +24,13 @@ from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
 from toolspeak.wire.request_encoding import token_limit
 
 _GrammarKey: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
-"""What a grammar depends on, of a request."""
+"""The parts of a request that a grammar depends on."""
 
 _PromptKey: TypeAlias = tuple[str, Sequence[ToolSpec], OutputSchema | None, Callable[[ToolSpec], bool]]
-"""What a prompt depends on, of a request."""
+"""The parts of a request that a prompt depends on."""
 
 _MAX_PROMPTS = 64
-"""Prompts that a driver caches; an agent has one, a gateway's clients have many."""
+"""The most prompts that a driver caches. An agent has one; the clients of a gateway have many."""
 
 _STRAY_CHARACTERS = 256
 """How many characters a model may write after its calls before toolspeak stops waiting for the end of the turn."""
@@ -38,7 +38,8 @@ _STRAY_CHARACTERS = 256
 Media = ImagePart | FilePart
 
 _MARK = re.compile("\ue0f1\u2063(\\d+)\u2063\ue0f1")
-"""Private-use characters, which no keyboard writes. A text with a mark anyway gets an image of the conversation."""
+"""Stands for an image or a file in the text that a dialect renders, by its number in the conversation. No keyboard has
+these private-use characters. If a user's text contains a mark anyway, it becomes that image."""
 
 TOOK_CALLS = (
     "the server took the model's tool calls out of its text, although no tools were sent to it; switch its own "
@@ -52,19 +53,19 @@ _GO_ON = "Go on."
 class TextDriver:
     """Implements `Driver` for models whose calls are text, over any provider.
 
-    `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
-    batch is known before its end is not read further, for what follows the calls is a guess at their results,
-    unless no call counts in it anyway. Native calls, which the request did not allow, are an error of the server's.
+    The driver closes the stream at `BatchEnded`, because text after the calls is a guess at their results. With the
+    tool choice `none` it reads the whole turn. A native call, which the request did not allow, is an error of the
+    server.
 
-    Where calls are required the turn is held to a grammar, if the server takes one (`Capabilities.grammar`); it may
-    think first if it can (`reasoning`). Where the dialect has no grammar for these tools, or the server refuses it, the
-    model is only asked.
+    If calls are required and the server accepts grammars (`Capabilities.grammar`), the turn must match one. A model
+    that reasons may do that first (`Capabilities.reasoning`). If the dialect has no grammar for these tools, or the
+    server refuses it, the prompt alone asks for the call.
 
-    `grace`: how many seconds a turn whose batch is known is read on, for its usage alone: a model that ends by itself
-    does so at once. Nothing of what it says then is used.
-
-    `listing` is how the prompt lists the tools (`Listing`). What a template puts in front of the user's last message
-    stays in front of the one that was the last when the run began, so that the prompt is the same at every step.
+    - `starts_in`: "reasoning" if the model's chat template opens the reasoning block in the prompt.
+    - `grace`: how many seconds the driver waits for the turn's usage after `BatchEnded`. It discards text that comes
+      meanwhile.
+    - `listing`: how the prompt lists the tools (`Listing`). A text that the template puts before the user's last
+      message stays before the message that was the last when the run began, so the prompt is the same at every step.
     """
 
     def __init__(
@@ -323,8 +324,8 @@ def with_words(messages: Sequence[TextMessage], words: str) -> Sequence[TextMess
 
 
 def _refuses_grammar(error: ProviderError) -> bool:
-    """Whether a server that has grammars will not take this one: one that it cannot compile (vLLM `Invalid grammar`,
-    llama.cpp `Failed to parse grammar`) is an error of the schema's, and no reason to fail the turn."""
+    """Whether a server that accepts grammars refused this one. If it cannot compile the grammar (vLLM `Invalid
+    grammar`, llama.cpp `Failed to parse grammar`), the schema is at fault, and the turn need not fail."""
     message = str(error).lower()
     return error.status in (400, 422, 500) and any(
         word in message for word in ("grammar", "structural", "response_format", "schema", "structured")
@@ -332,7 +333,7 @@ def _refuses_grammar(error: ProviderError) -> bool:
 
 
 def refuses_tool_role(error: ProviderError, messages: Sequence[Message | TextMessage]) -> bool:
-    """Whether a server, or the chat template it uses, will not have the messages of role `tool` as they are: OpenAI
+    """Whether a server, or the chat template it uses, refuses the messages of role `tool`: OpenAI
     `messages with role 'tool' must be a response to a preceeding message with 'tool_calls'`, LM Studio `Invalid
     'messages' in payload`, chat templates `conversation roles must alternate`."""
     if error.status not in (400, 422, 500) or error.code == "context_length":
@@ -344,7 +345,7 @@ def refuses_tool_role(error: ProviderError, messages: Sequence[Message | TextMes
 
 
 def system_text(request: TurnRequest) -> str:
-    """The instructions with what our loop says besides: all else is as the model's template writes it."""
+    """The agent's instructions, with the texts about approval and the answer's form. The dialect adds the tools."""
     approval_text = asks_text([spec.name for spec in request.tools if request.needs_approval(spec)], request.tools)
     schema = "" if request.output is None else schema_instruction(request.output.schema)
     return join_paragraphs(request.instructions, approval_text, schema)

@@ -35,9 +35,9 @@ _UNKNOWN = "this call was started, and its outcome is unknown: its run was stopp
 CLEARED = "cleared"
 """The key in a result's `extra` with the number of characters that were cleared."""
 
-_CLEARED = "[This result ({count} characters) was cleared to make room. If you need it, read again what it told.]"
+_CLEARED = "[This result ({count} characters) was cleared to make room. If you need it, read it again.]"
 _SUMMARY = "[What was said until here was summarised to make room. The summary:]\n{summary}"
-_WORTH_IT = 400  # characters: clearing a shorter result saves little, for a note takes its place
+_WORTH_IT = 400  # characters: a note replaces the result, so clearing a shorter one saves little
 
 
 def paired(messages: Sequence[Message]) -> Iterator[Message]:

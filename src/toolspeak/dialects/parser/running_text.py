@@ -100,14 +100,14 @@ class TextParser(ExampleParser):
                 match = candidate.search(text, run_end(text, at))  # the beginning of the run was text
                 continue
             if verdict in ("undecided", "opened") and at == start and not runs and self._at_section_start():
-                return self._hold(text, at)  # without text before it the place does not matter
+                return self._hold(text, at)  # no Markdown before it can make it an example
             if isinstance(verdict, MarkerMatch) or (
                 not runs and (verdict != "text" or self._table.marker_at(text, at))
             ):
                 here, read_end = self._read_on(here, text, read_end, at), at
                 verdict = self._weigh(verdict, here, text, start, at)
             if type(verdict) is MarkerMatch:
-                assert here is not None, "leaving text from nowhere is our bug"
+                assert here is not None, "a marker was weighed without its Markdown context"
                 return self._leave_text(verdict, here, text, start, at, out)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
