@@ -23,8 +23,9 @@ def binaries() -> Path | None:
 
 
 @contextmanager
-def postgres() -> Iterator[str]:
-    """The URL of an empty database on a server that ends with the block."""
+def postgres(listen: str = "") -> Iterator[str]:
+    """The URL of an empty database on a server that ends with the block. `listen`: an address where clients of its
+    network (/24) reach it too."""
     bin_folder = binaries()
     if bin_folder is None:
         reason = "PostgreSQL is not installed (apt-get install postgresql): its journal is not tested"
@@ -37,7 +38,10 @@ def postgres() -> Iterator[str]:
             os.chown(folder, _USER, _USER)
         data = folder / "data"
         _call(folder, bin_folder / "initdb", "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=60"
+        if listen:
+            with (data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {listen}/24 trust\n")
+        options = f"-c listen_addresses={listen} -c unix_socket_directories={folder} -c fsync=off -c max_connections=60"
         # Its output goes to a file: the server would keep our pipes open.
         _control(folder, "-l", folder / "log", "-o", options, "start")
         try:

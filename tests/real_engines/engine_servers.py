@@ -22,10 +22,7 @@ LOG = BUILD / "restate.log"
 START_SECONDS = 60.0
 
 # What the guide tells operators to set: a worker that is silent is noticed.
-SETTINGS = {
-    "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL": "1s",
-    "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT": "2s",
-}
+KEEP_ALIVE = ("1s", "2s")
 
 
 class EngineServer:
@@ -36,13 +33,16 @@ class EngineServer:
 
 
 @contextmanager
-def engine_server(name: str, folder: Path) -> Iterator[EngineServer]:
-    with postgres() as journal:
+def engine_server(
+    name: str, folder: Path, keep_alive: tuple[str, str] = KEEP_ALIVE, listen: str = ""
+) -> Iterator[EngineServer]:
+    """`listen`: an address where the journal's server listens too."""
+    with postgres(listen) as journal:
         restart_journal = partial(restart_postgres, journal)
         if name != "restate":
             yield EngineServer(name, f"{name}:", journal, restart_journal)
             return
-        restate = Restate(folder)
+        restate = Restate(folder, keep_alive)
         restate.start()
         try:
             yield EngineServer(name, restate.url, journal, restate.restart, restart_journal)
@@ -53,8 +53,8 @@ def engine_server(name: str, folder: Path) -> Iterator[EngineServer]:
 class Restate:
     """A server of its own in a folder, on ports of 127.0.0.1."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, keep_alive: tuple[str, str]) -> None:
+        self._folder, self._keep_alive = folder, keep_alive
         self._ingress, self._admin, self._node, self._worker = (free_port() for _ in range(4))
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"restate://127.0.0.1:{self._ingress}?admin=127.0.0.1:{self._admin}&listen=127.0.0.1:{self._worker}"
@@ -67,7 +67,8 @@ class Restate:
             pytest.fail(f"{program} is missing: run `make test-engines`, which fetches it", pytrace=False)
         environ = {
             **os.environ,
-            **SETTINGS,
+            "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL": self._keep_alive[0],
+            "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT": self._keep_alive[1],
             "DO_NOT_TRACK": "1",
             "RESTATE_DISABLE_TELEMETRY": "true",
             "RESTATE_LISTEN_MODE": "tcp",

@@ -249,11 +249,12 @@ class _WorkerServer:
         config.keep_alive_max_requests = 2**31 - 1
         config.keep_alive_timeout = config.graceful_timeout = _DAY.total_seconds()
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # it cancels what is still open at the end
-                runner.run(self._until_ended(config))
+            self._loop.run_until_complete(self._until_ended(config))
             self._outcome.set_result(None)
         except BaseException as error:  # noqa: BLE001 - it is raised again in `ended`
             self._outcome.set_exception(error)
+        finally:
+            self._loop.close()
 
     async def _until_ended(self, config: Config) -> None:
         # Connections that break are the server's business, which calls again.
@@ -263,6 +264,12 @@ class _WorkerServer:
         await asyncio.wait((serving, closing), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             await serving
+        # What is still open. Not awaited for ever: a connection's task may wait for one that was cancelled before it.
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=_CLOSING_SECONDS)
 
     def stop(self) -> None:
         """Takes no further call, and ends when those under way have been answered."""

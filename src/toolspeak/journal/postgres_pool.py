@@ -34,6 +34,15 @@ _REMEDIES: Sequence[tuple[type[BaseException], str]] = (
 _CHECK_SECONDS = 5.0
 _CLOSE_SECONDS = 5.0
 
+_GONE = {
+    "tcp_keepalives_idle": "2",
+    "tcp_keepalives_interval": "1",
+    "tcp_keepalives_count": "2",
+    "tcp_user_timeout": "4000",
+}
+"""After 4 seconds the server ends a transaction whose client cannot be reached, and its locks with it. By default that
+takes two hours, in which nobody could take over a run of a host that is gone. The kernel of a busy client answers."""
+
 
 class AgainError(JournalError):
     """Another transaction undid this one, which may succeed if it is repeated."""
@@ -145,7 +154,7 @@ class PostgresPool:
             min_size=0,
             max_size=self._size,
             command_timeout=self._seconds,
-            server_settings={"search_path": self._schema, "application_name": "toolspeak"},
+            server_settings={"search_path": self._schema, "application_name": "toolspeak", **_GONE},
         )
         try:
             async with pool.acquire() as connection, connection.transaction():
