@@ -48,6 +48,13 @@ class AgainError(JournalError):
     """Another transaction undid this one, which may succeed if it is repeated."""
 
 
+async def _reset(connection: Any) -> None:
+    """Makes a connection ready for its next user. Nothing here changes a session's settings, so asyncpg's own reset,
+    which is one more round trip, is needed only where a transaction broke off."""
+    if connection.is_in_transaction():
+        await connection.reset()
+
+
 class PostgresPool:
     """Connections to a database, for the tables of one schema. The first connection creates or upgrades the tables.
 
@@ -154,6 +161,7 @@ class PostgresPool:
             min_size=0,
             max_size=self._size,
             command_timeout=self._seconds,
+            reset=_reset,
             server_settings={"search_path": self._schema, "application_name": "toolspeak", **_GONE},
         )
         try:
