@@ -149,7 +149,7 @@ def serve_command(
         _check(sources.load(os.environ, {}))
         return
     tracer = None
-    if click.get_current_context().find_root().params["telemetry"]:
+    if click.get_current_context().find_root().params.get("telemetry"):
         tracer = importlib.import_module("toolspeak.telemetry").gateway_telemetry  # as `_server`
     server_module.serve(sources, _print_address, tracer)
 
