@@ -37,10 +37,12 @@ PACKAGES = (
     "dialects",
     "providers",
     "journal",
+    "engines",
     "mcp",
     "adapters",
     "testing",
     "ui",
+    "telemetry",
     "errors",
 )
 """The public packages, where a name that several of them have is described in the first."""

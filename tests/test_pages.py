@@ -33,6 +33,7 @@ ONE_PROGRAM = [
     "guides/structured-output.md",
     "guides/telemetry.md",
     "guides/tools-per-turn.md",
+    "guides/workers.md",
 ]
 """Pages whose Python blocks are one program, which asserts what it says."""
 ELSEWHERE = {
@@ -45,7 +46,7 @@ ELSEWHERE = {
     "reference/models.md": "test_guide.py",
 }
 """Pages with a test of their own."""
-NOT_RUN = {"design.md": "signatures"}
+NOT_RUN = {"design.md": "signatures", "guides/engines.md": "needs PostgreSQL"}
 
 
 def test_the_tutorial_does_what_it_shows(tmp_path: Path):
@@ -75,6 +76,18 @@ def test_the_page_of_what_a_run_yields_has_each_delta_and_event():
     listed = [name for block in re.findall(r"value-fields::.*\n((?:   .*\n)+)", page) for name in block.split()]
     yielded = [*get_args(Delta), TurnRestarted, *get_args(Event), Record, MemoryChanged]
     assert sorted(listed) == sorted(each.__name__ for each in yielded)
+
+
+def test_the_reference_has_a_page_of_every_package_with_public_names():
+    source = DOCS.parent / "src"
+    rooms = [file.parent for file in source.rglob("__init__.py") if "\n__all__ = " in file.read_text("utf-8")]
+    packages = {".".join(room.relative_to(source).parts) for room in rooms} | {"toolspeak.errors"}
+    pages = [path for path in (DOCS / "reference" / "api").glob("*.md") if path.stem != "index"]
+    described = [name for page in pages for name in re.findall(r"public-names:: (\S+)", page.read_text("utf-8"))]
+    assert sorted(described) == sorted(packages)
+    assert set((DOCS / "reference" / "api" / "index.md").read_text("utf-8").split()) >= {page.stem for page in pages}
+    table = (DOCS / "public_names.py").read_text("utf-8").partition("\nPACKAGES = (")[2].partition("\n)")[0]
+    assert {f"toolspeak.{name}" for name in re.findall(r'"(\S+)"', table)} == packages - {"toolspeak"}
 
 
 def test_every_page_with_a_program_is_run():
