@@ -3,6 +3,7 @@
     python benchmarks/scale/measure.py throughput [--engines embedded-sqlite embedded queue restate dbos]
         [--workers 1 2 4 8] [--steps 5 100] [--runs 10000] [--seconds 20] [--out results.jsonl]
     python benchmarks/scale/measure.py growth [--finished 10000 100000 1000000] [--engine embedded]
+    python benchmarks/scale/measure.py soak --rate RUNS [--engine embedded] [--workers 2] [--seconds 1200]
 
 `throughput` queues `--runs` runs, of so many steps each, starts the workers, and counts for `--seconds` from the moment
 in which every worker has finished a call. The model is scripted and the tool does nothing: what is left is the loop,
@@ -17,6 +18,11 @@ cores, so compare figures of one run with each other, and with the floor:
 `growth` fills the tables with finished runs of five steps, and then measures one worker with queued runs of five steps:
 its steps a second, how long `due_runs` and a list of 50 runs take, and the size of the database.
 
+`soak` submits so many runs of five steps a second, and waits for the answer of every tenth. Each minute it prints the
+time from a submission to its answer, the oldest run that waits for a worker, and the memory of the workers. It ends
+with 1 if an answer is missing, if the oldest run waits for longer than 30 seconds, or if the workers' memory at the end
+is more than a fifth above that after a quarter of the time. Let the rate be four fifths of what `throughput` measured.
+
 PostgreSQL is started in a temporary folder, with fsync; it must be installed. `restate` and `dbos` need the environment
 of `make test-engines`.
 """
@@ -25,6 +31,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import os
@@ -34,6 +41,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -154,13 +162,19 @@ class Workers:
 
     def __init__(self, where: Servers, count: int, steps: int) -> None:
         command = [sys.executable, str(HERE / "worker.py"), where.engine, where.journal, str(steps), str(CONCURRENCY)]
-        self._processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+        self.count = count
+        self.processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+
+    def memory(self, number: int) -> float:
+        """MiB of a worker's resident memory."""
+        pages = int(Path(f"/proc/{self.processes[number].pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def look(self, more: float) -> list[dict[str, float]]:
         """The first report of each worker that comes after so many seconds."""
         until = time.time() + more
         found: list[dict[str, float]] = []
-        for process in self._processes:
+        for process in self.processes:
             assert process.stdout is not None, "it is a pipe"
             while line := process.stdout.readline():
                 report = json.loads(line)
@@ -172,9 +186,9 @@ class Workers:
         return found
 
     def end(self) -> None:
-        for process in self._processes:
+        for process in self.processes:
             process.send_signal(signal.SIGTERM)
-        for process in self._processes:
+        for process in self.processes:
             assert process.stdout is not None, "it is a pipe"
             process.stdout.close()
             process.wait(60)
@@ -364,6 +378,83 @@ def growth(engine: str, finished: int, seconds: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# --- a soak -----------------------------------------------------------------------------------------------------------
+
+
+async def _load(where: Servers, rate: float, seconds: float, minutes: list[dict[str, float]], running: Workers) -> int:
+    """Submits runs for so long. Returns how many sampled runs got no answer."""
+    journal = open_journal(where.journal)
+    client = RunClient(journal, open_engine(where.engine, journal))
+    waits: list[float] = []
+    samples: list[asyncio.Task[None]] = []
+
+    async def sample(run_id: str) -> None:
+        start = time.monotonic()
+        result = await client.result(run_id, 120)
+        assert result.answer == "done", result
+        waits.append(time.monotonic() - start)
+
+    start, number, minute = time.monotonic(), 0, 0
+    while (now := time.monotonic() - start) < seconds:
+        while number < now * rate:
+            run_id = f"soak-{number}"
+            await client.submit(AGENT, "Read all files of the project.", run_id=run_id)
+            if number % 10 == 0:
+                samples.append(asyncio.create_task(sample(run_id)))
+            number += 1
+        if now > 60 * (minute + 1):
+            minute += 1
+            due = await journal.due_runs(time.time(), agents=[AGENT], limit=100)
+            waiting = [time.time() - info.created for info in due if info.status == "queued"]
+            oldest = max(waiting, default=0.0)
+            mine, waits = sorted(waits), []
+            memory = sum(map(running.memory, range(running.count)))
+            minutes.append(
+                {
+                    "minute": minute,
+                    "runs": number,
+                    "median": mine[len(mine) // 2] if mine else 0.0,
+                    "last": mine[int(len(mine) * 0.99)] if mine else 0.0,
+                    "oldest": oldest,
+                    "mib": memory,
+                }
+            )
+            keys = [("minute", "7d"), ("runs", "8,d"), ("median", "9.2f"), ("last", "9.2f"), ("oldest", "9.2f")]
+            print(line(minutes[-1], [*keys, ("mib", "9.0f")]), flush=True)
+        await asyncio.sleep(0.01)
+    ended = await asyncio.gather(*samples, return_exceptions=True)
+    await client.aclose()
+    await journal.aclose()
+    return sum(isinstance(each, BaseException) for each in ended)
+
+
+def soak(engine: str, workers: int, rate: float, seconds: float) -> list[str]:
+    """What went wrong."""
+    minutes: list[dict[str, float]] = []
+    print(" minute     runs  median s    99 % s  oldest s  memory MiB")
+    with servers(engine) as where:
+        running = Workers(where, workers, 5)
+        for process in running.processes:
+            threading.Thread(target=_drop, args=(process.stdout,), daemon=True).start()
+        try:
+            missing = asyncio.run(_load(where, rate, seconds, minutes, running))
+        finally:
+            running.end()
+    early, late = minutes[len(minutes) // 4], minutes[-1]
+    problems = {
+        f"{missing} of the sampled runs got no answer": missing,
+        f"a run waited {max(each['oldest'] for each in minutes):.0f} s": any(each["oldest"] > 30 for each in minutes),
+        f"memory grew from {early['mib']:.0f} to {late['mib']:.0f} MiB": late["mib"] > 1.2 * early["mib"],
+    }
+    return [problem for problem, is_there in problems.items() if is_there]
+
+
+def _drop(lines: Any) -> None:
+    with contextlib.suppress(ValueError):  # closed at the end
+        for _ in lines:
+            pass
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -386,9 +477,19 @@ def main() -> None:
     two.add_argument("--engine", choices=("embedded", "queue"), default="embedded")
     two.add_argument("--seconds", type=float, default=20.0)
     two.add_argument("--out", type=Path)
+    three = commands.add_parser("soak")
+    three.add_argument("--rate", type=float, required=True)
+    three.add_argument("--engine", choices=ENGINES, default="embedded")
+    three.add_argument("--workers", type=int, default=2)
+    three.add_argument("--seconds", type=float, default=1200.0)
+    three.add_argument("--out", type=Path)
     options = parser.parse_args()
     found: list[dict[str, Any]] = []
-    if options.command == "growth":
+    if options.command == "soak":
+        problems = soak(options.engine, options.workers, options.rate, options.seconds)
+        if problems:
+            sys.exit("; ".join(problems))
+    elif options.command == "growth":
         print("  finished       MiB   due ms  list ms  submit/s   runs/s  steps/s")
         keys = [("finished", "10,d"), ("mib", "9,.0f"), ("due_ms", "8.2f"), ("list_ms", "8.2f"), ("submitted", "9,.0f")]
         keys += [("runs_a_second", "8.1f"), ("calls_a_second", "8,.0f")]
