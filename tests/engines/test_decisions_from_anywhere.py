@@ -52,6 +52,30 @@ def test_the_first_decision_counts(open_store):
     open_store.run(main)
 
 
+def test_a_question_is_open_until_its_decision_is_stored(open_store):
+    async def main():
+        journal, run_id = open_store(), new_id()
+        shop, client = agent(journal, [ship]), RunClient(open_store())
+        both = task([("ship", {"order": "1"}), ("ship", {"order": "2"})])
+        paused = await shop.run(both, run_id=run_id)
+        first, second = paused.waiting
+        await client.decide(run_id, first, True)
+        standing = await client.status(run_id)
+        assert (standing.status, standing.waiting) == ("awaiting_approval", (second,))
+        assert [each.call_id for each in standing.requests] == [second]
+        await client.decide(run_id, second, False)
+        standing = await RunClient(open_store()).status(run_id)
+        assert (standing.status, standing.waiting, standing.requests) == ("awaiting_approval", (), ())
+        assert (await shop.submit(both, run_id=run_id)).requests == ()
+        assert [each.run_id for each in await journal.runs(status="awaiting_approval")] == [run_id]
+        result = await shop.resume(run_id)
+        assert (result.status, result.waiting) == ("answered", ())
+        assert "1 shipped" in result.answer
+        assert "2 shipped" not in result.answer
+
+    open_store.run(main)
+
+
 def test_rivals_get_one_decision(open_store):
     async def main():
         run_id = new_id()

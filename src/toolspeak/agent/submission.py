@@ -10,6 +10,7 @@ from typing import Any, cast
 from toolspeak.agent.child_runs import decided_by_parent, parent_call, within_parent
 from toolspeak.agent.options import RunOptions
 from toolspeak.agent.result import Resumption, RunResult, result_from, resume_events
+from toolspeak.agent.run_inputs import decision_key
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import paired, without_secrets
 from toolspeak.agent.state.steps import RunRecords
@@ -180,12 +181,18 @@ async def submit_run(
                 raise
     loaded_run = await load_whole(journal, run_id)
     check_same(loaded_run.records, run_start, agent, principal)
-    return stored_result(journal, loaded_run)
+    return await stored_result(journal, loaded_run)
 
 
-def stored_result(journal: Journal, loaded_run: LoadedRun) -> RunResult[Any]:
-    """How a run stands in its journal, as a result."""
+async def stored_result(journal: Journal, loaded_run: LoadedRun) -> RunResult[Any]:
+    """How a run stands in its journal, as a result. A question whose decision is stored is open no longer, also if no
+    process has continued the run since."""
     state = loaded_run.existing_state
-    return result_from(
+    result: RunResult[Any] = result_from(
         state.run_id, state, loaded_run.memory, journal, RunRecords(loaded_run.records, loaded_run.before)
     )
+    if result.requests:
+        stored_keys = {entry.key for entry in await journal.inputs(state.run_id) if entry.kind == "decision"}
+        requests = [each for each in result.requests if decision_key(each.call_id, each.digest) not in stored_keys]
+        result = changed(result, requests=tuple(requests), waiting=tuple(each.call_id for each in requests))
+    return result

@@ -156,8 +156,10 @@ class RunClient:
         await self._add(run_id, "resume", "", new_id(), None, principal)
 
     async def status(self, run_id: str) -> RunResult[Any]:
-        """How a run stands. Raises RunError for a run that is not there."""
-        return stored_result(self.journal, await load_whole(self.journal, run_id))
+        """How a run stands. Its `requests` are the questions without a decision: one that was decided is open no
+        longer, although the run is `awaiting_approval` until a worker continues it. Raises RunError for a run that is
+        not there."""
+        return await stored_result(self.journal, await load_whole(self.journal, run_id))
 
     async def result(self, run_id: str, timeout: float | None = None) -> RunResult[Any]:
         """Waits until a run has ended, for so many seconds (None: without a limit), and returns its result.
