@@ -156,7 +156,7 @@ def grammars_page(page: str) -> str:
     rows = [f"| `{dialect.name}` | {' | '.join(_has(dialect, target) for target in TARGETS)} |" for dialect in DIALECTS]
     head = [f"| dialect | {' | '.join(f'`{target}`' for target in TARGETS)} |", f"|---|{'---|' * len(TARGETS)}"]
     intro = (
-        "The table applies to a tool with a text argument. `one` means that the target allows only one call in a turn.\n"
+        "The table applies to a tool with a text argument. `one` means that the target allows one call in a turn.\n"
         "`tests/dialects/catalogue_page.py` generates this table."
     )
     return page.partition(_HEADING)[0] + "\n".join([_HEADING, intro, "", *head, *rows]) + "\n"

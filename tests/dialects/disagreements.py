@@ -8,26 +8,26 @@ input. Those cases only record what their engine does: a different answer is not
 from __future__ import annotations
 
 CLASSES = {
-    "mock": "The case holds what no model writes: tokens that the test's mock tokenizer makes up, or marks of "
+    "mock": "The case contains text that no model writes: tokens that the test's mock tokenizer makes up, or marks of "
     "byte-level tokens, which a detokenizer removes.",
-    "setting": "A setting, which the case does not hold, decides: whether calls or reasoning are read at all, and in "
-    "which form the request asked for calls.",
-    "contradiction": "The engines contradict each other. For a call: vLLM 0.33.0's parser, run on SGLang's case, gives "
-    "what ours gives. For text around calls: one keeps it and another drops it, or one keeps it before calls and "
-    "drops it after them; we keep it, and set it aside after calls where all agree.",
-    "safer": "Ours is the safer reading. What the model did not write is never made up (a name, an argument, a value, "
-    "an end): the call is malformed, does not run, and the model gets the reason. What began as a call is never shown "
-    "as the answer. A call of an unknown tool is reported, so that the model learns which tools exist. Text "
-    "that holds no call is not dropped.",
+    "setting": "The result depends on a setting that the case does not contain: whether the engine reads calls or "
+    "reasoning at all, or the form in which the request asked for calls.",
+    "contradiction": "The engines contradict each other. For a call: vLLM 0.33.0's parser gives the same result as "
+    "ours for SGLang's case. For text around calls: one engine keeps it and another drops it, or one engine keeps it "
+    "before calls and drops it after them. We keep the text. Where all engines agree, we set it aside after calls.",
+    "safer": "Our reading is safer. Our parsers never invent what the model did not write (a name, an argument, a "
+    "value, an end): the call is malformed and does not run, and the model gets the reason. The start of a call is "
+    "never shown as the answer. A call of an unknown tool is reported, so that the model learns which tools exist. "
+    "Text without a call is not dropped.",
 }
 
 _AROUND = "text around the calls"
-_MOCK = "`<bos>` and `<eos>` in the text, tokens of the mock tokenizer and not of the model"
-_UNCLOSED = "a call that is not closed when the turn ends is shown as text"
-_UNREADABLE = "a call whose body cannot be read is shown as text"
-_OFF = "recorded with the reading of calls switched off"
-_UNKNOWN = "the call of an unknown tool is dropped, or shown as text"
-_TAIL = "what may be half a marker at the end of the turn is dropped"
+_MOCK = "`<bos>` and `<eos>` in the text are tokens of the mock tokenizer, not of the model"
+_UNCLOSED = "the engine shows a call that is still open at the end of the turn as text"
+_UNREADABLE = "the engine shows a call with an unreadable body as text"
+_OFF = "the case was recorded with tool-call parsing switched off"
+_UNKNOWN = "the engine drops a call of an unknown tool or shows it as text"
+_TAIL = "the engine drops a possible half of a marker at the end of the turn"
 
 LISTED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
@@ -48,8 +48,8 @@ LISTED: dict[str, tuple[str, str]] = {
         ("contradiction", _AROUND),
     ),
     "vllm-k2_horizon-006": ("safer", _UNKNOWN),
-    "vllm-deepseek_v4-002": ("safer", "the start of a block of V3.2 is shown as text, and the call in it is read"),
-    "vllm-minimax_m3-010": ("safer", "a call without the block around it is shown as text"),
+    "vllm-deepseek_v4-002": ("safer", "the engine shows the start of a V3.2 block as text and reads the call in it"),
+    "vllm-minimax_m3-010": ("safer", "the engine shows a call without its surrounding block as text"),
     **dict.fromkeys(
         [
             *("vllm-glm47-034", "vllm-glm47-035", "vllm-glm47-036"),
@@ -57,31 +57,38 @@ LISTED: dict[str, tuple[str, str]] = {
         ],
         ("setting", _OFF),
     ),
-    "vllm-k2_horizon-005": ("setting", "pairs with a type are a call where the request asked for them"),
-    "vllm-nemotron_v3_reasoning-004": ("setting", "reasoning that never ends is text where the request wants some"),
-    "vllm-minicpm5-026": ("safer", "another tool replaces an unknown one"),
-    "vllm-plamo3-022": ("safer", "no arguments for a call whose arguments were cut off"),
-    "vllm-minicpm5-018": ("mock", "marks of byte-level tokens in text, which are the detokenizer's to remove"),
+    "vllm-k2_horizon-005": ("setting", "pairs with a type are a call if the request asked for that form"),
+    "vllm-nemotron_v3_reasoning-004": ("setting", "unclosed reasoning is text if the request asks for text"),
+    "vllm-minicpm5-026": ("safer", "the engine replaces an unknown tool with another tool"),
+    "vllm-plamo3-022": ("safer", "the engine returns no arguments for a call whose arguments were cut off"),
+    "vllm-minicpm5-018": ("mock", "the text has marks of byte-level tokens, which the detokenizer must remove"),
 }
 SOFT: dict[str, tuple[str, str]] = {
     "vllm-minimax_m2-021": ("safer", _UNKNOWN),
     **dict.fromkeys(["vllm-hermes-010", "vllm-k2_horizon-007", "vllm-step3-002"], ("safer", _UNCLOSED)),
-    **dict.fromkeys(["vllm-gemma4-089", "vllm-gemma4-123"], ("safer", "an argument of a string without its end")),
-    "vllm-mistral_v11-009": ("safer", "a call without a name"),
-    "vllm-seed_oss-024": ("safer", "a call without arguments for a start tag that cannot be read"),
-    "vllm-granite3-009": ("safer", "one whole call without the array around it: read and noted, not shown as text"),
+    **dict.fromkeys(
+        ["vllm-gemma4-089", "vllm-gemma4-123"], ("safer", "the engine returns an argument from an unclosed string")
+    ),
+    "vllm-mistral_v11-009": ("safer", "the engine returns a call without a name"),
+    "vllm-seed_oss-024": ("safer", "the engine returns a call without arguments if it cannot read the start tag"),
+    "vllm-granite3-009": (
+        "safer",
+        "one complete call without its surrounding array: we read and note it instead of showing it as text",
+    ),
 }
 
-_ALONE = "a message to=self, which is reasoning where reasoning is read"
+_ALONE = "a message with to=self is reasoning if reasoning is parsed"
 ELSEWHERE: dict[str, tuple[str, str]] = {
     **dict.fromkeys(["sglang-gemma4-002", "sglang-lfm2-005"], ("contradiction", _AROUND)),
     "sglang-pythonic-009": ("safer", _TAIL),
     "sglang-gemma4-007": (
         "safer",
-        "a call in the middle of a line of text is a mention of one, and stays text: an example that runs is worse",
+        "a call in the middle of a line of text is only a mention and stays text: running an example is worse",
     ),
-    "sglang-poolside_v1-010": ("safer", "arguments without a call around them are shown as text"),
-    **dict.fromkeys(["sglang-inkling-013", "sglang-inkling-014"], ("safer", "a header of a call inside a header")),
+    "sglang-poolside_v1-010": ("safer", "the engine shows arguments without a surrounding call as text"),
+    **dict.fromkeys(
+        ["sglang-inkling-013", "sglang-inkling-014"], ("safer", "the header of a call is inside another header")
+    ),
     **dict.fromkeys(
         [
             *("sglang-hy_v3-004", "sglang-hy_v3-010", "sglang-lfm2-013", "sglang-minicpm5-003"),
@@ -97,28 +104,34 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         ],
         ("setting", _ALONE),
     ),
-    "sglang-inkling-002": ("setting", "a thinking message, which is reasoning where reasoning is read"),
+    "sglang-inkling-002": ("setting", "a thinking message is reasoning if reasoning is parsed"),
     "sglang-kimi_k2-027": (
         "contradiction",
-        "a bare number instead of the tool's name: with two tools there it is inferred from the arguments",
+        "a bare number instead of the tool's name: with two tools, the engine infers the name from the arguments",
     ),
-    "sglang-inkling-004": ("contradiction", "an empty name is handed on there; vLLM drops the call, ours is malformed"),
-    "sglang-inkling-012": ("contradiction", "the text of a raw tool call, which names no tool, is a call there"),
+    "sglang-inkling-004": (
+        "contradiction",
+        "the engine passes on an empty name; vLLM drops the call; our call is malformed",
+    ),
+    "sglang-inkling-012": (
+        "contradiction",
+        "the engine reads the text of a raw tool call, which names no tool, as a call",
+    ),
     **dict.fromkeys(
         ["sglang-poolside_v1-001", "sglang-poolside_v1-005", "sglang-poolside_v1-009"],
-        ("safer", "an argument that lacks its value is left out: what it was to narrow down, then runs without it"),
+        ("safer", "the engine omits an argument without a value, so the call runs without that restriction"),
     ),
-    "sglang-inkling-008": ("safer", "NaN is no JSON, and cannot be sent on as such: malformed"),
+    "sglang-inkling-008": ("safer", "NaN is not valid JSON and cannot be passed on: our call is malformed"),
 }
 ELSEWHERE_SOFT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         ["sglang-hy_v3-021", "sglang-kimi_k3-012"],
         ("safer", _TAIL),
     ),
-    "sglang-harmony-010": ("safer", "a message on a channel that does not exist"),
-    "sglang-kimi_k2-030": ("safer", "special tokens outside of any call: dropped here, kept there"),
+    "sglang-harmony-010": ("safer", "the message is on a channel that does not exist"),
+    "sglang-kimi_k2-030": ("safer", "we drop special tokens outside any call; the engine keeps them"),
     **dict.fromkeys(["sglang-glm45-008", "sglang-glm47-007"], ("safer", _UNKNOWN)),
-    "sglang-minicpm5-009": ("safer", "an argument that the tool does not have: the runtime says so"),
+    "sglang-minicpm5-009": ("safer", "the tool does not have the argument: our runtime reports this"),
     **dict.fromkeys(
         [
             "sglang-gigachat3-004",
@@ -129,16 +142,16 @@ ELSEWHERE_SOFT: dict[str, tuple[str, str]] = {
         ],
         ("safer", _UNREADABLE),
     ),
-    "sglang-inkling-009": ("safer", "of two calls one cannot be read: there none counts, here the other one runs"),
+    "sglang-inkling-009": ("safer", "one of two calls is unreadable: the engine rejects both; we run the other call"),
     **dict.fromkeys(["sglang-minicpm5-006", "sglang-minimax_m3-015"], ("safer", _UNCLOSED)),
     **dict.fromkeys(["sglang-muse-004", "sglang-muse-020"], ("setting", _ALONE)),
     **dict.fromkeys(
         ["sglang-glm45-011", "sglang-glm47-010"],
         (
             "contradiction",
-            "a text is everything between its tags, as the chat template writes it; that engine removes quotes",
+            "a text value is everything between its tags, as the chat template writes it; the engine removes quotes",
         ),
     ),
-    "sglang-qwen3_coder-006": ("safer", "a call that the end of the turn cut off inside of a value"),
-    "sglang-llama3_json-001": ("safer", "a call out of braces that do not match"),
+    "sglang-qwen3_coder-006": ("safer", "the end of the turn cut the call off inside a value"),
+    "sglang-llama3_json-001": ("safer", "the engine reads a call from unbalanced braces"),
 }

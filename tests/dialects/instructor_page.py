@@ -145,7 +145,7 @@ def instructor_section() -> list[str]:
     return [
         "## InstructorPHP, Tool Calling Internals",
         "",
-        "The page statement by statement, each with the test that shows it (below `tests/`).",
+        "The table lists the page's statements, each with the test (in `tests/`) that shows what toolspeak does.",
         "",
         "| statement | here | shown by |",
         "|---|---|---|",
