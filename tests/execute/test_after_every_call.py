@@ -226,6 +226,23 @@ def test_hooks_and_observers_know_the_principal_and_the_agent():
     assert len(origins) == 3
 
 
+def test_observers_learn_what_a_call_that_did_not_run_was_to_do():
+    events = []
+    texts = [
+        '<tool_call>{"name": "read", "arguments": {"page": 7}}</tool_call>',
+        '<tool_call>{"name": "read", "arguments": {"page": </tool_call>',
+        "Read.",
+    ]
+    agent = Agent(ScriptedProvider(texts), [read], dialect="hermes", observers=[events.append])
+    agent.run_sync("Read.")
+    wrong, malformed = [event for event in events if isinstance(event, ToolCallCompleted)]
+    assert (wrong.tool, wrong.args, wrong.result.code, wrong.raw) == ("read", {"page": 7}, "invalid_arguments", "")
+    assert (malformed.tool, malformed.args, malformed.result.code) == ("", {}, "malformed")
+    assert '{"name": "read", "arguments": {"page": ' in malformed.raw
+    assert not malformed.success
+    assert malformed.error == malformed.result.text != ""
+
+
 def test_a_replay_calls_after_as_the_recording_did(tmp_path):
     def play(mode):
         calls = [ScriptedCall("read", {"page": "a"}), ScriptedCall("write", {"page": "b"})]

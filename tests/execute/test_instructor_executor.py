@@ -237,6 +237,7 @@ def test_observers_are_told_with_ids_and_final_results():
     assert (started.tool, started.args, started.at) == ("put", {"key": "x"}, completed.started_at)
     assert (started.run.run_id, started.run.step, started.run.agent, started.run.parent_run_id) == ("r", 3, "Bob", "p")
     assert isinstance(completed, ToolCallCompleted)
+    assert (completed.tool, completed.args, completed.raw) == ("put", {"key": "x"}, "")
     assert (completed.success, completed.error, completed.result.text) == (True, "", "improved")
     assert completed.duration_ms == 1000 * (completed.completed_at - completed.started_at) >= 0
     assert [type(event) for event in by_call["b"]] == [ToolCallStarted, ToolCallCompleted]

@@ -121,9 +121,17 @@ class ToolCallStarted:
 
 @quick()
 class ToolCallCompleted:
-    """The call has its result, as the model gets it, and the result is recorded."""
+    """The call has its result, as the model gets it, and the result is recorded.
+
+    - `tool`: its name; "" for a call that cannot be read and names no tool.
+    - `args`: the arguments, with secrets as placeholders; empty for a call that cannot be read.
+    - `error`: the error as the model reads it; "" for a success.
+    - `raw`: what the model wrote, of a call that cannot be read; "" for the others.
+    - `started_at`, `completed_at`: Unix seconds; the same for a call that did not run.
+    """
 
     tool: str
+    args: Mapping[str, JSON]
     success: bool
     error: str
     result: ToolResult
@@ -131,6 +139,7 @@ class ToolCallCompleted:
     completed_at: float
     tool_call_id: str
     run: Observed
+    raw: str = ""
 
     @property
     def duration_ms(self) -> float:
@@ -228,8 +237,18 @@ class Observation:
         if execution.was_blocked:
             event = ToolCallBlocked(execution.name, execution.args, error, refused_by, call_id, self.run)
         else:
-            success, times = not execution.has_error, (execution.started_at, execution.completed_at)
-            event = ToolCallCompleted(execution.name, success, error, execution.result, *times, call_id, self.run)
+            event = ToolCallCompleted(
+                execution.name,
+                execution.args,
+                not execution.has_error,
+                error,
+                execution.result,
+                execution.started_at,
+                execution.completed_at,
+                call_id,
+                self.run,
+                execution.call.raw if isinstance(execution.call, MalformedCall) else "",
+            )
         tell(self._observers, event)
 
 
