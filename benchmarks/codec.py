@@ -1,9 +1,9 @@
-"""What values cost as JSON: records of a run as rows of a journal and as lines, written and read, in CPU time.
+"""Measures the CPU time to write and read values as JSON: a run's records as rows of a journal and as lines.
 
     python benchmarks/codec.py [--rounds 7]
 
-Beside each stands Python's own json module on the same JSON, which makes objects of it and no values. Each figure is
-the least of the rounds, for a machine that does other things too.
+Beside each figure is that of Python's json module for the same JSON, which makes plain objects instead of values. Each
+figure is the minimum over the rounds, because the machine may be busy with other work.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EVENTS: Mapping[str, Any] = {
 
 
 def least(work: Callable[[], Any], rounds: int) -> float:
-    """Microseconds a call."""
+    """Microseconds per call."""
     number, took = timeit.Timer(work).autorange()
     number = max(1, int(number * 0.05 / took))
     return min(timeit.repeat(work, number=number, repeat=rounds)) / number * 1e6

@@ -1,16 +1,17 @@
-"""What the executor costs, against two floors measured in the same run.
+"""Compares the executor's cost with two floors measured in the same run.
 
     python benchmarks/execution.py [--sizes 1 100 10000] [--rounds 15]
 
-`group` is an `asyncio.TaskGroup` that awaits the same functions: no runtime can be cheaper. `careful` is what a
-runtime that checks cannot leave out: the arguments are validated from their JSON text with pydantic, every call has
-a task and an `asyncio.timeout` of its own, and typed events come out of an asynchronous generator. `toolspeak` does
-all of that and its own part: admission, effects, the schedule, a journal (in memory) with a record before and after
-every call, results within their cap, ids, and what may be answered from memory.
+`group` is an `asyncio.TaskGroup` that awaits the same functions: no runtime can be cheaper. `careful` is the minimum
+for a runtime that checks its calls. It validates the arguments from their JSON text with pydantic. Every call has its
+own task and `asyncio.timeout`. An asynchronous generator yields typed events. `toolspeak` does all of that and more:
+admission, effects, the schedule, a journal (in memory) with a record before and after every call, capped results, ids,
+and stored results for repeated calls.
 
-Microseconds of CPU time a call (median over rounds in which the three take turns), and the ratios. `undeclared` calls
-may touch everything, so each waits for the one before. `waiting` is the wall time of 100 calls that sleep 10 ms, best
-of the rounds. The targets are ratios to `careful`: 1.5 from 100 calls on, and 1.25 for the wall time.
+Prints microseconds of CPU time per call (the median over rounds in which the three take turns), and the ratios.
+`undeclared` calls may touch everything, so each waits for the previous call. `waiting` is the wall time of 100 calls
+that sleep 10 ms, the minimum over the rounds. The targets are ratios to `careful`: 1.5 for 100 calls or more, and 1.25
+for the wall time.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ Subject = Callable[[str, int], Awaitable[object]]
 
 
 async def cpu(subjects: Sequence[Subject], count: int, rounds: int) -> list[float]:
-    """Microseconds of CPU time a call for each subject."""
-    repeat = max(1, 2000 // count)  # some 20 ms at a time: less is noise
+    """Returns microseconds of CPU time per call for each subject."""
+    repeat = max(1, 2000 // count)  # about 20 ms at a time: shorter times are noise
     spent: list[list[float]] = [[] for _ in subjects]
     for _ in range(rounds):
         for subject, times in zip(subjects, spent, strict=True):
@@ -150,7 +151,7 @@ async def cpu(subjects: Sequence[Subject], count: int, rounds: int) -> list[floa
 
 
 async def wall(subjects: Sequence[Subject], rounds: int) -> list[float]:
-    """Milliseconds that 100 calls of 10 ms take, for each subject."""
+    """Returns the milliseconds that 100 calls of 10 ms take, for each subject."""
     best = [float("inf")] * len(subjects)
     for _ in range(rounds):
         for i, subject in enumerate(subjects):

@@ -1,24 +1,28 @@
-"""What the gateway costs, a chunk and a request, against a proxy that decodes and encodes each event, in the same run.
+"""Compares the gateway's cost per chunk and request with a proxy that decodes and encodes each event, in the same run.
 
     python benchmarks/gateway.py [--rounds 3] [--only KIND] [--streams N] [--burst] [--growth]
     python benchmarks/gateway.py --soak SECONDS [--rate N]
 
-A model server (`gateways/upstream.py`), each of what is measured, clients (`gateways/client.py`) and this program are
-processes of their own. CPU is that of the measured process alone (user and system, as the scheduler counts it).
-`floor` is `gateways/floor.py`; `native` the gateway in front of a model with calls of its own; `native+tools` the same
-asked with three tools, so that calls left in the text are looked for; `hermes+tools` a model whose calls are text.
-Streams are paced as a model writes, some 4,000 chunks a second over all of them at most, so that a chunk mostly is a
-read and a write of its own. The ratios are medians of rounds in which the kinds take turns; what a request costs before
-its first chunk is in them. Target: 1.5 times the floor's CPU a chunk, no chunk lost, twice or out of order (the clients
-check every one: any ends the run with 1).
+The model server (`gateways/upstream.py`), each measured subject, the clients (`gateways/client.py`) and this program
+are separate processes. CPU is the time of the measured process alone (user and system, as the scheduler counts it).
 
-`--streams` measures so many streams alone, each of 40 chunks, two a second. `--burst` says how long the first word
-takes where 100 clients come at once, in ms; the goal is 1.2 times the floor's.
+- `floor` is `gateways/floor.py`.
+- `native` is the gateway with a model that has native calls.
+- `native+tools` is the same with three tools in the request, so that the gateway also searches the text for calls.
+- `hermes+tools` is the gateway with a model whose calls are text.
 
-`µs/req` and `req/s` are of short answers of 8 chunks, as fast as they go, 50 at a time. `KB/stream` is the memory that
-open streams add. `--growth` compares a chunk of streams of 2,000 with one of a stream of 20,000, which must not cost
-more. `--soak` keeps 500 streams open for so long, and says how the memory went, from when each of them has
-been opened once: from the first third to the last it must not grow by more than 5 %.
+Streams are paced like a model, at about 4,000 chunks a second in total at most, so that most chunks are a separate read
+and write. The ratios are medians of rounds in which the kinds take turns. They include the cost of a request before its
+first chunk. The targets are 1.5 times the floor's CPU per chunk, and no chunk lost, repeated or out of order. The
+clients check every chunk, and a wrong one ends the run with exit code 1.
+
+`--streams` measures only the given number of streams, each of 40 chunks, two a second. `--burst` measures the time to
+the first word, in ms, when 100 clients connect at once. The target is 1.2 times the floor's.
+
+`µs/req` and `req/s` are for short answers of 8 chunks at full speed, 50 at a time. `KB/stream` is the memory that open
+streams add. `--growth` compares a chunk of streams of 2,000 chunks with a chunk of a stream of 20,000, which must not
+cost more. `--soak` keeps 500 streams open for SECONDS and reports the memory over time, starting when each of them has
+been opened once. From the first third to the last, the memory must not grow by more than 5 %.
 """
 
 from __future__ import annotations
@@ -46,12 +50,12 @@ GROWN = 1.05
 DEARER = 1.25
 KINDS = ("floor", "native", "native+tools", "hermes+tools")
 LOADS = ((1, 600, 400), (100, 80, 40), (1_000, 50, 4))
-"""Streams at once, chunks of each, chunks a second of each."""
+"""Concurrent streams, chunks per stream, and chunks per second of each stream."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """CPU in µs a chunk and a short answer, short answers a second, KB a stream, added milliseconds."""
+    """CPU in µs per chunk and per short answer, short answers per second, KB per stream, and added milliseconds."""
 
     chunk: float
     short: float
@@ -63,7 +67,7 @@ class Measured:
 
 @contextlib.contextmanager
 def running(*command: str) -> Iterator[tuple[int, str]]:
-    """A process, and the first line it prints."""
+    """Starts a process and returns it with the first line that it prints."""
     with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -74,7 +78,7 @@ def running(*command: str) -> Iterator[tuple[int, str]]:
 
 @contextlib.contextmanager
 def measured_process(kind: str, upstream: str) -> Iterator[tuple[int, int]]:
-    """Its process and port."""
+    """Returns its process and port."""
     if kind == "floor":
         with running(str(HERE / "floor.py"), f"http://127.0.0.1:{upstream}") as (pid, said):
             yield pid, int(said)
@@ -99,7 +103,7 @@ def measured_process(kind: str, upstream: str) -> Iterator[tuple[int, int]]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of all threads. In nanoseconds at the source (Linux' `schedstat`), where `stat` counts hundredths of a second."""
+    """Of all threads. The source (Linux's `schedstat`) counts nanoseconds; `stat` counts hundredths of a second."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
@@ -110,7 +114,7 @@ def resident_kilobytes(pid: int) -> int:
 
 
 def clients(kind: str, port: int, streams: int, requests: int, chunks: int, per_second: int = 0) -> dict[str, object]:
-    """What the clients tell, if every chunk came in its place."""
+    """Returns the clients' figures if every chunk arrived in order."""
     tools = "3" if kind.endswith("+tools") else "0"
     asked = [f"{chunks}x{per_second}", str(streams), str(requests), tools]
     done = subprocess.run(
@@ -125,7 +129,7 @@ def clients(kind: str, port: int, streams: int, requests: int, chunks: int, per_
 
 
 class Watch:
-    """The memory of a process while it is at work: `samples` in KB, each second or more often."""
+    """Records the memory of a running process: `samples` in KB, at least one per second."""
 
     def __init__(self, pid: int, every: float = 0.25) -> None:
         self.samples: list[int] = []
@@ -147,7 +151,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Subject:
-    """A measured process, warm. `idle`: its memory in KB before the first load."""
+    """A warmed-up process to measure. `idle` is its memory in KB before the first load."""
 
     kind: str
     pid: int
@@ -173,7 +177,7 @@ class Subject:
         )
 
     def chunk(self, requests: int, chunks: int) -> float:
-        """CPU in µs a chunk, one stream at a time, as fast as it goes."""
+        """Returns CPU in µs per chunk, with one stream at a time at full speed."""
         before = cpu_seconds(self.pid)
         clients(self.kind, self.port, 1, requests, chunks)
         return (cpu_seconds(self.pid) - before) * 1e6 / (requests * chunks)
@@ -186,7 +190,7 @@ def subjects(kinds: Iterable[str]) -> Iterator[list[Subject]]:
         found: list[Subject] = []
         for kind in kinds:
             pid, port = stack.enter_context(measured_process(kind, upstream))
-            clients(kind, port, 1, 5, 8)  # imports and what is made once
+            clients(kind, port, 1, 5, 8)  # imports and one-time setup
             found.append(Subject(kind, pid, port, resident_kilobytes(pid)))
         yield found
 
@@ -196,7 +200,7 @@ def middle(values: Iterable[float]) -> float:
 
 
 def compare(rounds: int, kinds: Sequence[str], loads: Sequence[tuple[int, int, int]]) -> bool:
-    """Whether every target is met."""
+    """Returns whether every target is met."""
     met = True
     columns = ("µs/chunk", "x floor", "µs/req", "x floor", "req/s", "KB/stream", "p50 ms", "p99 ms")
     print(f"{'streams':>7} {'':14}" + "".join(f"{column:>10}" for column in columns))
@@ -215,7 +219,7 @@ def compare(rounds: int, kinds: Sequence[str], loads: Sequence[tuple[int, int, i
                 f"{middle(each.short for each in ours):.0f}",
                 f"{middle(a.short / b.short for a, b in pairs):.2f}",
                 f"{middle(each.rate for each in ours):.0f}",
-                f"{ours[0].memory:.1f}",  # later rounds find it there already
+                f"{ours[0].memory:.1f}",  # later rounds reuse this memory
                 f"{middle(each.p50 for each in ours):.2f}",
                 f"{middle(each.p99 for each in ours):.2f}",
             )
@@ -226,7 +230,7 @@ def compare(rounds: int, kinds: Sequence[str], loads: Sequence[tuple[int, int, i
 
 
 def growth(rounds: int, kinds: Sequence[str]) -> bool:
-    """Whether a chunk of a long stream costs no more than one of a short stream."""
+    """Returns whether a chunk of a long stream costs no more than a chunk of a short stream."""
     level = True
     print(f"{'µs/chunk':14}{'2,000':>10}{'20,000':>10}{'ratio':>10}")
     with subjects(kinds) as measured:
@@ -243,7 +247,7 @@ def growth(rounds: int, kinds: Sequence[str]) -> bool:
 
 
 def burst(rounds: int, kinds: Sequence[str]) -> bool:
-    """Whether the first word comes as fast as it should where many ask at once."""
+    """Returns whether the first word meets its target when many clients send requests at once."""
     met = True
     found: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     print(f"{BURST} at once{'':12}{'p50 ms':>10}{'x floor':>10}{'p99 ms':>10}{'x floor':>10}")
@@ -263,7 +267,7 @@ def burst(rounds: int, kinds: Sequence[str]) -> bool:
 
 
 def soak(seconds: float, per_second: int, streams: int = 500) -> bool:
-    """Whether the memory stayed flat."""
+    """Returns whether the memory stayed flat."""
     kind, chunks = "hermes+tools", 100
     answers = max(1, round(seconds * per_second / chunks)) * streams
     with subjects([kind]) as (measured,):

@@ -1,10 +1,10 @@
-"""How long others wait while the gateway reads large requests: `GET /healthz` meanwhile, two of a kind at a time.
+"""Measures how long `GET /healthz` takes while the gateway reads large requests, two of a kind at a time.
 
     python benchmarks/gateway_bodies.py
 
-Each body is sent twice at once to `toolspeak serve`, whose upstream does not answer, once with the bounds of
-`gateway.config.Bounds` and once (`no bounds`) with all of them far away. Target with bounds: the 99th percentile under
-250 ms. `peak` is the most memory that the gateway's process has had so far.
+Sends two copies of each body at once to `toolspeak serve`, whose upstream does not answer. One run has the bounds of
+`gateway.config.Bounds`. The other (`no bounds`) has bounds that no request reaches. The target with bounds is a 99th
+percentile under 250 ms. `peak` is the peak memory of the gateway's process so far.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import httpx2
 
 TARGET_MS = 250.0
 MANY = 1_000_000_000
-BETWEEN_SECONDS = 0.02  # two questions for its health
+BETWEEN_SECONDS = 0.02  # between two health checks
 
 
 def messages(count: int) -> bytes:
@@ -49,7 +49,7 @@ BODIES = {
 
 @contextlib.contextmanager
 def gateway(**bounds: int) -> Generator[tuple[int, str]]:
-    """A gateway's process and address."""
+    """Returns a gateway's process and address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def gateway(**bounds: int) -> Generator[tuple[int, str]]:
 
 
 async def measure(pid: int, address: str, body: bytes) -> tuple[list[int], float, list[float], int]:
-    """Statuses, seconds, milliseconds of each health check, MiB."""
+    """Returns statuses, seconds, milliseconds of each health check, and MiB."""
     waits: list[float] = []
     async with httpx2.AsyncClient(base_url=address, timeout=600, trust_env=False) as client:
         asking = True

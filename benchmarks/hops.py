@@ -1,16 +1,16 @@
-"""How much code one request goes through: the distinct files and functions of ours, on four ways.
+"""Counts the distinct toolspeak files and functions that one request runs, on four paths.
 
     python benchmarks/hops.py [--list]
 
-- `step`: a step of a run, from one request to the model to the next: the model's text with a call (Hermes), a tool
-  that reads, its result; the journal is SQLite.
-- `pause`: a run whose call writes, until it waits for approval.
+- `step`: a step of a run, from one request to the model to the next. The model's text has a call (Hermes) of a tool
+  that reads. The journal is SQLite.
+- `pause`: a run with a call that writes, until the run waits for approval.
 - `resume`: the same run, resumed by its id and approved, until its answer.
-- `gateway`: one streamed request to the gateway with a tool, in front of a Hermes model over HTTP.
+- `gateway`: one streamed request with a tool to the gateway, which forwards it over HTTP to a Hermes model.
 
-Each way is taken once before it is counted: what is made once (caches, imports) does not count. The model is scripted.
-A function counts once, however often it runs; comprehensions and lambdas are part of the function they stand in.
-`--list` names the files, and the functions of each that ran. The fewer of them a reader has to open, the better.
+Each path runs once before it is counted, so one-time work (caches, imports) does not count. The model is scripted. A
+function counts once, however often it runs. Comprehensions and lambdas are part of their enclosing function. `--list`
+prints the files and, for each, the functions that ran. The fewer files and functions a reader must open, the better.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ CALL = '<tool_call>\n{"name": "%s", "arguments": {"place": "Rome"}}\n</tool_call
 
 
 class Trace:
-    """The functions of ours that ran while it was on, in any thread: each by file, name and first line."""
+    """The toolspeak functions that ran in any thread during the trace: each by file, name and first line."""
 
     def __init__(self) -> None:
         self.functions: set[tuple[str, str, int]] = set()
         self.calls = 0
         self._is_on = False
-        threading.setprofile(self._profile)  # of threads that start from now on
+        threading.setprofile(self._profile)  # for threads that start from now on
 
     def start(self) -> None:
         self._is_on = True
@@ -127,7 +127,7 @@ async def resume(trace: Trace, journal: SqliteJournal) -> None:
 
 
 async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A model server: each request is answered with a call as text, in pieces of four characters."""
+    """A model server that answers each request with a call as text, in pieces of four characters."""
     text = CALL % "look"
     deltas = [{"delta": {"content": text[start : start + 4]}} for start in range(0, len(text), 4)]
     sent = [{"choices": [{"index": 0, **each}]} for each in (*deltas, {"delta": {}, "finish_reason": "stop"})]
@@ -143,7 +143,7 @@ async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def ask(application: Any, body: bytes) -> str:
-    """What the gateway's ASGI application answers to a client that waits for its end."""
+    """Returns the whole response of the gateway's ASGI application."""
     request = [{"type": "http.request", "body": body, "more_body": False}]
     answer: list[bytes] = []
 
@@ -161,7 +161,7 @@ async def ask(application: Any, body: bytes) -> str:
 
 @contextlib.asynccontextmanager
 async def gateway() -> AsyncGenerator[Callable[[Trace, SqliteJournal], Awaitable[None]]]:
-    """One request to a gateway that stays the same, with its connection to the model."""
+    """Sends one request to a gateway that keeps running and keeps its connection to the model."""
     listing = {"type": "function", "function": {"name": "look", "parameters": look.spec.parameters}}
     messages = [{"role": "user", "content": "Look at Rome."}]
     body = json.dumps({"model": "m", "messages": messages, "tools": [listing], "stream": True}).encode()

@@ -1,23 +1,24 @@
-"""What a journal costs: against bare sqlite3 that commits the same bytes with the same durability, in the same run.
+"""Compares a journal's cost with bare sqlite3 that commits the same bytes with the same durability, in the same run.
 
     python benchmarks/journal.py [--folder DIR] [--scale 1.0]
 
-Two floors: "rows" are the same rows under keys that keep a run together, what one writes by hand so that a run can be
-read back; "heap" are the same texts in the order in which they come, which no run can be read from. They differ where
-several runs go on at once: the rows of each have a page of their own, and a commit writes as many pages as runs.
+There are two floors. "rows" stores the same rows under keys that keep a run together, as a hand-written store does so
+that it can read a run back. "heap" stores the same texts in order of arrival, so that no run can be read back. They
+differ when several runs are active at once: with "rows", each run has its own page, and a commit writes one page per
+run.
 
-The targets are for what one would write by hand, so they are held against "rows". The journal keeps its records in a
-heap, and notes where each run's are for hundreds of records at once, so it is between the two, or cheaper than "rows".
-Of what it costs above "heap", "python" is the greater part: to make JSON of an event and to hand it from a run's task
-to the one that commits, measured alone. No floor has that, and no store that Python uses is without it: where a bare
-insert takes 3 us and Python 4, no journal of single events comes near 1.5 times the heap. It shows where nothing waits
-for a disk, and not where something does.
+The targets compare the journal with a hand-written store, so they are ratios to "rows". The journal keeps its records
+in a heap and notes the places of each run's records for hundreds of records at once. Its cost is therefore between the
+two floors, or below "rows". Most of its cost above "heap" is "python", measured alone: encoding an event as JSON and
+passing it from the run's task to the task that commits. Neither floor has this cost, but every store used from Python
+does. If a bare insert takes 3 us and Python 4, no journal of single events comes near 1.5 times the heap. The cost is
+visible only if nothing waits for a disk.
 
-Syncs that take long are made in a thread, so that other runs go on meanwhile: handing over to it takes some 50 to 100
-us a commit, more where the cores are busy. Those of a fast disk, and in memory, are made in the event loop.
+Slow syncs run in a thread, so that other runs continue in the meantime. Passing a commit to the thread takes about 50
+to 100 us, and more if the cores are busy. Syncs to a fast disk or in memory run in the event loop.
 
-Rounds are short and take turns; a ratio is the median of the rounds' ratios, so that a busy machine is busy for all.
-The folder decides which disk is measured.
+Rounds are short and take turns. A ratio is the median of the rounds' ratios, so that a busy machine affects all
+subjects alike. The folder decides which disk is measured.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ from toolspeak.journal.records import pack
 ROUNDS = 15
 
 USED = 15_000
-"""Records that are in the files before: their logs have reached the length they keep, and are written over from then
-on. A sync of a file that grows takes twice as long on ext4."""
+"""Records written before the measurement, so that the logs have reached their final length and are overwritten from
+then on. A sync of a growing file takes twice as long on ext4."""
 
 ROWS = ((True, 1, 1.5), (False, 1, 4.0), (True, 16, 1.5), (True, 64, 1.5), (False, 16, 1.5), (False, 64, 1.5))
-"""What is measured: synchronous = FULL or NORMAL, runs at once, and the most it may be of "rows"."""
+"""The measured cases: synchronous = FULL or NORMAL, concurrent runs, and the largest allowed ratio to "rows"."""
 
 
 def records(run_id: str, steps: int) -> list[Record]:
-    """A run that reads a file a step: 4 records each, about 400 bytes a record as JSON."""
+    """A run that reads a file in each step: 4 records per step, about 400 bytes per record as JSON."""
     events = [(0, RunStarted((Message.user("Fix the failing test."),), "openai:model"))]
     for step in range(1, steps + 1):
         call = f"call_{step}_0"
@@ -64,7 +65,7 @@ def records(run_id: str, steps: int) -> list[Record]:
 
 
 class Bare:
-    """Rows in a table, one commit a group."""
+    """Inserts rows into a table, with one commit per group."""
 
     def __init__(self, path: Path, full: bool) -> None:
         self.db = sqlite3.connect(path, isolation_level=None)
@@ -73,7 +74,7 @@ class Bare:
         self.db.execute("CREATE TABLE records (pos INTEGER PRIMARY KEY, data TEXT NOT NULL, places TEXT)")
 
     def write(self, rows: list[tuple[int, str]], group: int) -> float:
-        """Microseconds an event."""
+        """Microseconds per event."""
         begun = time.perf_counter()
         for start in range(0, len(rows), group):
             self.db.execute("BEGIN IMMEDIATE")
@@ -84,7 +85,7 @@ class Bare:
 
 
 async def ours(journal: SqliteJournal, runs: list[list[Record]]) -> float:
-    """Microseconds an event: each run is appended in order, all runs at once, as an agent's loop does it."""
+    """Returns microseconds per event. Appends each run in order, all runs at once, as an agent's loop does."""
 
     async def write(run: list[Record]) -> None:
         for record in run:
@@ -96,7 +97,7 @@ async def ours(journal: SqliteJournal, runs: list[list[Record]]) -> float:
 
 
 async def handing_over(runs: list[list[Record]]) -> float:
-    """Microseconds an event that is made JSON of and handed to whoever would commit it."""
+    """Returns microseconds to encode an event as JSON and pass it to the task that would commit it."""
     loop, waiting = asyncio.get_running_loop(), list[asyncio.Future[None]]()
 
     def commit() -> None:
@@ -118,8 +119,8 @@ async def handing_over(runs: list[list[Record]]) -> float:
 
 
 async def appending(folder: Path, full: bool, group: int, count: int) -> list[float]:
-    """Medians with `group` runs at once: heap, rows, python, journal; journal / rows, journal / heap; a run's
-    beginning."""
+    """Returns medians with `group` concurrent runs: heap, rows, python, journal; journal / rows, journal / heap; the
+    start of a run."""
     name = f"{'full' if full else 'normal'}-{group}"
     heap, rows = Bare(folder / f"heap-{name}.db", full), Bare(folder / f"rows-{name}.db", full)
     journal = SqliteJournal(folder / f"ours-{name}.db", sync="always" if full else "never")
@@ -146,8 +147,8 @@ async def appending(folder: Path, full: bool, group: int, count: int) -> list[fl
 
 
 def rebuilding(folder: Path, events: int) -> tuple[float, float, float, float]:
-    """Seconds of CPU time to read rows and decode their JSON, and to open a journal and rebuild a run; bytes of both an
-    event."""
+    """Returns seconds of CPU time to read rows and decode their JSON, and to open a journal and rebuild a run; and the
+    bytes per event of both."""
     path = folder / "rebuild.db"
     run = records("run", events // 4)
     journal = SqliteJournal(path, sync="never")
@@ -179,8 +180,8 @@ def rebuilding(folder: Path, events: int) -> tuple[float, float, float, float]:
 
 
 def by_step(folder: Path, steps: int) -> dict[int, float]:
-    """Microseconds of CPU time a step (4 records: durable, then applied) from some steps of one run on: the median of
-    the next ones, the least of three runs."""
+    """Returns microseconds of CPU time per step (4 records: durable, then applied) after given numbers of steps of one
+    run: the median of the next steps, the minimum of three runs."""
     window = min(90, max(5, steps // 100))
     marks = [step for step in (10, 100, 1000, 10_000) if step <= steps - window]
     found = dict.fromkeys(marks, float("inf"))
@@ -205,7 +206,7 @@ def by_step(folder: Path, steps: int) -> dict[int, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", help="where the files are made (default: the system's temporary folder)")
-    parser.add_argument("--scale", type=float, default=1.0, help="how much of everything (1.0)")
+    parser.add_argument("--scale", type=float, default=1.0, help="the scale of all sizes (default: 1.0)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="toolspeak-journal-") as name:
         folder = Path(name)

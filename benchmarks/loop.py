@@ -1,22 +1,24 @@
-"""What the loop costs, against a floor measured in the same run, and beside other runtimes.
+"""Compares the loop's cost with a floor measured in the same run, and with other runtimes.
 
     python benchmarks/loop.py [--peers PYTHON] [--only toolspeak floor …] [--rounds 7] [--out results.jsonl]
 
-The floor (`loops/floor.py`) is what a careful loop cannot leave out: validation, a task and a deadline a call, typed
-events. Each runtime runs in a process of its own (`loops/worker.py`), with a scripted model in the same process; the
-others in the environment of `--peers` (`make bench-loop`). They take turns, and figures are medians over the rounds:
-microseconds of CPU time. Compare ratios of one run only.
+The floor (`loops/floor.py`) is the minimum for a careful loop: validation, a task and a deadline per call, and typed
+events. Each runtime has its own process (`loops/worker.py`) with a scripted model. The other runtimes use the
+environment of `--peers` (`make bench-loop`). The processes take turns. Figures are medians over the rounds, in
+microseconds of CPU time. Compare only ratios within one run.
 
-- `step`: one turn, its one call and its result. `late/early` is a step near the end by one at the start, and the
-  body of the request is left out: it is the history, and reported apart.
-- `model call`: of 1,000 runs at the same time, five calls each, of 5 ms.
+- `step`: one turn with one call and its result. `late/early` is the ratio of a step near the end to a step at the
+  start. It excludes the body of the request, which is the history and is reported separately.
+- `model call`: a model call in 1,000 concurrent runs with five calls of 5 ms each.
 - `delta`: a piece of four characters, of text or of arguments, from the model to the user (`Agent.stream`).
-- `chunk`: the same from a server on the loopback, with HTTP, server-sent events and JSON; the floor reads the socket,
-  splits events, `json.loads` and makes one frozen delta.
-- `agent`: made of ready tools, with what it keeps. `import`: CPU ms of a process beyond one that imports nothing.
+- `chunk`: the same from a loopback server, with HTTP, server-sent events and JSON. The floor reads the socket, splits
+  events, calls `json.loads` and makes one frozen delta.
+- `agent`: an agent built from existing tools, and the memory that it keeps.
+- `import`: CPU ms of a process, minus those of a process that imports nothing.
 
-The targets are ratios to the floor: 3 for a step, level from step 10 to 10,000; 4 for a delta, a chunk and a model
-call; `import toolspeak` twice `import pydantic`; an agent 10 µs and 4 KiB. A cost that grows ends with 1.
+The targets are ratios to the floor: 3 for a step, and 4 for a delta, a chunk and a model call. A step must cost the
+same from step 10 to 10,000. `import toolspeak` may cost twice `import pydantic`. An agent may cost 10 µs and 4 KiB. If
+a cost grows, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ IMPORTS = {
     "openai-agents": "from agents import Agent, Runner",
 }
 GROWN = 1.5
-"""A step near the end may cost so many times one at the start before the run ends with 1: noise stays far below, and a
-copy of the history is far beyond."""
+"""The largest allowed ratio of a step near the end to a step at the start. Above it, the exit code is 1. Noise stays
+far below it, and a copy of the history is far above it."""
 
 Figures = dict[str, float]
 
@@ -61,7 +63,7 @@ class Worker:
         self._process = process
 
     def ask(self, metric: str, **job: Any) -> Figures | str:
-        """The figures, or why there are none."""
+        """Returns the figures, or the reason why there are none."""
         assert self._process.stdin is not None, "it is a pipe"
         assert self._process.stdout is not None, "it is a pipe"
         self._process.stdin.write(json.dumps({"metric": metric, **job}) + "\n")
@@ -74,7 +76,7 @@ class Worker:
 @contextmanager
 def process(python: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [python, str(HERE / arguments[0]), *arguments[1:]]
-    # What the runtimes send out by themselves otherwise.
+    # Switches off the runtimes' own telemetry.
     quiet = {"AGNO_TELEMETRY": "false", "LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **quiet}
@@ -89,7 +91,7 @@ def process(python: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def measure(
     workers: Sequence[Worker], rounds: int, metric: str, *, warm: bool = True, **job: Any
 ) -> dict[str, Figures]:
-    """The figures of each runtime that has them. With `warm` a round comes before that is left out."""
+    """Returns the figures of each runtime that has them. `warm` adds a first round that does not count."""
     found: dict[str, list[Figures]] = {}
     silent: set[str] = set()
     for number in range(rounds + warm):
@@ -110,7 +112,7 @@ def measure(
 
 
 def imports(pythons: dict[str, str], rounds: int) -> dict[str, Figures]:
-    """CPU milliseconds of each import, beyond a bare interpreter."""
+    """Returns CPU milliseconds of each import, minus those of a bare interpreter."""
     times: dict[str, list[float]] = {name: [] for name in pythons}
     for _ in range(rounds + 1):
         for name, python in pythons.items():
@@ -119,7 +121,7 @@ def imports(pythons: dict[str, str], rounds: int) -> dict[str, Figures]:
 
 
 def _cpu(python: str, statement: str) -> float:
-    # Compiled once, as what is installed is: else a clone would be compiled anew in every process.
+    # Compiles once, like an installation. Otherwise every process would compile a clone again.
     environ = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with subprocess.Popen([python, "-c", statement], stderr=subprocess.DEVNULL, env=environ) as running:
         _, status, usage = os.wait4(running.pid, 0)
@@ -130,7 +132,7 @@ def _cpu(python: str, statement: str) -> float:
 
 
 class Table:
-    """Prints figures as they come, and keeps them for `--out`."""
+    """Prints figures as they arrive and stores them for `--out`."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []

@@ -1,15 +1,16 @@
-"""What parsing one call with a long string argument costs, a dialect of each family, beside other engines' parsers.
+"""Measures parsing one call with a long string argument, for a dialect of each family and for other engines' parsers.
 
     python benchmarks/parsers.py [--sizes 1K 100K] [--peers .venv-peers/bin/python] [--out results.jsonl]
 
-For every dialect, content and size: CPU time a chunk (4 characters, a special token whole, as a detokenizer hands text
-over), that of the floor on the same chunks, and MB/s for the whole text in one piece. The floor is the least that any
-incremental parser in Python does for a chunk: a method call, a regular expression that matches, and a frozen delta, as
-the standard library makes one (ours are made in C; a floor with those is about 0.2 us lower); where values stand as
-plain text, it also writes them as JSON. `growth` is the cost of twice the text over that of the
-text, in chunks and whole; from 3 on (4 would be quadratic) the run ends with 1.
+For every dialect, content and size, prints CPU time per chunk, the floor's CPU time on the same chunks, and MB/s for
+the whole text in one piece. A chunk has 4 characters or is one whole special token, as a detokenizer passes text on.
 
-The other engines run in a Python of their own (`make bench-parsers` sets it up) and get the same texts, code only.
+The floor is the minimum that any incremental parser in Python does for a chunk: a method call, a regular expression
+that matches, and a frozen dataclass of the standard library. (Our deltas are made in C; a floor with those is about
+0.2 us lower.) If values are plain text, the floor also writes them as JSON. `growth` is the ratio of the cost of twice
+the text to the cost of the text, in chunks and whole. At 3 or more (4 would be quadratic), the exit code is 1.
+
+The other engines run in their own environment (`make bench-parsers` sets it up) and read the same texts, code only.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ GROWTH_SIZE = 150_000
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A dialect that stands for its family; `tokens` finds its special tokens; `peers` are the parsers of it."""
+    """A dialect that represents its family. `tokens` finds its special tokens; `peers` are other parsers of it."""
 
     family: str
     dialect: str
     tokens: str
     peers: dict[str, str] = field(default_factory=dict[str, str])
-    json: bool = True  # arguments pass as they are written
+    json: bool = True  # arguments pass through unchanged
 
 
 TOOL_TAGS = r"</?tool_call>"
@@ -93,7 +94,7 @@ def size_of(label: str) -> int:
 
 def arguments(content: str, size: int) -> dict[str, str]:
     unit = CONTENTS[content]
-    # No white space at the ends: some engines drop it there, and that is not what is measured.
+    # No white space at the ends: some engines drop it, which this benchmark does not measure.
     return {"path": "src/app.py", "content": (unit * (size // len(unit) + 1))[: size - 1] + "."}
 
 
@@ -104,7 +105,7 @@ def reply(dialect: Dialect, content: str, size: int) -> str:
 
 
 def pieces_of(text: str, tokens: str) -> list[str]:
-    """As a detokenizer hands the text over: special tokens whole, `CHUNK` characters of all else."""
+    """Splits text as a detokenizer does: whole special tokens, and `CHUNK` characters of all other text."""
     return re.findall(f"{tokens}|(?:(?!{tokens})[^\0]){{1,{CHUNK}}}", text)
 
 
@@ -147,7 +148,7 @@ def read_floor(floor: type[JsonFloor | TextFloor], pieces: Sequence[str]) -> Non
 
 
 def check_read(dialect: Dialect, content: str) -> None:
-    """What is measured is the call and nothing else."""
+    """Measures only the call."""
     parser = dialect.parser([TOOL])
     deltas = [*parser.feed(reply(dialect, content, 1_000)), *parser.close("stop")]
     calls = [delta for delta in deltas if isinstance(delta, CallCompleted)]
@@ -156,7 +157,7 @@ def check_read(dialect: Dialect, content: str) -> None:
 
 
 def best(run: Callable[[], None], least: float = 0.25, most: int = 200) -> float:
-    """CPU seconds, the best of as many runs as fit in `least` seconds."""
+    """Returns CPU seconds: the minimum of as many runs as fit in `least` seconds."""
     found, spent, runs = math.inf, 0.0, 0
     while not runs or (spent < least and runs < most):
         before = time.thread_time()
@@ -167,7 +168,7 @@ def best(run: Callable[[], None], least: float = 0.25, most: int = 200) -> float
 
 
 def growth(dialect: Dialect, row: Row, content: str, *, whole: bool) -> float:
-    """How much longer twice the text takes; tried again longer before it counts as quadratic."""
+    """Returns the cost ratio for twice the text. Repeats with longer texts before it counts as quadratic."""
     found = 0.0
     for size in (GROWTH_SIZE, 4 * GROWTH_SIZE):
         texts = [reply(dialect, content, each) for each in (size, 2 * size)]
@@ -180,7 +181,7 @@ def growth(dialect: Dialect, row: Row, content: str, *, whole: bool) -> float:
 
 
 def measure(row: Row, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """A record for every content and size; the largest also says how the cost grows."""
+    """Yields a record for every content and size. The record of the largest size also has the growth."""
     dialect = get_dialect(row.dialect)
     floor = JsonFloor if row.json else TextFloor
     for content in CONTENTS:
@@ -213,7 +214,7 @@ def measure(row: Row, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
 
 
 class Engine:
-    """Another engine's parsers, in a process of their own."""
+    """Another engine's parsers, in their own process."""
 
     def __init__(self, name: str, python: Path, cap: float) -> None:
         self.name, self._cap = name, cap
@@ -233,7 +234,7 @@ class Engine:
         return json.loads(line)
 
     def measure(self, row: Row, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """A record for every size, until one reaches the cap of CPU seconds or surely would."""
+        """Yields a record for every size, until one reaches the cap of CPU seconds or is certain to."""
         parser, dialect = row.peers[self.name], get_dialect(row.dialect)
         before: list[tuple[int, float]] = []
         tool = {"name": TOOL.name, "parameters": PARAMETERS}
@@ -267,7 +268,7 @@ class Engine:
 
 
 def _foreseen(before: Sequence[tuple[int, float]], size: int) -> float:
-    """Seconds that a text of `size` would take, from how the last two sizes compare."""
+    """Returns the seconds that a text of `size` would take, extrapolated from the last two sizes."""
     if len(before) < 2:
         return 0.0
     (small, short), (large, long) = before[-2:]
@@ -301,7 +302,7 @@ def records(rows: Sequence[Row], sizes: Sequence[int], engines: Sequence[Engine]
 
 
 def chosen_rows(names: Sequence[str]) -> list[Row]:
-    """The rows of these dialects; `all` for every dialect there is, those without a row cut in plain chunks."""
+    """Returns the rows of these dialects. `all` is every dialect; those without a row are split into plain chunks."""
     known = {row.dialect: row for row in ROWS}
     names = [dialect.name for dialect in DIALECTS] if list(names) == ["all"] else names or list(known)
     infos = [get_dialect(name).info for name in names]

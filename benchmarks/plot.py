@@ -2,7 +2,7 @@
 
     .venv-peers/bin/python benchmarks/plot.py results.jsonl docs/images/parsers.svg
 
-Of another engine a parser is drawn where it read the call right.
+Another engine's parser is drawn only where it read the call correctly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZES = {1_000: "1 KB", 10_000: "10 KB", 100_000: "100 KB", 1_000_000: "1 MB", 1
 
 
 def lines(records: Records, engine: str) -> dict[str, list[tuple[int, float]]]:
-    """Microseconds a chunk by size, of each of an engine's parsers."""
+    """Returns microseconds per chunk by size, for each of an engine's parsers."""
     wrong = {record["parser"] for record in records if record["engine"] == engine and record.get("ok") is False}
     found: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for record in records:
@@ -83,7 +83,7 @@ def main() -> None:
     options.add_argument("plot", type=Path)
     chosen = options.parse_args()
     records = [json.loads(line) for line in chosen.records.read_text(encoding="utf-8").splitlines()]
-    # Text as text and the same names at every run: the file stays small, and its changes mean something.
+    # Text as text and the same names in every run: the file stays small, and its diffs are meaningful.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "toolspeak", "font.family": "sans-serif"})
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", width_ratios=(1.25, 1))
     draw_chunks(left, records)

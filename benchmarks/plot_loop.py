@@ -29,7 +29,7 @@ PANELS = {
 def draw(axes: Axes, found: dict[str, float], title: str, order: list[str], *, named: bool) -> None:
     places = {name: i for i, name in enumerate(order) if name in found}
     colours = [OURS if name == "toolspeak" else FLOOR if name == "floor" else OTHERS for name in places]
-    # Points and no bars: on a logarithmic axis a bar's length says nothing.
+    # Points instead of bars: on a logarithmic axis, the length of a bar has no meaning.
     axes.hlines(list(places.values()), min(found.values()) / 2, [found[name] for name in places], "#ced4da", lw=0.8)
     axes.scatter([found[name] for name in places], list(places.values()), 30, colours, zorder=3)
     for name, place in places.items():
@@ -64,7 +64,7 @@ def main() -> None:
         for metric, (key, _) in PANELS.items()
     }
     order = sorted(figures["step, of 100"], key=lambda name: figures["step, of 100"][name])
-    # Text as text and the same names at every run: the file stays small, and its changes mean something.
+    # Text as text and the same names in every run: the file stays small, and its diffs are meaningful.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "toolspeak", "font.family": "sans-serif"})
     figure, panels = plt.subplots(2, 2, figsize=(10, 5), layout="constrained")
     for i, (axes, metric) in enumerate(zip(panels.flat, PANELS, strict=True)):

@@ -1,10 +1,11 @@
-"""What a run sends: the whole conversation each step, or with `previous_response_id` what is new alone.
+"""Compares what a run sends in each step: the whole conversation, or with `previous_response_id` only the new items.
 
     python benchmarks/resume.py
 
-The conversation is that of `toolspeak demo`, said again until it has enough turns; the requests are those of OpenAI's
-Responses API. Bytes of bodies are counted, summed over a run: with tools and instructions, which the API wants in every
-request, and without. Cogency's documentation claims 9.3 and 17.4 times fewer tokens after 16 and 32 turns.
+The conversation is that of `toolspeak demo`, repeated until it has enough turns. The requests are those of OpenAI's
+Responses API. The figures are bytes of request bodies, summed over a run, with and without the tools and instructions,
+which the API requires in every request. Cogency's documentation claims 9.3 and 17.4 times fewer tokens after 16 and 32
+turns.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TURNS = (4, 8, 16, 32, 64)
 
 
 def conversation(turns: int) -> tuple[list[Message], Toolset]:
-    """The demo's messages, said until the model has had `turns` turns, and its tools."""
+    """Returns the demo's messages, repeated until the model has had `turns` turns, and its tools."""
     dialect = get_dialect("tool-call")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -48,7 +49,7 @@ def conversation(turns: int) -> tuple[list[Message], Toolset]:
 
 
 def _as_native(message: Message, round_: int) -> Message:
-    """The message with ids as the API gives them, other ones each time it is said."""
+    """Returns the message with ids in the API's form, different for each repetition."""
     parts = [
         replace(part, id=f"{part.id}_{round_}", provider_id=f"call_{round_:04}{part.id}")
         if isinstance(part, ToolCall)
@@ -61,7 +62,7 @@ def _as_native(message: Message, round_: int) -> Message:
 
 
 def sent(messages: Sequence[Message], tools: Toolset, turns: int, *, resume: bool, fixed: bool) -> int:
-    """Bytes of all request bodies until the model has answered `turns` times."""
+    """Returns the bytes of all request bodies until the model has answered `turns` times."""
     total, answers, before = 0, 0, 0
     for i, message in enumerate(messages):
         if message.role != "assistant":

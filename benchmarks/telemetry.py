@@ -1,15 +1,15 @@
-"""What telemetry adds to a step: as shares of the same step without it, in one process.
+"""Measures what telemetry adds to a step, as a ratio to the same step without it, in one process.
 
     python benchmarks/telemetry.py [--rounds 41] [--steps 200]
 
-A run has `--steps` turns with one call each, and a journal in memory. The model is scripted, so a step is the cost of
-the loop alone. CPU time. The kinds take turns, each round in another order; a figure is the median over the rounds of
-the time by that of the plain run next to it. The 95 % interval of the median comes from a bootstrap over the rounds.
+A run has `--steps` turns with one call each, and a journal in memory. The model is scripted, so only the loop's cost is
+measured, in CPU time. The kinds take turns, in a different order each round. A figure is the median over the rounds of
+the ratio to the plain run next to it. The 95 % interval of the median comes from a bootstrap over the rounds.
 
 - `no SDK`: `telemetry.instrument()` without OpenTelemetry's SDK. The target is at most 1.03.
 - `sampled out`: an SDK whose sampler drops every trace.
-- `metrics`: an SDK that takes metrics alone.
-- `traces`: an SDK that takes traces alone, and drops each span when it ends.
+- `metrics`: an SDK that collects only metrics.
+- `traces`: an SDK that collects only traces and drops each span when it ends.
 - `all`: both, with messages and results on the spans.
 """
 
@@ -45,7 +45,7 @@ async def add(a: int, b: int) -> int:
 
 
 class Model:
-    """Calls `add` in each turn but the last."""
+    """Calls `add` in every turn except the last."""
 
     name = "fake:model"
     capabilities = Capabilities(tools=True)
@@ -68,7 +68,7 @@ class Model:
         yield TurnEnded("tool_calls", Usage(1, 1))
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""
 
 
 def kinds() -> dict[str, Telemetry | None]:
@@ -88,11 +88,11 @@ def kinds() -> dict[str, Telemetry | None]:
 
 
 def a_run(telemetry: Telemetry | None, steps: int) -> float:
-    """Microseconds of CPU time a step."""
+    """Returns microseconds of CPU time per step."""
     model = Model(steps)
     agent = Agent(model, [add], limits=LIMITS, observers=[] if telemetry is None else [telemetry])
     gc.collect()
-    gc.disable()  # a collection falls on one kind by chance
+    gc.disable()  # a garbage collection would hit one kind by chance
     start = time.process_time()
     result = asyncio.run(agent.run("go"))
     taken = time.process_time() - start
@@ -103,7 +103,7 @@ def a_run(telemetry: Telemetry | None, steps: int) -> float:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median, by a bootstrap."""
+    """Returns the 95 % interval of the median, from a bootstrap."""
     chance = random.Random(1)
     medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(2000))
     return medians[50], medians[-51]

@@ -1,15 +1,16 @@
-"""What reading and writing a wire format costs, a chunk and a delta, against a floor measured in the same run.
+"""Compares the cost of a wire format, per chunk read and per delta written, with a floor measured in the same run.
 
     python benchmarks/wire.py [--rounds 15] [--largest 10M]
 
-Streams of each kind (text, the arguments of one call) as the format's server writes them, `CHUNK` characters a piece.
-`decode` is CPU time for the JSON of a chunk through to its deltas; the floor is the least a client in Python can do:
-`json.loads` of the same data and one frozen delta. `alone` is the decoder without `json.loads`. `encode` is the way
-back, a server's, for one delta and without `json.dumps`. Medians over rounds in which the kinds take turns; the target
-is that `alone` stays below 4 × 0.5 µs.
+Each kind (text, the arguments of one call) is a stream as the format's server writes it, `CHUNK` characters per piece.
+`decode` is the CPU time from the JSON of a chunk to its deltas. The floor is the minimum for a client in Python:
+`json.loads` of the same data and one frozen delta. `alone` is the decoder without `json.loads`. `encode` is the
+reverse, for one delta and without `json.dumps`. Figures are medians over rounds in which the kinds take turns. The
+target for `alone` is below 4 × 0.5 µs.
 
-Then one call whose arguments grow from 1 KB to `--largest`, in at most `MOST` chunks: the cost of a chunk must not grow
-with them. From three times the cost on (a quadratic reader would be far beyond) the run ends with 1.
+A second measurement reads one call with arguments from 1 KB to `--largest`, in at most `MOST` chunks. The cost of a
+chunk must not grow with the arguments. At three times the cost or more, the exit code is 1. (A quadratic reader would
+be far above that.)
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ KINDS: dict[str, Callable[[Iterable[str]], list[Delta]]] = {"text": text_turn, "
 
 
 def written(chat: WireFormat, turn: Iterable[Delta]) -> list[str]:
-    """The data of each event of a turn, as JSON."""
+    """Returns the data of each event of a turn, as JSON."""
     encoder = chat.encoder(ASKED, response_id="resp_0123456789", created=1_700_000_000)
     frames = [data for delta in turn for _, data in encoder.feed(delta)]
     return [json.dumps(data) for data in frames if not isinstance(data, str)]
@@ -101,7 +102,7 @@ def encode(chat: WireFormat, turn: list[Delta]) -> None:
 
 
 def measure(chat: WireFormat, rounds: int) -> bool:
-    """Prints a line for each kind; whether all keep the target."""
+    """Prints a line for each kind. Returns whether all meet the target."""
     met = True
     for kind, make in KINDS.items():
         if kind == "arguments" and chat in WHOLE_CALLS:
@@ -123,7 +124,7 @@ def measure(chat: WireFormat, rounds: int) -> bool:
 
 
 def growth(chat: WireFormat, largest: int) -> bool:
-    """Prints the cost of a character at each size; whether it stays the same."""
+    """Prints the cost per character at each size. Returns whether it stays the same."""
     costs: list[float] = []
     size = 1_000
     while size <= largest:
@@ -140,7 +141,7 @@ def growth(chat: WireFormat, largest: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--largest", default="10M", help="characters of arguments, for instance 100K or 10M")
+    parser.add_argument("--largest", default="10M", help="characters of arguments, for example 100K or 10M")
     options = parser.parse_args()
     largest = int(options.largest[:-1]) * UNITS[options.largest[-1].upper()]
     print(f"µs of CPU time a chunk of {CHUNK} characters")

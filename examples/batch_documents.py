@@ -1,10 +1,10 @@
-"""A typed answer about each of 1,000 documents, 20 at once. Ctrl-C or kill it, start it again: it goes on.
+"""A typed answer about each of 1,000 documents, 20 at once. It continues if you stop or kill it and start it again.
 
     python examples/batch_documents.py results.db
     MODEL=ollama:qwen3:8b python examples/batch_documents.py results.db letters/*.txt
 
-Each document is a session of its own in the journal, named after it: a second start skips those that have an answer and
-resumes the one that was under way.
+Each document has its own session in the journal, named after it. A second start skips the documents that have an
+answer and resumes the interrupted sessions.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A coding agent: the built-in tools on a project, each write shown as a diff before it happens.
+"""A coding agent that uses the built-in tools on a project and shows each write as a diff before it runs.
 
 python examples/coding_agent.py                              # a scripted model fixes a small project
 MODEL=ollama:qwen3:8b python examples/coding_agent.py . "Why does the test fail? Fix it."

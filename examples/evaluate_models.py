@@ -1,4 +1,4 @@
-"""Two models on the same tasks: right answers, steps, tokens, malformed calls.
+"""Compares two models on the same tasks: correct answers, steps, tokens and malformed calls.
 
 python examples/evaluate_models.py
 python examples/evaluate_models.py ollama:qwen3:8b ollama:llama3.1:8b

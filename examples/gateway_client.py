@@ -1,10 +1,11 @@
-"""A plain HTTP client with tools, through the gateway, to a model that writes its calls as text.
+"""A plain HTTP client that uses tools, through the gateway, with a model that writes its calls as text.
 
     python examples/gateway_client.py                                  # starts `toolspeak serve` itself
     toolspeak serve --upstream http://127.0.0.1:11434/v1 --dialect hermes &
     GATEWAY=http://127.0.0.1:8665 MODEL=qwen3:8b python examples/gateway_client.py
 
-The client speaks OpenAI's Chat Completions and knows nothing of toolspeak: any OpenAI or Anthropic client works so.
+The client speaks OpenAI's Chat Completions API and does not use toolspeak. Any OpenAI or Anthropic client works the
+same way.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A small MCP server for mcp_tools.py: tickets of a help desk, over standard input and output."""
+"""A small MCP server for mcp_tools.py: help desk tickets, over standard input and output."""
 
 from mcp.server import MCPServer
 from mcp.types import ToolAnnotations

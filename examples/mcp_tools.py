@@ -1,9 +1,9 @@
-"""The tools of an MCP server: what it says it only reads runs at once, the rest asks first.
+"""The tools of an MCP server: calls of tools that it declares read-only run immediately, and all others ask first.
 
     python examples/mcp_tools.py
     MODEL=ollama:qwen3:8b python examples/mcp_tools.py my-servers.json "Close what is done."
 
-The file is the one of other programs: `{"mcpServers": {"name": {"command": "…", "args": […]}}}`.
+The file has the same format as in other MCP clients: `{"mcpServers": {"name": {"command": "…", "args": […]}}}`.
 """
 
 import asyncio

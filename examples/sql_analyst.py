@@ -1,4 +1,4 @@
-"""An analyst with a database: queries run at once, and writes ask first.
+"""An analyst with a database: queries run immediately, and writes ask first.
 
 python examples/sql_analyst.py
 MODEL=ollama:qwen3:8b python examples/sql_analyst.py "Which customer ordered most?"
@@ -30,8 +30,8 @@ def database() -> sqlite3.Connection:
 
 @tool(effects=Effects(reads=frozenset({"database"})))
 def query(sql: str, ctx: RunContext[sqlite3.Connection]) -> list[list[Any]]:
-    """Runs one SELECT and returns its rows, the names of the columns first."""
-    ctx.deps.execute("PRAGMA query_only = ON")  # the database refuses everything else
+    """Runs one SELECT and returns its rows. The first row has the column names."""
+    ctx.deps.execute("PRAGMA query_only = ON")  # the database rejects every write
     try:
         cursor = ctx.deps.execute(sql)
         return [[column[0] for column in cursor.description or ()], *map(list, cursor.fetchmany(100))]
@@ -42,7 +42,7 @@ def query(sql: str, ctx: RunContext[sqlite3.Connection]) -> list[list[Any]]:
 
 
 def rows_changed(sql: str, ctx: RunContext[sqlite3.Connection] | None) -> str:
-    """The preview of a change: made and rolled back."""
+    """The preview of a change: makes the change and rolls it back."""
     if ctx is None:
         return sql
     try:

@@ -1,4 +1,4 @@
-"""Agents as tools of another agent: one usage, one limit, one list of approvals.
+"""Agents as tools of another agent, with one total of usage, one limit and one list of approvals.
 
 python examples/sub_agents.py
 MODEL=ollama:qwen3:8b python examples/sub_agents.py
@@ -48,7 +48,7 @@ async def ask_buyer(task: str, ctx: RunContext) -> str:
 async def main() -> None:
     manager = Agent(model("manager"), [ask_clerk, ask_buyer], name="manager")
     result = await manager.run("Make sure that we have ten pears.")
-    while result.requests:  # the buyer's question is the manager's too
+    while result.requests:  # includes the buyer's requests
         decisions: dict[str, bool] = {}
         for request in result.requests:
             print(f"{request.reason}: {request.call.name}({dict(request.call.arguments)})")

@@ -3,7 +3,7 @@
     python examples/two_models.py
     MODEL=ollama:qwen3:8b SECOND_MODEL=vllm:meta-llama/Llama-3.1-8B-Instruct python examples/two_models.py
 
-The journal stores calls and results, not their text: each model reads the conversation in its own dialect.
+The journal stores calls and results, not the text of the calls. Each model reads the conversation in its own dialect.
 """
 
 import asyncio

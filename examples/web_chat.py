@@ -1,10 +1,10 @@
-"""A chat in the browser: text as it streams, and a question before each write.
+"""A chat in the browser that streams text and asks before each write.
 
     python examples/web_chat.py          # then open http://127.0.0.1:8000
     MODEL=ollama:qwen3:8b python examples/web_chat.py
 
-Each browser tab is a session. The page gets server-sent events; a run that waits for a yes is in the journal, so the
-answer may come a day later, or to another process.
+Each browser tab is a session. The page receives server-sent events. A run that waits for approval is in the journal, so
+the answer may come a day later or reach another process.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ agent = Agent(MODEL, [notes, add_note], journal=SqliteJournal(os.environ.get("JO
 
 
 async def events(run: Run) -> AsyncIterator[str]:
-    """The run as server-sent events. A browser that leaves ends it where it is; it can be resumed."""
+    """Sends the run as server-sent events. If the browser disconnects, the run stops and can be resumed."""
     async for each in run.stream():
         match each:
             case TextDelta(text):

@@ -1,9 +1,9 @@
-"""One program in three libraries: its lines, its type errors, and what a killed process leaves.
+"""Compares one program in three libraries: its lines, its type errors, and what a killed process leaves.
 
     python benchmarks/beside/compare.py --others PYTHON
 
-PYTHON has the two others. Ends with 1 if docs/explanation/beside-others.md has another table. Without --others only
-toolspeak's program runs.
+PYTHON has the two other libraries. The exit code is 1 if the table in docs/explanation/beside-others.md differs.
+Without --others, only toolspeak's program runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KILLS = {
     "during the write, after its effect": ("write", 1),
     "after the write, while the model answers": ("answer", 1),
 }
-"""Where the process is killed, and at which start of the program."""
+"""The place where the process is killed, and the start of the program at which this happens."""
 ANSWER = "item='pear' ordered=20"
 
 
@@ -35,7 +35,7 @@ def lines(library: str) -> int:
 
 
 def after_a_kill(library: str, python: str, place: str, at: int) -> tuple[int, int]:
-    """How often the order is placed, and the model asked, if the process is killed and the program started again."""
+    """Returns how often the order is placed and the model called if the process is killed and the program restarted."""
     with tempfile.TemporaryDirectory() as temporary:
         folder, environment = Path(temporary), {**os.environ, "PYTHONPATH": str(HERE)}
         for start in range(5):
@@ -56,7 +56,7 @@ def after_a_kill(library: str, python: str, place: str, at: int) -> tuple[int, i
 
 
 def mistakes_found(library: str, python: str) -> str:
-    """How many of the marked lines have a type error. Fails if another line has one."""
+    """Returns how many marked lines have a type error. Fails if another line has one."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for path in (*HERE.glob(f"*_{library}.py"), HERE / "shop.py"):

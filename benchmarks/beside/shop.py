@@ -1,6 +1,6 @@
-"""What the three programs share: the shop, the answer's type, and the place where the process dies.
+"""Shared by the three programs: the shop, the answer's type, and the place where the process dies.
 
-KILL_AT names that place: `read`, `write` (behind the effect) or `answer` (when the model is asked for the last turn).
+KILL_AT names that place: `read`, `write` (after the effect) or `answer` (when the program requests the last turn).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def die_at(place: str) -> None:
 
 
 def turn_of_the_model(results: int) -> str:
-    """What the scripted model does after so many results. Counts each request in a file."""
+    """Returns what the scripted model does after a number of results. Counts each request in a file."""
     with Path("requests.txt").open("a", encoding="utf-8") as file:
         file.write("asked\n")
     turn = ("stock", "order", "answer")[results]

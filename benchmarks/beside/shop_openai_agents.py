@@ -1,4 +1,4 @@
-"""The program in openai-agents. `yes` as its argument approves what waits."""
+"""The program in openai-agents. With the argument `yes`, it approves the pending calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program in pydantic-ai. `yes` as its argument approves what waits."""
+"""The program in pydantic-ai. With the argument `yes`, it approves the pending calls."""
 
 from __future__ import annotations
 

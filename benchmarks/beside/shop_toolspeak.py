@@ -1,4 +1,4 @@
-"""The program in toolspeak. `yes` as its argument approves what waits."""
+"""The program in toolspeak. With the argument `yes`, it approves the pending calls."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Many clients of a gateway in one process: `python client.py PORT MODEL STREAMS REQUESTS TOOLS`.
+"""Runs many clients of a gateway in one process: `python client.py PORT MODEL STREAMS REQUESTS TOOLS`.
 
-Asks for REQUESTS answers, STREAMS at a time, and checks that each piece of text arrives, once and in its order. Prints
+Requests REQUESTS answers, STREAMS at a time, and checks that each piece of text arrives once and in order. Prints
 JSON: `seconds`, `requests`, `chunks`, `wrong` (answers with a lost, repeated or moved piece), and percentiles of the
-time from the model server's sending to here (`ms`) and from a request to its first piece (`first_ms`).
+time from the model server to this client (`ms`) and from a request to its first piece (`first_ms`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def request(port: int, model: str, tools: int) -> bytes:
 
 
 async def ask(port: int, asked: bytes, latencies: list[float], firsts: list[float]) -> tuple[int, bool]:
-    """How many pieces came, and whether all of them did, in order."""
+    """Returns how many pieces arrived, and whether all of them arrived in order."""
     begun = time.monotonic_ns()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     writer.write(asked)

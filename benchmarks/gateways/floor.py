@@ -1,6 +1,6 @@
-"""The least a gateway can be: decodes each server-sent event and encodes it again. `python floor.py UPSTREAM_URL`.
+"""The minimal gateway: decodes each server-sent event and encodes it again. `python floor.py UPSTREAM_URL`.
 
-The same server library, HTTP client and JSON library as the gateway's, with the same settings. Prints its port.
+Uses the gateway's server library, HTTP client and JSON library, with the same settings. Prints its port.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-typ
 
 
 class Proxy:
-    """A plain ASGI application, as the gateway is one."""
+    """A plain ASGI application, like the gateway."""
 
     def __init__(self, upstream: str) -> None:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)

@@ -1,9 +1,9 @@
-"""A model server that speaks OpenAI's chat stream and thinks about nothing: `python upstream.py`.
+"""A model server that sends fixed text as OpenAI's chat stream: `python upstream.py`.
 
-Prints its port. The model `400x50` answers with 400 pieces of text, 50 of them each second (0: as fast as they are
-taken), and each piece says its number and when it was sent (`time.monotonic_ns`, one clock for all processes). The
-first one comes at once, the second at any moment of the pause: streams that began together would else write in step
-for ever, and whoever came late once would read hundreds of them at one go.
+Prints its port. The model `400x50` answers with 400 pieces of text, 50 of them per second (0: as fast as the client
+reads). Each piece contains its number and the time at which it was sent (`time.monotonic_ns`, one clock for all
+processes). The first piece is sent immediately, the second at a random moment of the pause. Otherwise, streams that
+began together would write in step for ever, and a client that was late once would read hundreds of pieces at a time.
 """
 
 from __future__ import annotations

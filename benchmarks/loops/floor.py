@@ -1,7 +1,8 @@
-"""The floor: what a careful loop cannot leave out, and nothing else.
+"""The floor: the minimum that a careful loop must do, and nothing else.
 
-Arguments validated by pydantic, a task and a deadline for each call, typed events through an asynchronous generator,
-counters of usage. No retries, approval, hooks, journal, limits: no runtime that has those can be as cheap.
+It validates arguments with pydantic, has a task and a deadline for each call, yields typed events from an asynchronous
+generator, and counts usage. It has no retries, approval, hooks, journal or limits. No runtime with those can be as
+cheap.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class Careful(Subject):
 
 
 async def _from_server(url: str) -> AsyncIterator[tuple[str, str]]:
-    """The least that reads a stream: no proxies, redirects, TLS, timeouts, no encodings, no errors told."""
+    """Minimal reader of a stream: no proxies, redirects, TLS, timeouts, encodings or error messages."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     body = b"{}"

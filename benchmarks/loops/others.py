@@ -1,7 +1,7 @@
-"""Other runtimes, each with a scripted model of its own kind: what its adapters for providers do stays in.
+"""Other runtimes, each with its own kind of scripted model, so that the work of its provider adapters is included.
 
-llm does not check the types of arguments; the others do. openai-agents is handed ready events, without what its SDK
-takes to read them.
+llm does not check the types of arguments; the others do. openai-agents receives ready-made events, without the time
+that its SDK takes to read them.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Agno(Subject):
                 yield part(None, None, CLOSING)
 
             def parse_tool_calls(self, tool_calls_data):
-                # As its adapter of the OpenAI API puts fragments together.
+                # Joins fragments as its adapter of the OpenAI API does.
                 calls: list[dict[str, Any]] = []
                 for data in tool_calls_data:
                     function = data["function"]
@@ -145,7 +145,7 @@ class Agno(Subject):
             content = getattr(event, "content", None)
             if event.event == "RunContent" and content:
                 seen += len(content)
-        return -1 if wanted else seen  # it does not pass arguments on
+        return -1 if wanted else seen  # it does not forward arguments
 
 
 class LangGraph(Subject):
@@ -300,7 +300,7 @@ class PydanticAi(Subject):
                     async with node.stream(run.ctx) as events:
                         async for event in events:
                             seen += len(getattr(getattr(event, "delta", None), "args_delta", None) or "")
-        return -1 if seen else 0  # the first piece comes with the call's start
+        return -1 if seen else 0  # the first piece arrives with the start of the call
 
 
 class OpenAiAgents(Subject):

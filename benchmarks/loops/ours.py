@@ -1,4 +1,4 @@
-"""toolspeak, with a model of its own kind: a `Provider` that has native calls."""
+"""toolspeak, with its own kind of model: a `Provider` that has native calls."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Scripted:
         yield TurnEnded("tool_calls", USAGE)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""
 
 
 class Toolspeak(Subject):

@@ -1,9 +1,9 @@
-"""A server on the loopback that streams one answer as OpenAI's Chat Completions, as fast as it is read.
+"""A loopback server that streams one answer as OpenAI's Chat Completions, as fast as the client reads.
 
     python benchmarks/loops/server.py
 
-Its port is the first line it prints. A request to `/KIND/COUNT/chat/completions` is answered with COUNT pieces of text,
-or of the arguments of one call, or with `done` once the call has its result. It is told to stop by the end of its
+Its port is the first line that it prints. It answers a request to `/KIND/COUNT/chat/completions` with COUNT pieces of
+text or of the arguments of one call. After the call has its result, it answers `done`. It stops at the end of its
 standard input.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from worker import CLOSING, OPENING, PIECE
 
 PACKET = 4096
-"""Bytes a write: a reader that keeps up gets about twenty chunks at once."""
+"""Bytes per write: a reader that keeps up gets about twenty chunks at once."""
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:

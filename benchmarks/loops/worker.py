@@ -1,10 +1,11 @@
-"""Measures one runtime's loop, in a process and an environment of its own.
+"""Measures one runtime's loop, in its own process and environment.
 
     python benchmarks/loops/worker.py SUBJECT
 
-One job a line comes in, `{"metric": …, …}` with what the metric's method below takes; one result a line goes out: its
-figures, or `{"error"}`. The model is scripted: deciding its next turn costs the same at any length of the history. Each
-run checks how many model calls and tool calls there were. Microseconds of CPU time (all threads), unless said.
+Reads one job per line, `{"metric": …, …}` with the parameters of the metric's method below. Writes one result per line:
+its figures, or `{"error"}`. The model is scripted: deciding its next turn costs the same at any length of the history.
+Each run checks the numbers of model calls and tool calls. Figures are microseconds of CPU time (all threads) unless a
+docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from typing import Any
 ARGUMENTS = '{"a": 1, "b": 2}'
 PIECE = "abcd"
 OPENING, CLOSING = '{"text": "', '"}'
-WINDOW = 100  # steps that a median of single steps is taken over
+WINDOW = 100  # number of single steps in a median
 
 Turn = list[tuple[str, str, str]] | None
-"""The calls of a turn (id, tool, arguments as JSON), or None: the answer `done`."""
+"""The calls of a turn (id, tool, arguments as JSON), or None for the answer `done`."""
 
 SUBJECTS = {
     "floor": "floor:Careful",
@@ -47,7 +48,7 @@ SUBJECTS = {
 
 @dataclass(slots=True)
 class Script:
-    """What the model does in one run: `steps` turns of one call each, then the answer; or one turn of `pieces`."""
+    """The model's turns in one run: `steps` turns of one call each, then the answer; or one turn of `pieces`."""
 
     steps: int = 0
     tool: str = "add"
@@ -87,40 +88,40 @@ async def put(text: str) -> int:
 
 
 class Subject:
-    """One runtime. An agent of it has the tools `add` and `put`."""
+    """One runtime. Its agent has the tools `add` and `put`."""
 
     def __init__(self) -> None:
         self.tools = self.wrap([add, put])
         self.agent = self.make(self.tools)
 
     def wrap(self, functions: Sequence[Callable[..., Any]]) -> Any:
-        """The functions as the runtime's tools."""
+        """Returns the functions as the runtime's tools."""
         raise NotImplementedError
 
     def make(self, tools: Any) -> Any:
-        """An agent."""
+        """Returns an agent."""
         raise NotImplementedError
 
     async def run(self) -> str:
-        """Runs the script to the answer."""
+        """Runs the script until the answer."""
         raise NotImplementedError
 
     async def stream(self) -> int:
-        """Streams the script's only turn; how many characters of the pieces a user saw."""
+        """Streams the script's only turn. Returns how many characters of the pieces a user saw."""
         raise NotImplementedError
 
     async def chunks(self, url: str) -> int:
-        """As `stream`, from a server that speaks OpenAI's Chat Completions."""
+        """Like `stream`, from a server that speaks OpenAI's Chat Completions."""
         raise NotImplementedError
 
     async def request(self, steps: int) -> dict[str, Any]:
-        """The body of the request after so many steps: what it takes to put it together and write it, and KiB."""
+        """The request body after a number of steps: the cost of building and writing it, and its KiB."""
         raise NotImplementedError
 
     # --- metrics -----------------------------------------------------------------------------------------------
 
     async def loop(self, steps: int) -> dict[str, Any]:
-        """The cost of a step: of all, and the median of single ones early and late."""
+        """The cost of a step: over all steps, and the median of single steps early and late."""
         script = await self._checked(Script(steps))
         stamps = script.stamps
         each = [(after - before) * 1e6 for before, after in pairwise(stamps)]
@@ -153,7 +154,7 @@ class Subject:
         return {"delta": spent / count * 1e6}
 
     async def agents(self, count: int) -> dict[str, Any]:
-        """The cost of an agent whose tools are ready, and what it keeps: KiB."""
+        """The cost of an agent built from existing tools, and the KiB that it keeps."""
         self.make(self.tools)
         gc.collect()
         start = time.process_time()
@@ -201,7 +202,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a runtime prints is no result
+    os.dup2(2, 1)  # output of a runtime is not a result
     subject = subject_named(sys.argv[1])
     with asyncio.Runner() as runner:
         for line in sys.stdin:
@@ -209,5 +210,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name, so that the subjects' modules see the same script.
+    # Imported under its own name, so that the subjects' modules use the same script.
     importlib.import_module("worker").main()

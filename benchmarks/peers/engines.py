@@ -1,11 +1,11 @@
-"""Runs other engines' streaming tool-call parsers, without the engine, on the texts that `parsers.py` hands it.
+"""Runs other engines' streaming tool-call parsers, without the engine, on the texts from `parsers.py`.
 
     .venv-peers/bin/python benchmarks/peers/engines.py vllm|sglang
 
-One job a line comes in, `{"parser", "pieces", "tool", "arguments", "cap"}`: a text in the pieces in which a
-detokenizer hands it over (a special token is always a piece of its own), and the call in it. One result a line goes
-out, `{"seconds", "done", "ok"}`: CPU seconds inside of the parser, how many of the pieces it read before the cap, and
-whether the arguments it streamed are those of the call. Or `{"error"}`.
+Reads one job per line, `{"parser", "pieces", "tool", "arguments", "cap"}`: a text split as a detokenizer splits it (a
+special token is always a separate piece), and the call in the text. Writes one result per line, `{"seconds", "done",
+"ok"}` or `{"error"}`. `seconds` is the CPU seconds inside the parser. `done` is the number of pieces that it read
+before the cap. `ok` says whether the arguments that it streamed are those of the call.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Read = Callable[[str], list[str]]
-"""Takes the next piece, gives the fragments of arguments that the engine would send for it."""
+"""Takes the next piece and returns the fragments of arguments that the engine would send for it."""
 
 
 class Vocabulary(dict[str, int]):
-    """Every text is a token of its own: parsers look their special tokens up, and find them."""
+    """Treats every text as one token, so that parsers find their special tokens when they look them up."""
 
     def __missing__(self, text: str) -> int:
         self[text] = number = len(self) + 10
@@ -38,7 +38,7 @@ class Vocabulary(dict[str, int]):
 
 
 class Tokenizer:
-    """As much of a tokenizer as the parsers ask for: what it is given to encode is one token."""
+    """The part of a tokenizer that the parsers use. It encodes any text as one token."""
 
     eos_token, bos_token = "</s>", "<s>"
     all_special_ids: tuple[int, ...] = ()
@@ -86,7 +86,7 @@ def vllm_reader(job: dict[str, Any]) -> tuple[Read, Callable[[], list[str]]]:
         nonlocal text, ids
         token = [tokenizer.vocab[piece]]
         before, before_ids = text, ids
-        if not incremental:  # the older ones are handed everything so far at every step
+        if not incremental:  # older parsers receive all of the text so far at every step
             text, ids = before + piece, [*before_ids, *token]
         return fragments(
             parser.extract_tool_calls_streaming(
@@ -105,7 +105,7 @@ def vllm_reader(job: dict[str, Any]) -> tuple[Read, Callable[[], list[str]]]:
         calls, sent = getattr(parser, "prev_tool_call_arr", None), getattr(parser, "streamed_args_for_tool", None)
         if ended or incremental or not (calls and sent):
             return ended
-        # The server sends what the parser knows of the last call and has not streamed.
+        # The server sends what the parser has of the last call but has not streamed.
         known = calls[-1].get("arguments", "")
         known = known if isinstance(known, str) else json.dumps(known, ensure_ascii=False)
         return [known[len(sent[-1]) :]] if known.startswith(sent[-1]) else []
@@ -169,7 +169,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     os.environ.update(HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="ERROR")
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the engines print is no result
+    os.dup2(2, 1)  # output of the engines is not a result
     for result in results(sys.argv[1]):
         print(json.dumps(result), file=out, flush=True)
 

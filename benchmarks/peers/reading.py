@@ -1,10 +1,11 @@
-"""Has another engine's parsers read whole replies, without the engine, for `tests/dialects/mutations.py`.
+"""Reads whole replies with another engine's parsers, without the engine, for `tests/dialects/mutations.py`.
 
     .venv-peers/bin/python benchmarks/peers/reading.py vllm|sglang
 
-One job a line comes in, `{"tool_parser", "reasoning_parser", "text", "tools"}`; `reasoning_parser` is empty where the
-reply holds no thoughts. One result a line goes out, `{"text", "calls": [[name, arguments as JSON text], …]}`, or
-`{"error"}`. Replies are read as the engine's server reads one that is not streamed, which is where it does best.
+Reads one job per line, `{"tool_parser", "reasoning_parser", "text", "tools"}`; `reasoning_parser` is empty if the
+reply has no reasoning. Writes one result per line, `{"text", "calls": [[name, arguments as JSON text], …]}`, or
+`{"error"}`. It reads a reply as the engine's server reads one that is not streamed, because the engine makes the
+fewest mistakes there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PIECES = re.compile(rf"{_SPECIAL}|(?:(?!{_SPECIAL}).)+", re.DOTALL)
 
 
 class TextTokenizer(Tokenizer):
-    """Knows a text's special tokens by how they look; all else between them is one token."""
+    """Recognises special tokens by their form. Each text between them is one token."""
 
     def encode(self, text: str, **_: Any) -> list[int]:
         return [self.vocab[piece] for piece in _PIECES.findall(text)]
@@ -75,7 +76,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     os.environ.update(HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="ERROR")
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the engines print is no result
+    os.dup2(2, 1)  # output of the engines is not a result
     for line in sys.stdin:
         try:
             result = READERS[sys.argv[1]](json.loads(line))

@@ -1,30 +1,30 @@
-"""How many runs and calls a second workers drive, on each engine: throughput, a floor, and how cost grows.
+"""Measures how many runs and calls per second workers drive on each engine, with a floor, and how the cost grows.
 
     python benchmarks/scale/measure.py throughput [--engines embedded-sqlite embedded queue restate dbos]
         [--workers 1 2 4 8] [--steps 5 100] [--runs 10000] [--seconds 20] [--out results.jsonl]
     python benchmarks/scale/measure.py growth [--finished 10000 100000 1000000] [--engine embedded]
     python benchmarks/scale/measure.py soak --rate RUNS [--engine embedded] [--workers 2] [--seconds 1200]
 
-`throughput` queues `--runs` runs, of so many steps each, starts the workers, and counts for `--seconds` from the moment
-in which every worker has finished a call. The model is scripted and the tool does nothing: what is left is the loop,
-the journal and the engine. A worker drives up to 50 runs at once. The server and the workers share this machine's
-cores, so compare figures of one run with each other, and with the floor:
+`throughput` queues `--runs` runs of `--steps` steps each and starts the workers. When every worker has finished a call,
+it counts for `--seconds`. The model is scripted and the tool does nothing, so only the loop, the journal and the engine
+are measured. A worker drives up to 50 runs at once. The server and the workers share this machine's cores, so compare
+figures only within one run, and with the floor:
 
-- `floor`: as many processes insert the bytes of a step (four records of a run) into a bare table, one commit a step,
-  and nothing else.
-- `cpu`: milliseconds of the workers' CPU time a step. `db cpu`: of the server's, for PostgreSQL.
-- `wal`: KiB that PostgreSQL writes to its log a step. `conn`: its connections.
+- `floor`: the same number of processes insert the bytes of a step (four records of a run) into a bare table, with one
+  commit per step, and do nothing else.
+- `cpu`: milliseconds of the workers' CPU time per step. `db cpu`: the server's, for PostgreSQL.
+- `wal`: KiB per step that PostgreSQL writes to its log. `conn`: its connections.
 
 `growth` fills the tables with finished runs of five steps, and then measures one worker with queued runs of five steps:
-its steps a second, how long `due_runs` and a list of 50 runs take, and the size of the database.
+its steps per second, how long `due_runs` and a list of 50 runs take, and the size of the database.
 
 `soak` submits so many runs of five steps a second, and waits for the answer of every tenth. Each minute it prints the
 time from a submission to its answer, the oldest run that waits for a worker, and the memory of the workers. It ends
 with 1 if an answer is missing, if the oldest run waits for longer than 30 seconds, or if the workers' memory at the end
 is more than a fifth above that after a quarter of the time. Let the rate be four fifths of what `throughput` measured.
 
-PostgreSQL is started in a temporary folder, with fsync; it must be installed. `restate` and `dbos` need the environment
-of `make test-engines`.
+PostgreSQL must be installed. It runs in a temporary folder, with fsync. `restate` and `dbos` need the environment of
+`make test-engines`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ ENGINES = ("embedded-sqlite", "embedded", "queue", "restate", "dbos")
 
 @dataclass(frozen=True)
 class Servers:
-    """Where an engine and its journal are. `postgres`: the server's process, 0 for SQLite."""
+    """The addresses of an engine and its journal. `postgres`: the server's process id, 0 for SQLite."""
 
     engine: str
     journal: str
@@ -79,7 +79,7 @@ class Servers:
 
 @contextmanager
 def postgres() -> Iterator[tuple[str, int]]:
-    """The URL of an empty database, and the server's process."""
+    """Yields the URL of an empty database, and the server's process id."""
     sys.path.insert(0, str(TESTS / "journal"))
     from postgres_server import binaries  # noqa: PLC0415 - the folder is on the path from here on
 
@@ -129,7 +129,7 @@ def servers(name: str) -> Iterator[Servers]:
 
 
 def cpu_of(postmaster: int) -> float:
-    """Seconds of CPU time of a PostgreSQL server and its processes, those that have ended included."""
+    """Returns seconds of CPU time of a PostgreSQL server and its processes, including those that have ended."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -171,7 +171,7 @@ class Workers:
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def look(self, more: float) -> list[dict[str, float]]:
-        """The first report of each worker that comes after so many seconds."""
+        """Returns each worker's first report after the given number of seconds."""
         until = time.time() + more
         found: list[dict[str, float]] = []
         for process in self.processes:
@@ -195,7 +195,7 @@ class Workers:
 
 
 async def submit(where: Servers, runs: int) -> float:
-    """Queues so many runs. Returns how many a second."""
+    """Queues the given number of runs. Returns how many per second."""
     journal = open_journal(where.journal)
     client = RunClient(journal, open_engine(where.engine, journal))
     numbers = iter(range(runs))
@@ -250,7 +250,7 @@ def _between(first: Sequence[dict[str, float]], last: Sequence[dict[str, float]]
 
 
 def a_step() -> list[str]:
-    """The records of a step as they are stored."""
+    """Returns the records of a step as they are stored."""
 
     async def act() -> list[str]:
         journal = MemoryJournal()
@@ -315,7 +315,7 @@ def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
 
 
 async def fill(where: Servers, runs: int) -> None:
-    """Finished runs of five steps: one is run, and its rows are copied under new numbers and ids."""
+    """Creates finished runs of five steps: executes one run and copies its rows under new numbers and ids."""
     journal = open_journal(where.journal)
     run = an_agent(journal, 5).start("Read all files of the project.")
     await run.finish()
@@ -346,7 +346,7 @@ async def fill(where: Servers, runs: int) -> None:
 
 
 async def looks(where: Servers) -> tuple[float, float]:
-    """Milliseconds of a look for due runs, and of a list of 50 runs."""
+    """Returns the milliseconds of a query for due runs and of a list of 50 runs."""
     journal: Journal = open_journal(where.journal)
     found: list[tuple[float, float]] = []
     for _ in range(11):

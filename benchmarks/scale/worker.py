@@ -1,4 +1,4 @@
-"""A worker process of `benchmarks/scale.py`: `worker.py ENGINE JOURNAL STEPS CONCURRENCY`. SIGTERM ends it.
+"""A worker process of `benchmarks/scale.py`: `worker.py ENGINE JOURNAL STEPS CONCURRENCY`. SIGTERM stops it.
 
 Its model calls a tool in each of STEPS turns, and then answers. Every half second it prints how many calls and runs it
 has finished, and its CPU time.
@@ -26,7 +26,7 @@ done = {"calls": 0, "runs": 0}
 
 
 class Model:
-    """Answers from the conversation alone, so that any worker may continue a run."""
+    """Decides from the conversation alone, so that any worker may continue a run."""
 
     name = "fake:model"
     capabilities = Capabilities(tools=True)
@@ -50,7 +50,7 @@ class Model:
         yield TurnEnded("tool_calls", Usage(1000, 20))
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""
 
 
 @tool(read_only=True)
