@@ -26,7 +26,6 @@ UNTYPED = {
     "gateway": "blocks of several clients",
     "making-tools": "leaves annotations out",
     "mcp": "two programs",
-    "stream-to-a-web-page": "leaves annotations out",
 }
 """The guides whose blocks are not one strictly typed program, with the reason."""
 Errors = dict[tuple[str, int], str]
