@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -166,33 +165,6 @@ def test_killed_workers_and_restarted_servers_lose_and_repeat_nothing(
                     f" over; the next call begins after {median(gaps):.2f} s (median), {last:.2f} s (99 %),"
                     f" {max(gaps):.2f} s (longest)"
                 )
-
-    asyncio.run(act())
-
-
-def test_another_host_takes_over(server: EngineServer, workers: Workers, tmp_path: Path):
-    """Hosts that cannot look into each other's processes: of another name (a UTS namespace)."""
-    if subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this process may not make a namespace (unshare --uts)")
-    if server.name == "dbos":
-        pytest.skip("it waits for the lease to run out, 30 seconds")
-
-    async def act() -> None:
-        async with calling(server) as caller:
-            here = await asyncio.to_thread(workers.start)
-            workers.prefix[:] = ["unshare", "--uts", "sh", "-c", 'hostname another-host && exec "$@"', "sh"]
-            there = await asyncio.to_thread(workers.start)
-            driven = set[str]()
-            while not driven:
-                await caller.submit(2)
-                driven.add(await a_call(workers, here))
-            await asyncio.to_thread(workers.kill, here)
-            died = time.time()
-            while await a_call(workers, there) not in driven:
-                pass
-            print(f"\n{server.name}: another host's next call begins {time.time() - died:.2f} s after a worker's death")
-            await caller.answered()
-            caller.check_effects(tmp_path)
 
     asyncio.run(act())
 
