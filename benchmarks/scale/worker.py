@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import sys
 import time
@@ -71,6 +72,7 @@ async def report() -> None:
 
 
 async def main(engine_url: str, journal_url: str, steps: str, concurrency: str) -> None:
+    logging.getLogger("toolspeak").setLevel(logging.ERROR)  # it is stopped in the middle of its runs
     journal = open_journal(journal_url)
     agent = an_agent(journal, int(steps))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -18,6 +19,8 @@ from toolspeak.journal.base import RunInfo
 _LOG = logging.getLogger("toolspeak.worker")
 
 _LOOK_SECONDS = 0.25
+_WINDOW = 3
+"""From how many of the oldest due runs, for each one that there is room for, a worker takes some by chance."""
 _FORGET_SECONDS = 60.0
 
 
@@ -54,6 +57,7 @@ class EmbeddedEngine:
             raise ConfigurationError(f"the embedded engine has no settings: write embedded:, not {url!r}")
         self._journal = journal
         self._news = asyncio.Event()
+        self._looked_at = 0.0
 
     async def enqueue(self, run_id: str, *, agent: str, principal: str | None = None, at: float | None = None) -> None:
         """Looks for due runs at once, if this object works. What is due stands in the journal."""
@@ -81,7 +85,10 @@ class EmbeddedEngine:
                 for run_id in [run_id for run_id, work in works.items() if work.task.done()]:
                     work = works.pop(run_id)
                     again, failures = work.task.result()
-                    pauses[run_id] = _Pause(work.info.due, again or 0.0, failures)
+                    if again or failures:
+                        pauses[run_id] = _Pause(work.info.due, again or 0.0, failures)
+                    else:
+                        pauses.pop(run_id, None)
                 # Those of the past are kept for a while: how often a handler has raised counts for the next pause.
                 long_ago = time.time() - _FORGET_SECONDS
                 pauses = {run_id: pause for run_id, pause in pauses.items() if pause.until > long_ago}
@@ -106,19 +113,25 @@ class EmbeddedEngine:
         of_principal = Counter(work.info.principal for work in works.values())
         free = [name for name in agents if of_agent[name] < per_agent.get(name, limits.concurrency)]
         room = limits.concurrency - len(works)
-        if room <= 0 or not free:
+        # A look costs as much as a step of a run: a worker with many runs looks once for several of them.
+        looked_just_now = time.monotonic() - self._looked_at < _LOOK_SECONDS
+        if room <= 0 or not free or (room < limits.concurrency // 4 and looked_just_now):
             return []
+        self._looked_at = time.monotonic()
         full = [
             name for name, count in of_principal.items() if name is not None and count >= (per_principal or count + 1)
         ]
         try:
             # Those under way are due too until their processes have their leases, and those that pause are, too.
-            limit = room + len(works) + len(pauses)
+            limit = _WINDOW * room + len(works) + len(pauses)
             due = await self._journal.due_runs(time.time(), agents=free, without=full, limit=limit)
         except JournalError as error:
             _LOG.error("the worker cannot read the journal: %s", error)
             await asyncio.sleep(_LOOK_SECONDS)
             return []
+        if len(due) > room:
+            # Workers that look at the same time would all take the oldest runs, and only one gets each.
+            due = random.sample(due, len(due))
         wanted: list[RunInfo] = []
         for info in due:
             pause = pauses.get(info.run_id)
