@@ -25,7 +25,7 @@ def native(*calls):
     return ScriptedTurn("", calls=[ScriptedCall(name, arguments) for name, arguments in calls], usage=TURN)
 
 
-def said(text):
+def priced_turn(text):
     return ScriptedTurn(text, usage=TURN)
 
 
@@ -98,20 +98,20 @@ def test_prices_are_read_from_json():
 
 
 def test_a_run_costs_what_its_turns_cost():
-    result, journal, _ = play([ScriptedTurn(adding(1, 2), usage=TURN), said("3")], tools=[add], prices=HUNDRED)
+    result, journal, _ = play([ScriptedTurn(adding(1, 2), usage=TURN), priced_turn("3")], tools=[add], prices=HUNDRED)
     assert [event.cost for event in journal.all(ModelAnswered)][-1] == pytest.approx(0.2)
     assert result.cost == pytest.approx(sum(event.cost for event in journal.all(ModelAnswered)))
     assert fold(journal.records).totals.cost == result.cost
 
 
 def test_without_a_price_the_cost_is_unknown():
-    result, journal, _ = play([said("3")])
+    result, journal, _ = play([priced_turn("3")])
     assert (result.cost, journal.all(ModelAnswered)[0].cost) == (None, None)
 
 
 def test_a_limit_in_dollars_ends_in_a_wrap_up_answer():
     result, journal, provider = play(
-        [native(("add", {"a": n, "b": n})) for n in range(3)] + [said("as far as I came")],
+        [native(("add", {"a": n, "b": n})) for n in range(3)] + [priced_turn("as far as I came")],
         dialect="native",
         prices=HUNDRED,
         limits=Limits(cost=0.55),
@@ -181,7 +181,7 @@ ASKING = native(("ask", {"question": "What is it?"}))
     "how", [{}, {"sync": True}, {"sync": True, "own_loop": True}, {"execution": Execution(early_start=False)}]
 )
 def test_what_a_sub_run_uses_counts_as_its_parents(how):
-    result, journal = family([said("Four.")], [ASKING, said("It is four.")], **how)
+    result, journal = family([priced_turn("Four.")], [ASKING, priced_turn("It is four.")], **how)
     assert result.answer == "It is four."
     (used,) = journal.all(SubRunUsed)
     assert (used.agent, used.usage.input, used.usage.output) == ("child", 1000, 100)
@@ -192,45 +192,45 @@ def test_what_a_sub_run_uses_counts_as_its_parents(how):
 
 
 def test_the_limit_of_a_parent_counts_its_sub_runs():
-    turns = [ASKING, ASKING, said("Enough.")]
-    result, journal = family([said("Four."), said("Five.")], turns, limits=Limits(cost=0.75))
+    turns = [ASKING, ASKING, priced_turn("Enough.")]
+    result, journal = family([priced_turn("Four."), priced_turn("Five.")], turns, limits=Limits(cost=0.75))
     assert (result.reason, len(journal.all(SubRunUsed))) == ("cost", 2)
 
 
 def test_a_sub_run_without_a_price_makes_the_cost_unknown():
-    result, _ = family([said("Four.")], [ASKING, said("It is four.")], child_prices={})
+    result, _ = family([priced_turn("Four.")], [ASKING, priced_turn("It is four.")], child_prices={})
     assert (result.cost, result.state.totals.known_cost) == (None, pytest.approx(0.4))
 
 
 def test_a_sub_run_that_fails_or_pauses_has_cost_what_it_has():
-    result, _ = family([native(("note", {}))], [ASKING, said("Nothing.")])
+    result, _ = family([native(("note", {}))], [ASKING, priced_turn("Nothing.")])
     assert (result.status, result.cost) == ("awaiting_approval", pytest.approx(0.4))
-    failed, _ = family([ASKING], [ASKING, said("Nothing.")])  # the second turn is not in its playbook
+    failed, _ = family([ASKING], [ASKING, priced_turn("Nothing.")])  # the second turn is not in its playbook
     assert failed.cost == pytest.approx(0.6)
 
 
 def test_sub_runs_of_sub_runs_count_once():
-    grandchild = Agent(ScriptedProvider([said("Deep.")]), prices=HUNDRED)
+    grandchild = Agent(ScriptedProvider([priced_turn("Deep.")]), prices=HUNDRED)
 
     @tool(read_only=True)
     async def dig(ctx: RunContext) -> str:
         "Digs."
         return (await grandchild.run("Dig.", parent_run_id=ctx.state.run_id)).answer
 
-    child = Agent(ScriptedProvider([native(("dig", {})), said("Dug.")]), [dig], prices=HUNDRED)
+    child = Agent(ScriptedProvider([native(("dig", {})), priced_turn("Dug.")]), [dig], prices=HUNDRED)
 
     @tool(read_only=True)
     async def ask(question: str, ctx: RunContext) -> str:
         "Asks."
         return (await child.run(question, parent_run_id=ctx.state.run_id)).answer
 
-    result = Agent(ScriptedProvider([ASKING, said("Done.")]), [ask], prices=HUNDRED).run_sync("Go.")
+    result = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=HUNDRED).run_sync("Go.")
     assert (result.state.totals.tokens, result.cost) == (5500, pytest.approx(1.0))
 
 
 def test_a_sub_run_that_is_resumed_tells_only_what_is_new():
     journal, child_journal = WatchedJournal(), MemoryJournal()
-    turns = [native(("note", {})), said("Noted.")]
+    turns = [native(("note", {})), priced_turn("Noted.")]
     child = Agent(ScriptedProvider(turns), [note], prices=HUNDRED, journal=child_journal)
 
     @tool(read_only=True)
@@ -241,7 +241,7 @@ def test_a_sub_run_that_is_resumed_tells_only_what_is_new():
         waiting = paused.value.result
         return (await child.resume(waiting.run_id, dict.fromkeys(waiting.waiting, True))).answer
 
-    parent = Agent(ScriptedProvider([ASKING, said("Done.")]), [ask], prices=HUNDRED, journal=journal)
+    parent = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=HUNDRED, journal=journal)
     result = parent.run_sync("Go.")
     assert [used.usage.total for used in journal.all(SubRunUsed)] == [1100, 1100]
     assert result.cost == pytest.approx(0.8)
@@ -258,7 +258,7 @@ def test_a_sub_run_that_outlives_its_parent_is_not_recorded_after_its_end():
             async for delta in super().stream(request):
                 yield delta
 
-    child = Agent(Slow([said("Late.")]), prices=HUNDRED)
+    child = Agent(Slow([priced_turn("Late.")]), prices=HUNDRED)
 
     @tool(read_only=True)
     async def ask(question: str, ctx: RunContext) -> str:
@@ -267,7 +267,7 @@ def test_a_sub_run_that_outlives_its_parent_is_not_recorded_after_its_end():
         return "later"
 
     async def scenario():
-        parent = Agent(ScriptedProvider([ASKING, said("Done.")]), [ask], prices=HUNDRED, journal=journal)
+        parent = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=HUNDRED, journal=journal)
         result = await parent.run("Go.")
         gate.set()
         assert (await tasks[0]).answer == "Late."

@@ -100,7 +100,7 @@ def test_a_part_ends_after_a_call_in_its_text():
     assert (type(first), first.text.strip()) == (TextPart, "I add.")
 
 
-def told(number):
+def numbered_arguments(number):
     """The arguments of a call of these tests, by which it is known."""
     return {"a": number, "b": 0}
 
@@ -109,11 +109,11 @@ def native(*numbers):
     """Calls as the API gives them, by the numbers it gives them."""
     for number in numbers:
         yield CallStarted(number, "add")
-        yield CallCompleted(number, "add", told(number))
+        yield CallCompleted(number, "add", numbered_arguments(number))
 
 
 def in_text(number):
-    call = Message("assistant", (ToolCall("", "add", told(number)),))
+    call = Message("assistant", (ToolCall("", "add", numbered_arguments(number)),))
     return TextDelta(f"I add. {get_dialect('hermes').render([call])[0].text}")
 
 
@@ -135,5 +135,5 @@ def test_calls_of_the_api_and_of_its_text_have_numbers_of_their_own(deltas, expe
     at = max(place for place, delta in enumerate(deltas) if isinstance(delta, CallCompleted)) + 1
     deltas = (*deltas[:at], ended, *deltas[at:]) if ends_first else (*deltas, ended)
     calls = [part for part in parts_of(*deltas) if isinstance(part, ToolCall)]
-    assert [call.arguments for call in calls] == [told(number) for number in expected]
+    assert [call.arguments for call in calls] == [numbered_arguments(number) for number in expected]
     assert len({call.id for call in calls}) == len(expected)

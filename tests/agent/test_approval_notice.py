@@ -37,7 +37,7 @@ async def yes(_request):
     return Decision(True)
 
 
-def told(*tools, dialect="hermes", **options):
+def approval_lines(*tools, dialect="hermes", **options):
     """What the prompt says of approval; a template may begin the tools on the same line."""
     provider = ScriptedProvider(["Done."])
     Agent(provider, tools or TOOLS, dialect=dialect, **options).run_sync("Go on.")
@@ -47,22 +47,22 @@ def told(*tools, dialect="hermes", **options):
 
 @pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
 def test_it_is_said_once_whatever_the_dialect(dialect):
-    assert told(dialect=dialect) == ["A call of write, fetch or odd may wait until the user has approved it."]
+    assert approval_lines(dialect=dialect) == ["A call of write, fetch or odd may wait until the user has approved it."]
 
 
 @pytest.mark.parametrize("approve", ["all", "all+repaired", "none"])
 def test_nothing_is_said_where_nobody_is_asked(approve):
-    assert told(approve=approve) == []
+    assert approval_lines(approve=approve) == []
 
 
 def test_an_approver_is_somebody():
-    assert told(approve=yes) == ["A call of write, fetch or odd may wait until the user has approved it."]
+    assert approval_lines(approve=yes) == ["A call of write, fetch or odd may wait until the user has approved it."]
 
 
 def test_one_tool_and_all_tools():
-    assert told(look) == []
-    assert told(look, odd) == ["A call of odd may wait until the user has approved it."]
-    assert told(write, odd) == ["A call of any tool may wait until the user has approved it."]
+    assert approval_lines(look) == []
+    assert approval_lines(look, odd) == ["A call of odd may wait until the user has approved it."]
+    assert approval_lines(write, odd) == ["A call of any tool may wait until the user has approved it."]
 
 
 def test_react_says_it_too():

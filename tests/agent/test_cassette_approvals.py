@@ -60,7 +60,7 @@ def _nothing_yet():
     LOOKED.clear()
 
 
-async def nobody(request):
+async def unexpected_approver(request):
     raise AssertionError("somebody was asked")
 
 
@@ -90,7 +90,9 @@ class Together:
         return [await careful(request) for request in requests]
 
 
-@pytest.mark.parametrize("approver", [(careful, nobody), (Together(), NobodyAtAll())], ids=["one by one", "together"])
+@pytest.mark.parametrize(
+    "approver", [(careful, unexpected_approver), (Together(), NobodyAtAll())], ids=["one by one", "together"]
+)
 @pytest.mark.parametrize("paths", [("a", "bad", "moved"), ("shown", "b"), ("a", "end"), ("stop",)], ids=str)
 def test_what_was_decided_is_decided_again_and_nobody_is_asked(tmp_path, paths, approver):
     path, turns = tmp_path / "run.jsonl", [writing(*paths), writing("last"), "Done."]
@@ -125,7 +127,7 @@ def test_a_question_about_another_call_is_told(tmp_path):
     with pytest.raises(
         ReplayDiverged, match=r'at the question about the call call_1_0: it was write \{"path": "b"\} and'
     ):
-        run(Cassette.replay(path), [], nobody)
+        run(Cassette.replay(path), [], unexpected_approver)
 
 
 def test_a_question_that_was_not_asked_is_told(tmp_path):
@@ -134,9 +136,9 @@ def test_a_question_that_was_not_asked_is_told(tmp_path):
     def refuses(request):
         return Decision(False, "no") if request.call.name == "write" else None
 
-    run(Cassette.record(path), [writing("a"), "Done."], Approval(nobody, policy=refuses))
+    run(Cassette.record(path), [writing("a"), "Done."], Approval(unexpected_approver, policy=refuses))
     with pytest.raises(ReplayDiverged, match=r"asks whether write \(call_1_0\) may run, which was not asked"):
-        run(Cassette.replay(path), [], nobody)
+        run(Cassette.replay(path), [], unexpected_approver)
 
 
 def test_a_standing_answer_is_in_the_recording_for_whoever_names_none(tmp_path):
@@ -144,7 +146,7 @@ def test_a_standing_answer_is_in_the_recording_for_whoever_names_none(tmp_path):
         path = tmp_path / approve
         _, first, _ = run(Cassette.record(path), [writing("a"), "Done."], approve)
         assert first.messages[2].results[0].code == code
-        _, again, _ = run(Cassette.replay(path), [], nobody)
+        _, again, _ = run(Cassette.replay(path), [], unexpected_approver)
         assert list(again.messages) == list(first.messages)
 
 
@@ -156,7 +158,7 @@ def test_always_holds_for_the_replay_and_not_longer(tmp_path):
     _, first, journal = run(Cassette.record(path), turns, Approval(always, rules=rules))
     assert len(rules) == 1
     others = StandingRules()
-    _, again, played = run(Cassette.replay(path), [], Approval(nobody, rules=others))
+    _, again, played = run(Cassette.replay(path), [], Approval(unexpected_approver, rules=others))
     assert (facts(played), list(again.messages)) == (facts(journal), list(first.messages))
     assert len(others) == 0
 
@@ -164,8 +166,8 @@ def test_always_holds_for_the_replay_and_not_longer(tmp_path):
 def test_a_rule_that_is_not_there_any_more_is_not_missed(tmp_path):
     path, rules = tmp_path / "run.jsonl", StandingRules()
     rules.add(Rule("approve", tool="write"))
-    _, first, _ = run(Cassette.record(path), [writing("a"), "Done."], Approval(nobody, rules=rules))
-    _, again, _ = run(Cassette.replay(path), [], nobody)
+    _, first, _ = run(Cassette.record(path), [writing("a"), "Done."], Approval(unexpected_approver, rules=rules))
+    _, again, _ = run(Cassette.replay(path), [], unexpected_approver)
     assert list(again.messages) == list(first.messages)
 
 
@@ -177,7 +179,7 @@ def test_secrets_in_what_is_decided_are_placeholders(tmp_path):
     options = {"secrets": {"KEY": "hunter-22"}}
     _, first, _ = run(Cassette.record(path), [writing("to hunter-22"), "Done."], tells, **options)
     assert "hunter-22" not in path.read_text("utf-8")
-    _, again, _ = run(Cassette.replay(path), [], nobody, **options)
+    _, again, _ = run(Cassette.replay(path), [], unexpected_approver, **options)
     assert list(again.messages) == list(first.messages)
 
 
@@ -233,7 +235,7 @@ def test_an_approver_that_escalates_does_so_again(tmp_path):
     _, first, journal = run(Cassette.record(path), [writing("a")], unsure)
     assert first.status == "awaiting_approval"
     for pauses in (True, False):  # nothing was decided later
-        _, again, played = run(Cassette.replay(path, pauses=pauses), [], nobody)
+        _, again, played = run(Cassette.replay(path, pauses=pauses), [], unexpected_approver)
         assert (again.status, facts(played)) == ("awaiting_approval", facts(journal))
 
 

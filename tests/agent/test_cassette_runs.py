@@ -85,7 +85,7 @@ def facts(journal):
     return found
 
 
-def said(result):
+def conversation_of(result):
     """What was said, whatever the ids of calls are: a turn that was lost with its process counts in them."""
     return [
         (message.role, message.text, [(call.name, call.arguments) for call in message.calls], [
@@ -372,7 +372,7 @@ def test_a_run_that_was_cancelled_and_resumed_is_played_as_one(tmp_path):
     first = asyncio.run(recorded())
     assert first.answer == "Done."
     again, _ = run(Cassette.replay(path), lambda wrap: "any")
-    assert said(again) == said(first)
+    assert conversation_of(again) == conversation_of(first)
 
 
 def test_a_run_that_was_cancelled_for_good_says_where_it_broke_off(tmp_path):
@@ -438,7 +438,7 @@ def test_wherever_a_process_dies_the_recording_that_goes_on_is_whole(tmp_path, a
 
     cassette = Cassette.replay(path, pauses=False)
     again, _ = run(cassette, lambda wrap: "any", [ping, note], approve=nobody)
-    assert (again.answer, said(again), cassette.requests_left) == ("Done.", said(first), 0)
+    assert (again.answer, conversation_of(again), cassette.requests_left) == ("Done.", conversation_of(first), 0)
     assert ran == RAN
 
 

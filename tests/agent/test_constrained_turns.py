@@ -41,7 +41,7 @@ def refusal(message: str) -> Answer:
     return whole("400 Bad Request", json.dumps({"error": {"message": message, "code": 400}}).encode())
 
 
-def said(text: str) -> Answer:
+def text_answer(text: str) -> Answer:
     return stream(event(says(text, "stop")), event("[DONE]"))
 
 
@@ -61,7 +61,7 @@ def play(model: str, *answers: Answer, choice: str = "required", dialect: str = 
 
 @pytest.mark.parametrize("choice", ["required", "ping"])
 def test_llama_cpp_is_sent_a_grammar_for_the_turn_that_must_call(choice: str):
-    result, (first, second) = play("llamacpp:m", said(CALL), said("Done."), choice=choice)
+    result, (first, second) = play("llamacpp:m", text_answer(CALL), text_answer("Done."), choice=choice)
     assert result.answer == "Done."
     assert first.json["grammar"].startswith("root ::=")
     assert "ping" in first.json["grammar"]
@@ -70,7 +70,7 @@ def test_llama_cpp_is_sent_a_grammar_for_the_turn_that_must_call(choice: str):
 
 @pytest.mark.parametrize("server", ["vllm", "sglang"])
 def test_vllm_and_sglang_are_sent_a_structural_tag(server: str):
-    result, (first, second) = play(f"{server}:m", said(CALL), said("Done."))
+    result, (first, second) = play(f"{server}:m", text_answer(CALL), text_answer("Done."))
     assert result.answer == "Done."
     assert first.json["response_format"]["type"] == "structural_tag"
     assert "ping" in json.dumps(first.json["response_format"]["format"])
@@ -78,13 +78,13 @@ def test_vllm_and_sglang_are_sent_a_structural_tag(server: str):
 
 
 def test_a_server_without_grammars_is_asked_in_words():
-    result, (first, _) = play("lmstudio:m", said(CALL), said("Done."))
+    result, (first, _) = play("lmstudio:m", text_answer(CALL), text_answer("Done."))
     assert result.answer == "Done."
     assert not {"grammar", "response_format"} & set(first.json)
 
 
 def test_a_grammar_that_the_server_cannot_compile_is_left_out():
-    result, exchanges = play("llamacpp:m", refusal("Failed to parse grammar"), said(CALL), said("Done."))
+    result, exchanges = play("llamacpp:m", refusal("Failed to parse grammar"), text_answer(CALL), text_answer("Done."))
     assert result.answer == "Done."
     assert ["grammar" in exchange.json for exchange in exchanges] == [True, False, False]
 
@@ -96,7 +96,7 @@ def test_another_refusal_is_an_error():
 
 def body_of(capabilities: Capabilities, **asked: Any) -> Any:
     async def run() -> Any:
-        async with serve(said(CALL)) as server:
+        async with serve(text_answer(CALL)) as server:
             provider = OpenAIProvider("m", base_url=server.base_url, capabilities=capabilities)
             request = TurnRequest([Message.user("Go.")], SPECS, choice=ToolChoice("required"), **asked)
             async for _ in TextDriver(provider, get_dialect("hermes")).open().turn(request):

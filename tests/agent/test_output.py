@@ -56,7 +56,7 @@ def run(mode, turns, output: Any = Town, **options):
     return provider, agent.run_sync("Which town?")
 
 
-def said(mode, text):
+def answer_turn(mode, text):
     """A turn that gives an answer as the mode has it."""
     if mode == "tool":
         return ScriptedTurn("", calls=[ScriptedCall("final_answer", f'{{"answer": {text}}}')])
@@ -65,7 +65,7 @@ def said(mode, text):
 
 @MODES
 def test_an_answer_is_a_value(mode):
-    provider, result = run(mode, [said(mode, GOOD)])
+    provider, result = run(mode, [answer_turn(mode, GOOD)])
     assert (result.status, result.output) == ("answered", Town(name="Ulm", people=129000))
     asked = provider.requests[0]
     assert (asked.output is not None) == (mode == "native")
@@ -78,14 +78,14 @@ def test_calls_come_before_the_answer(mode):
     call = ScriptedTurn("", calls=[ScriptedCall("ping")])
     if mode == "prompted":
         call = '<execute>[{"name": "ping", "args": {}}]</execute>'
-    _, result = run(mode, [call, said(mode, GOOD)])
+    _, result = run(mode, [call, answer_turn(mode, GOOD)])
     assert result.output == Town(name="Ulm", people=129000)
     assert any(message.role == "tool" for message in result.messages)
 
 
 @MODES
 def test_what_is_wrong_goes_back_to_the_model(mode):
-    provider, result = run(mode, [said(mode, '{"name": "Ulm", "people": -1}'), said(mode, GOOD)])
+    provider, result = run(mode, [answer_turn(mode, '{"name": "Ulm", "people": -1}'), answer_turn(mode, GOOD)])
     assert result.output == Town(name="Ulm", people=129000)
     told = provider.requests[1].messages[-1]
     words = told.results[0].text if mode == "tool" else told.text
@@ -95,7 +95,7 @@ def test_what_is_wrong_goes_back_to_the_model(mode):
 
 @MODES
 def test_prose_is_no_answer(mode):
-    provider, result = run(mode, ["It is Ulm.", said(mode, GOOD)])
+    provider, result = run(mode, ["It is Ulm.", answer_turn(mode, GOOD)])
     assert result.output == Town(name="Ulm", people=129000)
     assert "it holds no JSON" in provider.requests[1].messages[-1].text
     assert ("call final_answer" in provider.requests[1].messages[-1].text) == (mode == "tool")
@@ -136,7 +136,7 @@ def test_any_type_of_pydantics(wanted, text, value):
     _, result = run("prompted", [text], wanted)
     assert (result.status, result.output) == ("answered", value)
     if wanted is not str:
-        assert run("tool", [said("tool", text)], wanted)[1].output == value
+        assert run("tool", [answer_turn("tool", text)], wanted)[1].output == value
 
 
 @pytest.mark.parametrize(("wanted", "text", "value"), TYPES)
@@ -203,7 +203,7 @@ class Colour(Enum):
 
 @MODES
 def test_an_answer_is_read_as_it_was_written_whatever_its_own_json_would_be(mode):
-    _, result = run(mode, [said(mode, '{"fullName": "Ulm", "kept": 1}')], Renamed)
+    _, result = run(mode, [answer_turn(mode, '{"fullName": "Ulm", "kept": 1}')], Renamed)
     assert result.output == Renamed(fullName="Ulm", kept=1)
 
 
@@ -258,7 +258,7 @@ class Engine(ScriptedProvider):
 
 
 def test_a_schema_that_would_let_no_call_through_is_not_sent_beside_tools():
-    provider = Engine([said("tool", GOOD)])
+    provider = Engine([answer_turn("tool", GOOD)])
     assert Agent(provider, [ping], output=Town).run_sync("Which town?").output == Town.model_validate_json(GOOD)
     assert provider.requests[0].output is None
     provider = Engine([GOOD])

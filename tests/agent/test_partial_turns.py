@@ -38,7 +38,7 @@ class SlowProvider:
         pass
 
 
-def kept(journal):
+def recorded_text(journal):
     return "".join(event.text for event in journal.all(ModelTextReceived))
 
 
@@ -60,7 +60,7 @@ def test_a_turn_that_the_time_limit_cuts_off_keeps_what_there_is():
     agent = Agent(provider, journal=journal, limits=Limits(seconds=5), clock=loop_clock)
     result = run_jumping(agent.run("go"))
     assert result.status == "no_answer"
-    assert kept(journal).startswith("It is forty")
+    assert recorded_text(journal).startswith("It is forty")
     assert fold(journal.records) == result.state
 
 
@@ -132,12 +132,12 @@ def test_no_more_than_a_few_kilobytes_wait():
         working = asyncio.create_task(Agent(provider, journal=journal, clock=loop_clock).start("go").finish())
         while len(provider.sent) < 200:
             await asyncio.sleep(0)
-            assert sum(len(piece) for _, piece in provider.sent) - len(kept(journal)) <= FLUSH_CHARACTERS + 100
+            assert sum(len(piece) for _, piece in provider.sent) - len(recorded_text(journal)) <= FLUSH_CHARACTERS + 100
         working.cancel()
         await asyncio.wait([working])
 
     run_jumping(main())
-    assert len(kept(journal)) == 20_000
+    assert len(recorded_text(journal)) == 20_000
 
 
 CUT_OFF = [
@@ -174,7 +174,7 @@ def test_a_call_that_was_half_written_is_kept_as_it_was(dialect, text, end):
             assert (await again.resume(run.run_id)).answer == "Five."
 
     run_jumping(main())
-    assert kept(journal) == text
+    assert recorded_text(journal) == text
     assert "✂ cut off: " in "\n".join(timeline(journal.records)) or end == "cancelled"
     assert not journal.results()
 
@@ -192,7 +192,7 @@ def test_a_native_call_that_was_half_written_is_kept():
         asyncio.run(
             Agent(ScriptedProvider([turn]), [read], journal=journal, execution=Execution(early_start=False)).run("go")
         )
-    first, second, third = kept(journal).split("\n")
+    first, second, third = recorded_text(journal).split("\n")
     assert first == "Let me see."
     assert (second[:5], json.loads(second[5:])) == ("read ", {"path": "a.txt"})
     assert (third[:5], json.loads(third[5:])) == ("read ", {"path": "b.txt"})

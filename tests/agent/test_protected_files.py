@@ -15,7 +15,7 @@ from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
 
 
-def said(*calls):
+def turn_with_calls(*calls):
     made = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
     return get_dialect("cogency-json").render([Message("assistant", made)])[0].text
 
@@ -50,7 +50,7 @@ def test_the_journal_of_a_run_is_neither_changed_nor_read_by_its_tools(tmp_path,
     (tmp_path / "sub").mkdir()
     (tmp_path / "link").symlink_to("toolspeak.db")
     journal = SqliteJournal(tmp_path / "toolspeak.db")
-    events = run(journal, workspace_tools(tmp_path), [said(*changing(name)), "done"], approve="all")
+    events = run(journal, workspace_tools(tmp_path), [turn_with_calls(*changing(name)), "done"], approve="all")
     results = [event.result for event in events if isinstance(event, ToolFinished)]
     assert len(results) == 5
     for result in results:
@@ -63,7 +63,7 @@ def test_another_name_of_the_journals_file_is_not_read_either(tmp_path):
     """To close the file would let go of the locks that SQLite has on it."""
     journal = SqliteJournal(tmp_path / "toolspeak.db")
     calls = [("shell", {"command": "ln toolspeak.db other"}), ("read", {"path": "other"})]
-    events = run(journal, workspace_tools(tmp_path), [said(*calls), "done"], approve="all")
+    events = run(journal, workspace_tools(tmp_path), [turn_with_calls(*calls), "done"], approve="all")
     linked, read = [event.result for event in events if isinstance(event, ToolFinished)]
     assert linked.status == "success"
     assert "'other' is a journal of runs" in read.text
@@ -73,7 +73,7 @@ def test_a_search_passes_the_journal_over(tmp_path):
     (tmp_path / "a.txt").write_text("SQLite format 3")
     journal = SqliteJournal(tmp_path / "toolspeak.db")
     calls = [("find", {"content": "SQLite format"})]
-    events = run(journal, workspace_tools(tmp_path), [said(*calls), "done"], approve="all")
+    events = run(journal, workspace_tools(tmp_path), [turn_with_calls(*calls), "done"], approve="all")
     (result,) = [event.result for event in events if isinstance(event, ToolFinished)]
     assert "a.txt" in result.text
     assert "toolspeak.db" not in result.text
@@ -91,7 +91,9 @@ def test_a_rule_does_not_let_a_call_pass_that_changes_the_journal(tmp_path):
     rules.add(Rule("approve", "put"))
     calls = [("put", {"path": "a.txt"}), ("put", {"path": "toolspeak.db"})]
     for approval in (Approval(rules=rules), Approval(policy=[Rule("approve", "put")])):
-        events = run(SqliteJournal(tmp_path / "toolspeak.db"), [put], [said(*calls), "done"], approve=approval)
+        events = run(
+            SqliteJournal(tmp_path / "toolspeak.db"), [put], [turn_with_calls(*calls), "done"], approve=approval
+        )
         (asked,) = [event for event in events if isinstance(event, ApprovalRequested)]
         assert asked.call_id == "call_1_1"
 
@@ -101,7 +103,7 @@ def test_the_rules_and_the_servers_of_a_command_are_not_for_its_model(tmp_path):
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {}}')
     (tmp_path / "prices").write_text("{}")
     files = ("rules", ".mcp.json", "prices", "tape")
-    book = {"turns": [said(*(call for file in files for call in changing(file)[:4])), "done"]}
+    book = {"turns": [turn_with_calls(*(call for file in files for call in changing(file)[:4])), "done"]}
     (tmp_path.parent / f"{tmp_path.name}.json").write_text(json.dumps(book))
     model = f"scripted:{tmp_path.parent / tmp_path.name}.json"
     options = ("--model", model, "--approve", "all", "--journal", "none", "--json")

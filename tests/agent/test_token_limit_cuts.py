@@ -67,7 +67,7 @@ def run(api: Api, *script: Any, **settings: Any) -> tuple[Disk, Any, Reached]:
     return asyncio.run(go())
 
 
-def told(reached: Reached) -> str:
+def second_request(reached: Reached) -> str:
     """All that the second request says."""
     return str(reached.model.bodies[1])
 
@@ -77,14 +77,14 @@ def test_a_last_call_at_the_limit_never_runs(api: Api, options: dict[str, Any]):
     disk, result, reached = run(api, turn("", ONE, TWO, usage=AT_LIMIT), "done", options=options)
     assert disk.written == [("a", "")]
     assert (result.status, result.answer) == ("answered", "done")
-    assert "limit of tokens" in told(reached)
+    assert "limit of tokens" in second_request(reached)
 
 
 @each_option
 def test_a_turn_that_passes_its_limit_is_taken_for_cut_too(api: Api, options: dict[str, Any]):
     disk, _, reached = run(api, turn("", TWO, usage=Usage(10, LIMIT + 3)), "done", options=options)
     assert disk.written == []
-    assert "limit of tokens" in told(reached)
+    assert "limit of tokens" in second_request(reached)
 
 
 @each_option
@@ -105,7 +105,7 @@ def test_a_last_call_of_a_turn_that_says_it_was_cut_never_runs(api: Api):
     disk, result, reached = run(api, turn("", ONE, TWO, usage=BELOW, finish="length"), "done")
     assert disk.written == [("a", "")]
     assert result.status == "answered"
-    assert "limit of tokens" in told(reached)
+    assert "limit of tokens" in second_request(reached)
 
 
 @each_api

@@ -41,7 +41,7 @@ def run(native, turns, choice, **options):
 BOTH = pytest.mark.parametrize("native", [True, False])
 
 
-def asked(provider):
+def requested_choices(provider):
     """What each turn was asked with: natively the choice, in text whether its last message asks for a call."""
     return [
         request.choice.mode if request.tools else "must" if "must call" in request.messages[-1].text else "auto"
@@ -55,7 +55,7 @@ def test_a_choice_holds_for_the_first_step(native, choice):
     provider, result = run(native, [("read",), "Done."], choice)
     assert result.answer == "Done."
     first = "must" if not native else "required" if choice == "required" else "specific"
-    assert asked(provider) == [first, "auto"]
+    assert requested_choices(provider) == [first, "auto"]
 
 
 @BOTH
@@ -64,7 +64,7 @@ def test_a_model_that_answers_instead_is_told_once(native):
     assert result.answer == "Done."
     told = [message.text for message in result.messages if message.role == "user"]
     assert told == ["Go.", "You must call at least one tool before you answer. Call it now."]
-    assert asked(provider)[2] == "auto"
+    assert requested_choices(provider)[2] == "auto"
 
 
 @BOTH
@@ -81,7 +81,7 @@ def test_another_tool_runs_and_the_named_one_is_asked_for_again(native):
         "pong",
         "content of a",
     ]
-    assert asked(provider) == (["specific", "specific", "auto"] if native else ["must", "must", "auto"])
+    assert requested_choices(provider) == (["specific", "specific", "auto"] if native else ["must", "must", "auto"])
 
 
 @BOTH
@@ -90,7 +90,7 @@ def test_a_choice_may_hold_for_every_step_until_the_limit(native):
         native, [("ping",), ("read",), "Done."], ToolChoice("required", every_step=True), limits=Limits(steps=2)
     )
     assert (result.answer, result.reason) == ("Done.", "steps")
-    assert asked(provider)[:2] == (["required"] * 2 if native else ["must"] * 2)
+    assert requested_choices(provider)[:2] == (["required"] * 2 if native else ["must"] * 2)
 
 
 @BOTH

@@ -18,7 +18,7 @@ ASKS = "(q)uit the run: "
 
 
 @contextmanager
-def asked(folder: Path, content: str = "new\n", **streams: object) -> Iterator[TerminalProcess]:
+def approval_prompt(folder: Path, content: str = "new\n", **streams: object) -> Iterator[TerminalProcess]:
     """A run that wants to write a.txt, at its question."""
     call = json.dumps([{"name": "write", "args": {"path": "a.txt", "content": content}}])
     book = folder.parent / "book.json"
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_yes_without_the_end_of_its_line_is_none(folder: Path):
-    with asked(folder) as process:
+    with approval_prompt(folder) as process:
         process.read_until(ASKS)
         process.type("y\x04\x04")  # Ctrl-D hands over what is typed so far, and then the end of input
         code, screen = process.finish()
@@ -45,7 +45,7 @@ def test_a_yes_without_the_end_of_its_line_is_none(folder: Path):
 
 
 def test_lines_that_came_together_are_not_an_answer_each(folder: Path):
-    with asked(folder) as process:
+    with approval_prompt(folder) as process:
         process.read_until(ASKS)
         process.type("why is that?\nok\n")  # as pasted
         process.read_until("not a clear answer")
@@ -59,7 +59,7 @@ def test_lines_that_came_together_are_not_an_answer_each(folder: Path):
 
 def test_a_screen_is_as_large_as_the_terminal_whatever_the_environment_says(folder: Path):
     env = environment(LINES="1000", COLUMNS="300")
-    with asked(folder, "".join(f"{n}\n" for n in range(100)), env=env, size=(24, 80)) as process:
+    with approval_prompt(folder, "".join(f"{n}\n" for n in range(100)), env=env, size=(24, 80)) as process:
         assert "+50" not in process.read_until("more characters")
         process.type("n\n")
         process.finish()
@@ -67,7 +67,7 @@ def test_a_screen_is_as_large_as_the_terminal_whatever_the_environment_says(fold
 
 def test_a_terminal_that_is_gone_is_no_answer(folder: Path):
     """Neither a yes nor a person's no: the question is asked again by whoever goes on with the run."""
-    with asked(folder) as process:
+    with approval_prompt(folder) as process:
         process.read_until(ASKS)
         process.type("y")
         assert process.hang_up() != 0
@@ -83,7 +83,7 @@ def test_a_terminal_that_is_gone_is_no_answer(folder: Path):
 
 
 def test_what_is_to_be_remembered_is_asked_plainly(folder: Path):
-    with asked(folder) as process:
+    with approval_prompt(folder) as process:
         process.read_until(ASKS)
         process.type("r\n")
         process.read_until("Which one?")
@@ -98,7 +98,7 @@ def test_what_is_to_be_remembered_is_asked_plainly(folder: Path):
 
 def test_whoever_resumes_a_run_reads_in_which_folder_it_works(folder: Path):
     """The newest run that waits may be another folder's, and a command does not show where it would run."""
-    with asked(folder) as process:
+    with approval_prompt(folder) as process:
         process.read_until(ASKS)
         process.type("\x03")
         process.finish()
@@ -111,11 +111,11 @@ def test_whoever_resumes_a_run_reads_in_which_folder_it_works(folder: Path):
 
 
 def test_the_run_that_is_resumed_is_not_one_that_is_at_work(folder: Path):
-    with asked(folder) as process:
+    with approval_prompt(folder) as process:
         process.read_until(ASKS)
         process.type("\x03")
         process.finish()
-    with asked(folder) as newer:
+    with approval_prompt(folder) as newer:
         newer.read_until(ASKS)
         arguments = ("resume", "--approve", "none", "--journal", str(folder.parent / "j.db"))
         resumed = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)

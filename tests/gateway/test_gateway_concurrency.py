@@ -16,7 +16,7 @@ from toolspeak.providers.http_client import Timeouts
 MANY = 10 * STARTING
 
 
-def asked(model: str) -> dict[str, object]:
+def chat_request(model: str) -> dict[str, object]:
     return {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -35,11 +35,11 @@ def test_a_server_that_takes_no_connection_holds_up_nobody_else():
                 )
                 async with gateway(nowhere, at(server, names=("good",))) as gate:
                     waiting = [
-                        asyncio.create_task(gate.client.post("/v1/chat/completions", json=asked("deaf")))
+                        asyncio.create_task(gate.client.post("/v1/chat/completions", json=chat_request("deaf")))
                         for _ in range(MANY)
                     ]
                     for _ in range(3):  # the last of them comes behind all others for certain
-                        good = await gate.client.post("/v1/chat/completions", json=asked("good"))
+                        good = await gate.client.post("/v1/chat/completions", json=chat_request("good"))
                         assert good.json()["choices"][0]["message"]["content"] == "Hello."
                     assert not any(task.done() for task in waiting)
                     for task in waiting:
@@ -65,7 +65,7 @@ def test_all_of_many_requests_are_under_way_at_once():
 
         async with serve(answer) as server, gateway(at(server)) as gate:
             found = await asyncio.gather(
-                *(gate.client.post("/v1/chat/completions", json=asked("m")) for _ in range(MANY))
+                *(gate.client.post("/v1/chat/completions", json=chat_request("m")) for _ in range(MANY))
             )
             return [each.json()["choices"][0]["message"]["content"] for each in found]
 

@@ -44,7 +44,7 @@ def body(path: str = CHAT, *, stream: bool = True, request: ModelRequest = REQUE
     return ENDPOINTS[path].encode_request(request, model=model, stream=stream)
 
 
-def told(path: str, response) -> str:
+def error_message(path: str, response) -> str:
     """The message of an error, in the endpoint's format."""
     found = response.json()
     assert found.get("type", "error") == "error"
@@ -57,7 +57,7 @@ def test_an_endpoint_that_is_not_here_says_which_are(path: str):
         async with gateway(Upstream(url="http://127.0.0.1:9/v1")) as served:
             response = await served.client.post(path, json={})
             assert response.status_code == 404
-            assert "/v1/chat/completions" in told(path, response)
+            assert "/v1/chat/completions" in error_message(path, response)
             assert ("type" in response.json()) == path.startswith("/v1/messages")
 
     asyncio.run(run())
@@ -105,7 +105,7 @@ def test_an_upstreams_error_as_the_client_is_told_it(status, error, expected, wo
 
     response = asyncio.run(run())
     assert response.status_code == expected
-    assert word in told(path, response).lower()
+    assert word in error_message(path, response).lower()
     assert "secret" not in response.text
     (fields,) = [record.fields for record in caplog.records if record.getMessage() == "request"]
     assert word in fields["error"].lower()
@@ -137,8 +137,8 @@ def test_an_upstream_that_is_not_there_or_says_nothing():
 
     first, second, third, ready = asyncio.run(run())
     assert (first.status_code, second.status_code, third.status_code) == (502, 504, 404)
-    assert "start the server" in told(CHAT, first).lower()
-    assert "quiet" in told(CHAT, third)
+    assert "start the server" in error_message(CHAT, first).lower()
+    assert "quiet" in error_message(CHAT, third)
     assert first.headers["x-request-id"] == "mine-1"
     assert (ready.status_code, ready.json()) == (
         503,
@@ -168,7 +168,7 @@ def test_an_answer_that_breaks_off_anywhere_is_told_as_broken(path: str):
                         assert last.get("error") or last["response"]["status"] == "failed", cut
                     else:
                         assert response.status_code == 502
-                        assert "dropped" in told(path, response)
+                        assert "dropped" in error_message(path, response)
 
     asyncio.run(run())
 
@@ -371,7 +371,7 @@ def test_a_request_that_cannot_be_answered(sent: bytes, status: int, word: str, 
 
     response = asyncio.run(run())
     assert response.status_code == status
-    assert word in told(path, response).lower()
+    assert word in error_message(path, response).lower()
 
 
 def test_a_lone_surrogate_is_no_reason_to_refuse():

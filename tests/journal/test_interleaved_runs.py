@@ -29,7 +29,7 @@ steps = st.one_of(
 )
 
 
-def said(run_id, seq):
+def message_record(run_id, seq):
     return Record(UserMessageQueued(Message.user(f"word{seq} of {run_id}")), run_id, seq, 0, 1000.0 + seq)
 
 
@@ -44,7 +44,7 @@ class Both:
         for _ in range(count):
             seq = self.counts[run_id]
             self.counts[run_id] += 1
-            record = said(run_id, seq) if seq else a_run(run_id, session_id=f"session of {run_id}")[0]
+            record = message_record(run_id, seq) if seq else a_run(run_id, session_id=f"session of {run_id}")[0]
             await self.memory.append(record)
             await self.journals[0].append(record)
 
@@ -56,9 +56,9 @@ class Both:
                 await self.write(what, count)
             case "stale" if self.counts[what] > 1:
                 with pytest.raises(RunConflict):
-                    await self.journals[0].append(said(what, max(1, self.counts[what] - count)))
+                    await self.journals[0].append(message_record(what, max(1, self.counts[what] - count)))
                 with pytest.raises(RunConflict):
-                    await self.journals[0].append(said(what, self.counts[what] + count))
+                    await self.journals[0].append(message_record(what, self.counts[what] + count))
             case "delete" if self.counts[what]:
                 for journal in (self.memory, self.journals[1]):
                     await journal.delete_session(f"session of {what}")
@@ -140,7 +140,7 @@ def test_many_short_lived_processes_do_not_leave_ever_more_to_be_looked_through(
             journal = SqliteJournal(path)
             for seq in range(20):
                 run_id = f"r{number}"
-                await journal.append(said(run_id, seq) if seq else a_run(run_id)[0])
+                await journal.append(message_record(run_id, seq) if seq else a_run(run_id)[0])
             journal.close()
 
     asyncio.run(main())

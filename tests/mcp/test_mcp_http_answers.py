@@ -62,7 +62,7 @@ def answers(body: bytes, kind: str, packed: str, *tools: Any):
     return answer
 
 
-def asked(body: bytes, kind: str = "application/json", packed: str = "identity") -> str:
+def call_answer(body: bytes, kind: str = "application/json", packed: str = "identity") -> str:
     async def main():
         async with (
             serve(answers(body, kind, packed)) as server,
@@ -79,23 +79,25 @@ GOOD = b'{"jsonrpc": "2.0", "id": {id}, "result": {"content": [{"type": "text", 
 @pytest.mark.parametrize("packed", ["identity", "gzip", "deflate"])
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 def test_an_answer_may_be_packed(kind, packed):
-    assert asked(GOOD if kind == "application/json" else b"data: " + GOOD + b"\n\n", kind, packed) == "fine"
+    assert call_answer(GOOD if kind == "application/json" else b"data: " + GOOD + b"\n\n", kind, packed) == "fine"
 
 
 @pytest.mark.parametrize("packed", ["identity", "gzip", "deflate"])
 def test_an_answer_of_far_too_many_bytes_is_ended(packed):
-    told = asked(b" " * (20 * MIB) + GOOD, packed=packed)
+    told = call_answer(b" " * (20 * MIB) + GOOD, packed=packed)
     assert "it is not known whether the call took effect" in told
     assert "the server's answer has more than 16777216 bytes" in told
 
 
 @pytest.mark.parametrize("packed", ["identity", "gzip"])
 def test_an_event_of_far_too_many_bytes_is_ended(packed):
-    assert "16777216 byte limit" in asked(b"data: " + b" " * (20 * MIB) + GOOD + b"\n\n", "text/event-stream", packed)
+    assert "16777216 byte limit" in call_answer(
+        b"data: " + b" " * (20 * MIB) + GOOD + b"\n\n", "text/event-stream", packed
+    )
 
 
 def test_an_answer_packed_in_a_way_that_was_not_asked_for_is_told():
-    assert "compressed its answer with 'br', which was not requested" in asked(GOOD, packed="br")
+    assert "compressed its answer with 'br', which was not requested" in call_answer(GOOD, packed="br")
 
 
 def nested(depth: int) -> Any:

@@ -66,5 +66,5 @@ def provider_of(name: str, url: str, **more: Any) -> Provider:
     return KNOWN[name].make(url, **more)
 
 
-async def said(provider: Provider) -> str:
+async def streamed_text(provider: Provider) -> str:
     return "".join([delta.text async for delta in provider.stream(REQUEST) if isinstance(delta, TextDelta)])

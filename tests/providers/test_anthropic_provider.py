@@ -352,7 +352,7 @@ def test_an_agents_call_goes_back_with_its_signed_thought_and_its_result():
 # --- what goes wrong ---------------------------------------------------------------------------------------------
 
 
-def told(kind: str, message: str = "that is why") -> bytes:
+def error_body(kind: str, message: str = "that is why") -> bytes:
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}).encode()
 
 
@@ -370,14 +370,14 @@ STATUSES = [
 
 @pytest.mark.parametrize(("status", "kind", "hint", "retryable"), STATUSES, ids=[status for status, *_ in STATUSES])
 def test_the_table_of_statuses(status: str, kind: str, hint: str, retryable: bool):
-    found = fail(whole(status, told(kind, f"that is why, {KEY}")))
+    found = fail(whole(status, error_body(kind, f"that is why, {KEY}")))
     assert f"answered HTTP {status[:3]}: 'that is why, [API key]'" in str(found)
     assert hint in str(found)
     assert (found.status, found.retryable) == (int(status[:3]), retryable)
 
 
 def test_too_many_requests_tells_how_long_to_wait():
-    found = fail(whole("429 Too Many Requests", told("rate_limit_error"), "application/json", "retry-after: 20"))
+    found = fail(whole("429 Too Many Requests", error_body("rate_limit_error"), "application/json", "retry-after: 20"))
     assert str(found).endswith("Retry-After: 20 seconds.")
     assert found.retryable
 
@@ -387,7 +387,7 @@ def test_too_many_requests_tells_how_long_to_wait():
     [("overloaded_error", 529, True), ("api_error", 500, True), ("invalid_request_error", 400, False)],
 )
 def test_an_error_inside_the_stream(kind: str, status: int, retryable: bool):
-    found = fail(stream(*EVENTS[:8], b"event: error\ndata: " + told(kind, f"key {KEY}") + b"\n\n"))
+    found = fail(stream(*EVENTS[:8], b"event: error\ndata: " + error_body(kind, f"key {KEY}") + b"\n\n"))
     assert str(found).startswith("the server reported an error: key [API key]. ")
     assert (found.status, found.retryable) == (status, retryable)
 

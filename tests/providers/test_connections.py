@@ -14,7 +14,7 @@ from typing import Any
 import httpcore2
 import pytest
 from clocks import TestClock
-from every_api import KNOWN, Known, every_api, said
+from every_api import KNOWN, Known, every_api, streamed_text
 from loopback_server import (
     STREAM_HEAD,
     Answer,
@@ -126,7 +126,7 @@ async def over_tls(known: Known, host: str = "127.0.0.1", **more: Any) -> str:
     async with serve(known.turn, tls=tls()) as server:
         provider = known.make(f"https://{host}:{server.port}", clock=TestClock(), **more)
         try:
-            return await said(provider)
+            return await streamed_text(provider)
         finally:
             await provider.aclose()
 

@@ -8,7 +8,7 @@ import json
 from functools import cache
 
 import pytest
-from every_api import KNOWN, provider_of, said
+from every_api import KNOWN, provider_of, streamed_text
 from loopback_server import serve
 
 from toolspeak.errors import ProviderError
@@ -33,7 +33,7 @@ def answering(body: bytes, kind: str, status: str = "200 OK"):
     return answer
 
 
-def asked(name: str, body: bytes, kind: str, status: str = "200 OK") -> tuple[str, int]:
+def error_and_turns(name: str, body: bytes, kind: str, status: str = "200 OK") -> tuple[str, int]:
     """What the error says, and how often others had their turn."""
     turns = 0
 
@@ -48,7 +48,7 @@ def asked(name: str, body: bytes, kind: str, status: str = "200 OK") -> tuple[st
             provider = provider_of(name, f"http://127.0.0.1:{server.port}", retries=0)
             others = asyncio.create_task(take_turns())
             try:
-                await said(provider)
+                await streamed_text(provider)
             finally:
                 others.cancel()
                 await provider.aclose()
@@ -62,7 +62,7 @@ def asked(name: str, body: bytes, kind: str, status: str = "200 OK") -> tuple[st
 def test_a_stream_that_unpacks_to_far_more_than_was_sent_is_ended(name):
     body = packed(name, 80 * MIB)
     assert len(body) < MIB
-    error, turns = asked(name, body, STREAM.get(name, "text/event-stream"))
+    error, turns = error_and_turns(name, body, STREAM.get(name, "text/event-stream"))
     assert "unpack to more than" in error
     assert turns >= 60
 
@@ -71,7 +71,7 @@ def test_a_stream_that_unpacks_to_far_more_than_was_sent_is_ended(name):
 @pytest.mark.parametrize("name", ["openai", "ollama"])
 def test_a_whole_answer_that_unpacks_to_far_more_is_ended_too(name, kind):
     body = gzip.compress(b" " * (80 * MIB))
-    error, turns = asked(name, body, kind)
+    error, turns = error_and_turns(name, body, kind)
     # Of a body that names no type, the beginning says what it is.
     assert "unpack to more than" in error if kind else "JSON" in error or "no stream" in error or "connection" in error
     assert turns
@@ -79,13 +79,13 @@ def test_a_whole_answer_that_unpacks_to_far_more_is_ended_too(name, kind):
 
 def test_an_error_that_unpacks_to_much_is_read_in_its_beginning():
     body = gzip.compress(json.dumps({"error": {"message": "x" * 80 * MIB}}).encode())
-    error, _ = asked("openai", body, "application/json", "400 Bad Request")
+    error, _ = error_and_turns("openai", body, "application/json", "400 Bad Request")
     assert "400" in error
     assert len(error) < 10_000
 
 
 def test_others_have_their_turn_while_many_events_come_at_once():
     event = b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n'
-    error, turns = asked("openai", gzip.compress(event * 20_000, 1), "text/event-stream")
+    error, turns = error_and_turns("openai", gzip.compress(event * 20_000, 1), "text/event-stream")
     assert "dropped after 20000 characters" in error
     assert turns >= 60

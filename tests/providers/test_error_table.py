@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clocks import TestClock
-from every_api import KNOWN, provider_of, said
+from every_api import KNOWN, provider_of, streamed_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback_server import Answer, event, serve, stream, whole
@@ -202,7 +202,7 @@ def fail(provider: str, answer: Answer) -> ProviderError:
         async with serve(answer) as server:
             found = provider_of(provider, f"http://127.0.0.1:{server.port}", clock=TestClock(), retries=0)
             try:
-                await said(found)
+                await streamed_text(found)
             finally:
                 await found.aclose()
 

@@ -57,18 +57,18 @@ def test_calls_and_a_line_separator_inside_a_text():
     assert CallCompleted(0, "read", {"path": "a\u2028b"}) in deltas
 
 
-def told(status: str, message: str) -> ProviderError:
+def failure(status: str, message: str) -> ProviderError:
     return OLLAMA_API.fail(whole(status, json.dumps({"error": message}).encode()))
 
 
 def test_a_model_that_was_not_fetched():
-    found = told("404 Not Found", "model 'm' not found")
+    found = failure("404 Not Found", "model 'm' not found")
     assert "has no model 'm' (HTTP 404). Fetch it: ollama pull m." in str(found)
     assert (found.status, found.retryable) == (404, False)
 
 
 def test_a_model_that_has_no_native_calls():
-    found = told("400 Bad Request", "registry.ollama.ai/library/m:latest does not support tools")
+    found = failure("400 Bad Request", "registry.ollama.ai/library/m:latest does not support tools")
     assert str(found).endswith("Choose a dialect: the model then writes its calls as text.")
     assert found.status == 400
 
@@ -81,7 +81,7 @@ def test_a_model_that_has_no_native_calls():
     ],
 )
 def test_a_conversation_that_is_longer_than_the_context(message: str):
-    assert "longer than the model's context: shorten it" in str(told("400 Bad Request", message))
+    assert "longer than the model's context: shorten it" in str(failure("400 Bad Request", message))
 
 
 # As Ollama's own clients read OLLAMA_HOST.

@@ -234,16 +234,16 @@ def test_a_turn_that_failed_in_its_stream():
 # --- turns that the server keeps ---------------------------------------------------------------------------------
 
 
-def told(message: str, **fields: Any) -> dict[str, Any]:
+def error_body(message: str, **fields: Any) -> dict[str, Any]:
     return {"error": {"message": message, "type": "invalid_request_error", **fields}}
 
 
-NOT_FOUND = told("Previous response with id 'resp_1' not found.", code="previous_response_not_found")
+NOT_FOUND = error_body("Previous response with id 'resp_1' not found.", code="previous_response_not_found")
 FORGOTTEN = {
     "OpenAI": whole("400 Bad Request", json.dumps(NOT_FOUND).encode()),
     "404": whole("404 Not Found", json.dumps(NOT_FOUND).encode()),
-    "vLLM": whole("404 Not Found", json.dumps(told("Response with id 'resp_1' not found.")).encode()),
-    "short": whole("400 Bad Request", json.dumps(told("Invalid `previous_response_id`.")).encode()),
+    "vLLM": whole("404 Not Found", json.dumps(error_body("Response with id 'resp_1' not found.")).encode()),
+    "short": whole("400 Bad Request", json.dumps(error_body("Invalid `previous_response_id`.")).encode()),
     "in the stream": stream(event({"type": "error", "status": 400, **NOT_FOUND})),
     "in the stream, flat": stream(event({**NOT_FOUND["error"], "type": "error", "sequence_number": 0})),
 }
@@ -259,9 +259,9 @@ def test_a_turn_that_the_server_forgot_is_told_apart(answer: Answer):
 @pytest.mark.parametrize(
     "answer",
     [
-        whole("400 Bad Request", json.dumps(told("No tool output found for function call call_1.")).encode()),
-        whole("404 Not Found", json.dumps(told("The model `m` does not exist.")).encode()),
-        whole("500 Internal Server Error", json.dumps(told("Cannot load resp_1")).encode()),
+        whole("400 Bad Request", json.dumps(error_body("No tool output found for function call call_1.")).encode()),
+        whole("404 Not Found", json.dumps(error_body("The model `m` does not exist.")).encode()),
+        whole("500 Internal Server Error", json.dumps(error_body("Cannot load resp_1")).encode()),
         dropped(CHUNKED_HEAD, chunked(events(TEXT)[:5])),
     ],
     ids=["call", "model", "server", "connection"],

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clocks import TestClock
-from every_api import KNOWN, Known, every_api, said
+from every_api import KNOWN, Known, every_api, streamed_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback_server import Answer, Exchange, Server, chunked, dropped, event, serve, stream, until_client_leaves, whole
@@ -39,7 +39,7 @@ def ask(known: Known, *answers: Answer, turns: int = 1, **more: Any) -> tuple[li
         async with serve(*answers) as server:
             provider = known.make(f"http://127.0.0.1:{server.port}", clock=clock, **more)
             try:
-                return [await said(provider) for _ in range(turns)], server
+                return [await streamed_text(provider) for _ in range(turns)], server
             finally:
                 await provider.aclose()
 
@@ -63,7 +63,7 @@ def fail(known: Known, *answers: Answer, **more: Any) -> tuple[ProviderError, in
         async with serve(*map(counted, answers)) as server:
             provider = known.make(f"http://127.0.0.1:{server.port}", clock=clock, **more)
             try:
-                await said(provider)
+                await streamed_text(provider)
             finally:
                 await provider.aclose()
 
@@ -130,9 +130,9 @@ def test_each_of_several_kept_connections_may_be_stale():
         async with serve(waits, waits, dropped(), dropped(), OPENAI.turn) as server:
             provider = OpenAIProvider("m", base_url=f"http://127.0.0.1:{server.port}", clock=TestClock(), retries=0)
             try:
-                turns = [asyncio.create_task(said(provider)) for _ in range(2)]
+                turns = [asyncio.create_task(streamed_text(provider)) for _ in range(2)]
                 await both.wait()
-                found = [*await asyncio.gather(*turns), await said(provider)]
+                found = [*await asyncio.gather(*turns), await streamed_text(provider)]
                 return found, server.connections
             finally:
                 await provider.aclose()
@@ -170,7 +170,7 @@ def test_nobody_listens_yet():
         async with serve(stream()) as gone:
             base_url = gone.base_url
         with pytest.raises(ProviderError) as caught:
-            await said(OpenAIProvider("m", base_url=base_url, clock=clock))
+            await streamed_text(OpenAIProvider("m", base_url=base_url, clock=clock))
         return str(caught.value)
 
     assert asyncio.run(run()).endswith("correct the base URL. Tried 3 times.")
@@ -306,7 +306,7 @@ def test_a_cancelled_wait_ends_the_turn(known: Known):
 
         async with serve(refusal(503), known.turn) as server:
             provider = known.make(f"http://127.0.0.1:{server.port}", clock=Stuck())
-            task = asyncio.create_task(said(provider))
+            task = asyncio.create_task(streamed_text(provider))
             await waits.wait()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

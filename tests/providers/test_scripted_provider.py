@@ -28,7 +28,7 @@ def play(provider: ScriptedProvider, *texts: str) -> list[Delta]:
     return asyncio.run(run())
 
 
-def said(provider: ScriptedProvider, *texts: str) -> str:
+def played_text(provider: ScriptedProvider, *texts: str) -> str:
     return "".join(delta.text for delta in play(provider, *texts) if isinstance(delta, TextDelta))
 
 
@@ -56,7 +56,7 @@ def test_a_turn_may_be_a_function_of_the_messages():
     provider = ScriptedProvider(
         [lambda messages: messages[-1].text.upper(), lambda messages: ScriptedTurn("x", "length")]
     )
-    assert said(provider, "hi") == "HI"
+    assert played_text(provider, "hi") == "HI"
     assert play(provider)[-1] == TurnEnded("length", Usage(), "scripted")
 
 
@@ -74,7 +74,7 @@ def test_a_turn_may_be_a_function_of_the_messages():
     ],
 )
 def test_quotations(text: str, filled: str):
-    assert said(ScriptedProvider([text]), "old thing id=1", "id=77 id=78 new") == filled
+    assert played_text(ScriptedProvider([text]), "old thing id=1", "id=77 id=78 new") == filled
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_native_results_are_quoted(text: str, filled: str):
 
 
 def test_a_quoted_text_is_not_searched_for_quotations():
-    assert said(ScriptedProvider(["{{last}}"]), "{{find:x}}") == "{{find:x}}"
+    assert played_text(ScriptedProvider(["{{last}}"]), "{{find:x}}") == "{{find:x}}"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_quoted_text_is_not_searched_for_quotations():
 )
 def test_a_quotation_that_finds_nothing(text: str, problem: str):
     with pytest.raises(ProviderError, match=problem):
-        said(ScriptedProvider([text]), "a message")
+        played_text(ScriptedProvider([text]), "a message")
 
 
 def test_the_last_message_of_none():
@@ -138,7 +138,7 @@ def test_a_turns_own_chunk_comes_before_the_providers():
 @given(st.text(), st.none() | st.integers(1, 9) | st.lists(st.integers(1, 5)))
 def test_the_pieces_join_to_the_text(text: str, chunk: Any):
     provider = ScriptedProvider([lambda _: ScriptedTurn(text.replace("{", "("), chunk=chunk)])
-    assert said(provider) == text.replace("{", "(")
+    assert played_text(provider) == text.replace("{", "(")
 
 
 @pytest.mark.parametrize("chunk", [0, -1, [1, 0]])
@@ -158,7 +158,7 @@ def test_an_error_comes_after_the_text():
     with pytest.raises(ProviderError, match="down"):
         asyncio.run(run())
     assert deltas == [TextDelta("so far")]
-    assert said(provider) == "again"
+    assert played_text(provider) == "again"
 
 
 def test_it_can_play_a_server_that_takes_role_tool():
@@ -178,7 +178,7 @@ def test_a_playbook_file(tmp_path: Path):
     path.write_text(json.dumps({"turns": turns, "chunk": 4}), encoding="utf-8")
     provider = ScriptedProvider.from_file(path)
     assert provider.name == f"scripted:{path}"
-    assert said(provider) == "é"
+    assert played_text(provider) == "é"
     assert play(provider) == [ReasoningDelta("r"), TextDelta("b"), TurnEnded("length", Usage(3), provider.name)]
     with pytest.raises(ProviderError, match="down"):
         play(provider)

@@ -14,7 +14,7 @@ from google import genai
 from google.genai import errors, types
 from hypothesis import given, settings
 from loopback_server import Exchange, serve
-from whole_calls import said
+from whole_calls import joined_deltas
 from wire_strategies import requests, turns
 
 from toolspeak.data.deltas import (
@@ -63,14 +63,14 @@ def test_its_types_take_our_requests(request: ModelRequest):
 def test_its_types_take_our_answers_and_we_read_what_it_makes_of_them(turn: list[Delta]):
     body = GEMINI.encode_response(turn, model="m-1", response_id="r", created=0)
     dumped = dump(types.GenerateContentResponse.model_validate(body))
-    assert said(GEMINI.decode_response(dumped, model=MODEL)) == said(turn)
+    assert joined_deltas(GEMINI.decode_response(dumped, model=MODEL)) == joined_deltas(turn)
     encoder = GEMINI.encoder(WireRequest(ModelRequest([]), "m-1", True), response_id="r", created=0)
     decoder = GEMINI.decoder(model=MODEL)
     read: list[Delta] = []
     for delta in turn:
         for _, chunk in encoder.feed(delta):
             read += decoder.feed(dump(types.GenerateContentResponse.model_validate(chunk)))
-    assert said(read + decoder.close()) == said(turn)
+    assert joined_deltas(read + decoder.close()) == joined_deltas(turn)
 
 
 def dump(response: types.GenerateContentResponse) -> Any:

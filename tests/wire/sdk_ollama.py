@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from loopback_server import serve
 from ollama._client import _parse_host
 from ollama._types import ChatRequest, ChatResponse
-from whole_calls import said
+from whole_calls import joined_deltas
 from wire_strategies import requests, turns
 
 from toolspeak.data.deltas import (
@@ -69,7 +69,7 @@ def test_its_types_take_our_requests(request: ModelRequest):
 def test_its_types_take_our_answers(turn: list[Delta]):
     body = OLLAMA.encode_response(turn, model="m-1", response_id="r", created=0)
     whole = ChatResponse.model_validate(body)
-    expected = said(turn)
+    expected = joined_deltas(turn)
     assert (whole.message.content, whole.message.thinking or "") == (expected["text"], expected["reasoning"])
     encoder = OLLAMA.encoder(WireRequest(ModelRequest([]), "m-1", True), response_id="r", created=0)
     lines = [ChatResponse.model_validate(line) for delta in turn for _, line in encoder.feed(delta)]

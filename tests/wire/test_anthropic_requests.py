@@ -52,7 +52,7 @@ def sent(*messages: Message | TextMessage) -> list[Any]:
     return encode(ModelRequest(messages))["messages"]
 
 
-def said(role: str, *content: Any) -> dict[str, Any]:
+def message_of(role: str, *content: Any) -> dict[str, Any]:
     return {
         "role": role,
         "content": [{"type": "text", "text": each} if isinstance(each, str) else each for each in content],
@@ -76,7 +76,7 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
         ModelRequest([Message.system("Be brief."), Message.system("Be kind."), USER]),
         {
             "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}],
-            "messages": [said("user", "Hi")],
+            "messages": [message_of("user", "Hi")],
         },
     ),
     (
@@ -108,8 +108,8 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
         {
             "tools": [{"name": "read", "description": "Reads a file.", "input_schema": SCHEMA}],
             "messages": [
-                said("user", "Hi"),
-                said(
+                message_of("user", "Hi"),
+                message_of(
                     "assistant",
                     {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
                     {"type": "redacted_thinking", "data": "eHh4"},
@@ -117,7 +117,7 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
                     {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}},
                     {"type": "tool_use", "id": "toolu_2", "name": "read", "input": {"path": "b"}},
                 ),
-                said(
+                message_of(
                     "user",
                     {
                         "type": "tool_result",
@@ -151,7 +151,7 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
         ),
         {
             "messages": [
-                said(
+                message_of(
                     "user",
                     {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
                     {
@@ -172,7 +172,7 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
         "any tool, one at most",
         ModelRequest([USER], [READ], ToolChoice("required"), parallel=False),
         {
-            "messages": [said("user", "Hi")],
+            "messages": [message_of("user", "Hi")],
             "tools": [{"name": "read", "description": "Reads a file.", "input_schema": SCHEMA}],
             "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
         },
@@ -181,7 +181,7 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
         "one tool by name, with what only this API has",
         ModelRequest([USER], [ToolSpec("read", "", SCHEMA, extra={"strict": True})], ToolChoice("specific", "read")),
         {
-            "messages": [said("user", "Hi")],
+            "messages": [message_of("user", "Hi")],
             "tools": [{"name": "read", "input_schema": SCHEMA, "strict": True}],
             "tool_choice": {"type": "tool", "name": "read"},
         },
@@ -190,7 +190,7 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
         "no tool",
         ModelRequest([USER], [READ], ToolChoice("none")),
         {
-            "messages": [said("user", "Hi")],
+            "messages": [message_of("user", "Hi")],
             "tools": [{"name": "read", "description": "Reads a file.", "input_schema": SCHEMA}],
             "tool_choice": {"type": "none"},
         },
@@ -199,7 +199,7 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
         "an output schema beside another setting of the output",
         ModelRequest([USER], output=OutputSchema("output", CLOSED), options={"output_config": {"effort": "low"}}),
         {
-            "messages": [said("user", "Hi")],
+            "messages": [message_of("user", "Hi")],
             "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": CLOSED}},
         },
     ),
@@ -210,7 +210,7 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
             options={"max_tokens": 9, "stop_sequences": ["END"], "thinking": {"type": "adaptive"}, "metadata": {}},
         ),
         {
-            "messages": [said("user", "Hi")],
+            "messages": [message_of("user", "Hi")],
             "max_tokens": 9,
             "stop_sequences": ["END"],
             "thinking": {"type": "adaptive"},
@@ -225,9 +225,9 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
         {
             "system": [{"type": "text", "text": "s", "cache_control": MARK}],
             "messages": [
-                said("user", {"type": "text", "text": "Hi", "cache_control": MARK}),
-                said("assistant", "Hello."),
-                said("user", {"type": "text", "text": "And?", "cache_control": MARK}),
+                message_of("user", {"type": "text", "text": "Hi", "cache_control": MARK}),
+                message_of("assistant", "Hello."),
+                message_of("user", {"type": "text", "text": "And?", "cache_control": MARK}),
             ],
             "tools": [{"name": "read", "description": "Reads a file.", "input_schema": SCHEMA, "cache_control": MARK}],
         },
@@ -295,21 +295,21 @@ def test_neighbours_of_one_role_are_joined_and_results_come_first():
         Message.user("c"),
     )
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
-    assert messages[0] == said("user", "a", "b")
+    assert messages[0] == message_of("user", "a", "b")
     assert [block["type"] for block in messages[2]["content"]] == ["tool_result", "text", "text"]
 
 
 def test_a_system_message_inside_the_conversation_is_the_users():
     body = encode(ModelRequest([Message.system("s"), USER, Message.system("now in French")]))
     assert body["system"] == [{"type": "text", "text": "s"}]
-    assert body["messages"] == [said("user", "Hi", "now in French")]
+    assert body["messages"] == [message_of("user", "Hi", "now in French")]
 
 
 def test_text_of_white_space_alone_is_left_out():
     messages = sent(Message.system(" "), Message.user(""), USER, Message("assistant", (TextPart("\n"), call("t1"))))
     assert messages == [
-        said("user", "Hi"),
-        said("assistant", {"type": "tool_use", "id": "t1", "name": "read", "input": {}}),
+        message_of("user", "Hi"),
+        message_of("assistant", {"type": "tool_use", "id": "t1", "name": "read", "input": {}}),
     ]
     assert "system" not in encode(ModelRequest([Message.system(" "), USER]))
     (_, _, answer) = sent(USER, Message("assistant", (call("t1"),)), Message("tool", (result("t1", ""),)))
@@ -317,8 +317,8 @@ def test_text_of_white_space_alone_is_left_out():
 
 
 def test_an_answer_to_be_continued_does_not_end_in_white_space():
-    assert sent(USER, Message.assistant("It is \n"))[-1] == said("assistant", "It is")
-    assert sent(USER, Message.assistant("It is \n"), USER)[1] == said("assistant", "It is \n")
+    assert sent(USER, Message.assistant("It is \n"))[-1] == message_of("assistant", "It is")
+    assert sent(USER, Message.assistant("It is \n"), USER)[1] == message_of("assistant", "It is \n")
 
 
 @pytest.mark.parametrize(
@@ -328,8 +328,8 @@ def test_an_answer_to_be_continued_does_not_end_in_white_space():
 )
 def test_reasoning_that_is_not_the_models_own_stays_here(opaque: Opaque | None):
     assert sent(USER, Message("assistant", (ReasoningPart("hm", opaque), TextPart("Hello.")))) == [
-        said("user", "Hi"),
-        said("assistant", "Hello."),
+        message_of("user", "Hi"),
+        message_of("assistant", "Hello."),
     ]
 
 
@@ -356,7 +356,7 @@ def test_what_the_api_takes_no_image_or_file_of_is_told_in_words():
         '{"a": 1}',
     ]
     drawn = Message("assistant", (ImagePart("image/png", PIXEL),))
-    assert sent(USER, drawn)[1] == said("assistant", "[image: image/png]")
+    assert sent(USER, drawn)[1] == message_of("assistant", "[image: image/png]")
 
 
 @given(
@@ -498,7 +498,7 @@ def test_the_whole_conversation_is_sent_whatever_a_server_has():
 
 def test_lone_surrogates_are_replaced():
     body = encode(ModelRequest([Message.user("a\ud800b")], options={"metadata": {"user_id": "\udfff"}}))
-    assert body["messages"] == [said("user", "a\ufffdb")]
+    assert body["messages"] == [message_of("user", "a\ufffdb")]
     assert body["metadata"] == {"user_id": "\ufffd"}
 
 
@@ -544,7 +544,7 @@ def test_automatic_caching_is_asked_for_at_the_top():
 
 def test_unsigned_thinking_is_read():
     thinking = {"type": "thinking", "thinking": "hm", "signature": ""}
-    assert decode(said("assistant", thinking)).messages == [Message("assistant", (ReasoningPart("hm"),))]
+    assert decode(message_of("assistant", thinking)).messages == [Message("assistant", (ReasoningPart("hm"),))]
 
 
 USE = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
@@ -555,9 +555,9 @@ def test_results_are_one_message_wherever_the_user_puts_them():
         return {"type": "tool_result", "tool_use_id": given, "content": given}
 
     read = decode(
-        said("assistant", USE, {**USE, "id": "t2"}, {**USE, "id": "t1"}),
-        said("user", result("t1")),
-        said("user", result("t2"), result("t1"), result("t9"), "Hm.", result("")),
+        message_of("assistant", USE, {**USE, "id": "t2"}, {**USE, "id": "t1"}),
+        message_of("user", result("t1")),
+        message_of("user", result("t2"), result("t1"), result("t9"), "Hm.", result("")),
     ).messages
     said_, answered, *rest = read
     ids = [part.id for part in said_.calls]
@@ -579,17 +579,20 @@ REFUSED: list[tuple[Any, str]] = [
         body({"role": "user", "content": [{"type": "text"}]}),
         "messages[0].content[0].text: expected a string, found nothing",
     ),
-    (body(said("user", {"type": "tool_use"})), "messages[0].content[0].type: blocks of the type 'tool_use'"),
-    (body(said("user", {"type": "search_result"})), "omit the block, or send its content as text"),
-    (body(said("assistant", {"type": "server_tool_use"})), "does not have Anthropic's own"),
+    (body(message_of("user", {"type": "tool_use"})), "messages[0].content[0].type: blocks of the type 'tool_use'"),
+    (body(message_of("user", {"type": "search_result"})), "omit the block, or send its content as text"),
+    (body(message_of("assistant", {"type": "server_tool_use"})), "does not have Anthropic's own"),
     (
-        body(said("user", {"type": "tool_result", "tool_use_id": 9})),
+        body(message_of("user", {"type": "tool_result", "tool_use_id": 9})),
         "messages[0].content[0].tool_use_id: expected a string",
     ),
-    (body(said("assistant", {**USE, "input": "{}"})), "messages[0].content[0].input: expected an object, found '{}'"),
-    (body(said("user", {"type": "image", "source": {"type": "file", "file_id": "f"}})), "send the image itself"),
-    (body(said("user", {"type": "image", "source": {**PNG, "data": "?"}})), "source.data: expected base64"),
-    (body(said("user", {"type": "document", "source": {"type": "url"}})), "send the document itself"),
+    (
+        body(message_of("assistant", {**USE, "input": "{}"})),
+        "messages[0].content[0].input: expected an object, found '{}'",
+    ),
+    (body(message_of("user", {"type": "image", "source": {"type": "file", "file_id": "f"}})), "send the image itself"),
+    (body(message_of("user", {"type": "image", "source": {**PNG, "data": "?"}})), "source.data: expected base64"),
+    (body(message_of("user", {"type": "document", "source": {"type": "url"}})), "send the document itself"),
     (body(system=[{"type": "image"}]), "system[0].type: blocks of the type 'image'"),
     (body(system=5), "system: expected a list, found a number"),
     (

@@ -348,7 +348,7 @@ def test_errors(status: int, kind: str):
 # --- written and read --------------------------------------------------------------------------------------------
 
 
-def told(deltas: Iterable[Delta]) -> tuple[Any, ...]:
+def joined_turn(deltas: Iterable[Delta]) -> tuple[Any, ...]:
     """A turn with its fragments joined: what was said in its order, each call's arguments, the calls, the end."""
     said: list[Any] = []
     arguments: dict[int, str] = {}
@@ -382,15 +382,15 @@ def test_a_turn_is_read_as_it_was_written(data: st.DataObject, interleaved: bool
     frames = encode(turn)
     contents(frames)
     pieces = data.draw(byte_pieces(sse(frames)))
-    assert told(decode(events_of(pieces))) == told(turn)
+    assert joined_turn(decode(events_of(pieces))) == joined_turn(turn)
 
 
 @settings(deadline=None)
 @given(turns(opaque=SIGNED, model=MODEL))
 def test_a_whole_turn_is_read_as_it_was_written(turn: list[Delta]):
     body = json.loads(json.dumps(whole(turn)))
-    said, arguments, completed = told(ANTHROPIC.decode_response(body, model=MODEL))
-    expected, raw, calls = told(turn)
+    said, arguments, completed = joined_turn(ANTHROPIC.decode_response(body, model=MODEL))
+    expected, raw, calls = joined_turn(turn)
     assert (said, completed) == (expected, calls)
     assert {index: json.loads(text) for index, text in arguments.items()} == {
         i: json.loads(text) for i, text in raw.items()

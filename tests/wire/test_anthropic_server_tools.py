@@ -34,7 +34,7 @@ def found(number: int) -> dict[str, Any]:
     return {"type": "web_search_tool_result", "tool_use_id": f"srvtoolu_{number}", "content": [page]}
 
 
-def said(text: str, *citations: Any) -> dict[str, Any]:
+def text_block(text: str, *citations: Any) -> dict[str, Any]:
     return {"type": "text", "text": text, **({"citations": [*citations]} if citations else {})}
 
 
@@ -88,19 +88,27 @@ def sent(*messages: Message, model: str = MODEL, **more: Any) -> list[Any]:
 
 CONTENTS: list[list[Any]] = [
     [searching(1)],
-    [THOUGHT, said("I look."), searching(1), found(1), searching(2)],
-    [said("I look."), searching(1), searching(2), found(1), found(2), said("There is "), said("news", CITED, CITED)],
+    [THOUGHT, text_block("I look."), searching(1), found(1), searching(2)],
+    [
+        text_block("I look."),
+        searching(1),
+        searching(2),
+        found(1),
+        found(2),
+        text_block("There is "),
+        text_block("news", CITED, CITED),
+    ],
     [
         searching(1),
         found(1),
-        said("There is "),
-        said("news", CITED),
-        said(" and more. "),
-        said("Also", CITED),
-        said("."),
+        text_block("There is "),
+        text_block("news", CITED),
+        text_block(" and more. "),
+        text_block("Also", CITED),
+        text_block("."),
     ],
     [{"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "x", "server_name": "y", "input": {}}],
-    [searching(1), found(1), {"type": "container_upload", "file_id": "file_1"}, said("Done.")],
+    [searching(1), found(1), {"type": "container_upload", "file_id": "file_1"}, text_block("Done.")],
 ]
 
 
@@ -118,21 +126,25 @@ def test_a_paused_turn_goes_back_as_it_came(content: list[Any], stream: bool):
 
 
 def test_what_follows_a_pause_is_the_same_message_to_the_api():
-    messages = [USER, read([said("I look."), searching(1)]), read([found(1), said("News.", CITED)], "end_turn")]
+    messages = [
+        USER,
+        read([text_block("I look."), searching(1)]),
+        read([found(1), text_block("News.", CITED)], "end_turn"),
+    ]
     (_, answer) = sent(*messages)
-    assert answer["content"] == [said("I look."), searching(1), found(1), said("News.", CITED)]
+    assert answer["content"] == [text_block("I look."), searching(1), found(1), text_block("News.", CITED)]
 
 
 def test_another_model_gets_the_text_alone():
     paused = read(CONTENTS[3])
     assert sent(USER, paused, model="other")[1]["content"] == [
-        said("There is "), said("news"), said(" and more. "), said("Also"), said(".")
+        text_block("There is "), text_block("news"), text_block(" and more. "), text_block("Also"), text_block(".")
     ]  # fmt: skip
 
 
 def test_a_call_that_the_api_never_answered_is_left_out_once_it_is_too_late():
-    cut = read([said("I look."), searching(1), found(1), searching(2)], "max_tokens")
-    assert sent(USER, cut, USER)[1]["content"] == [said("I look."), searching(1), found(1)]
+    cut = read([text_block("I look."), searching(1), found(1), searching(2)], "max_tokens")
+    assert sent(USER, cut, USER)[1]["content"] == [text_block("I look."), searching(1), found(1)]
     assert [message["role"] for message in sent(USER, read([searching(1)]), USER)] == ["user", "user"]
 
 
@@ -140,7 +152,7 @@ def test_a_call_of_the_apis_beside_one_of_ours_goes_on_with_our_result():
     both = read([searching(1), CALL], "tool_use")
     result = Message("tool", (ToolResult("call_0", "read", "success", ()),))
     assert sent(USER, both, result)[1]["content"] == [searching(1), CALL]
-    after = read([found(1), said("So.")], "end_turn")
+    after = read([found(1), text_block("So.")], "end_turn")
     assert sent(USER, both, result, after, USER)[1]["content"] == [searching(1), CALL]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whole_calls import said
+from whole_calls import joined_deltas
 from wire_strategies import requests, turns
 
 from toolspeak.data.deltas import (
@@ -458,14 +458,14 @@ def test_nothing_that_is_sent_raises_anything_else(junk: Any):
 @settings(deadline=None)
 def test_a_turn_survives_being_streamed(turn: list[Delta]):
     frames = json.loads(json.dumps(sent(turn)))
-    assert said(streamed(*frames, model="m-1")) == said(turn)
+    assert joined_deltas(streamed(*frames, model="m-1")) == joined_deltas(turn)
 
 
 @given(turns(opaque=Opaque("gemini", "m-1", SIGNED), response_id="r1"))
 @settings(deadline=None)
 def test_a_turn_survives_being_sent_whole(turn: list[Delta]):
     body = json.loads(json.dumps(GEMINI.encode_response(turn, model="m-1", response_id="r1", created=0)))
-    assert said(GEMINI.decode_response(body, model="m-1")) == said(turn)
+    assert joined_deltas(GEMINI.decode_response(body, model="m-1")) == joined_deltas(turn)
 
 
 def test_parallel_calls_without_ids():

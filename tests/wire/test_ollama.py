@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whole_calls import said
+from whole_calls import joined_deltas
 from wire_strategies import requests, turns
 
 from toolspeak.data.deltas import (
@@ -323,14 +323,14 @@ def as_told(turn: list[Delta]) -> list[Delta]:
 @settings(deadline=None)
 def test_a_turn_survives_being_streamed(turn: list[Delta]):
     lines = json.loads(json.dumps(sent(turn)))
-    assert said(streamed(*lines)) == said(as_told(turn))
+    assert joined_deltas(streamed(*lines)) == joined_deltas(as_told(turn))
 
 
 @given(turns(usage=USAGES))
 @settings(deadline=None)
 def test_a_turn_survives_being_sent_whole(turn: list[Delta]):
     body = json.loads(json.dumps(OLLAMA.encode_response(turn, model="m-1", response_id="r1", created=CREATED)))
-    assert said(OLLAMA.decode_response(body)) == said(as_told(turn))
+    assert joined_deltas(OLLAMA.decode_response(body)) == joined_deltas(as_told(turn))
 
 
 def test_thoughts_text_and_calls_in_several_lines():

@@ -43,7 +43,7 @@ def call(id_: str, given: str | None = None, name: str = "read", **fields: Any) 
     return ToolCall(id_, name, {"path": "a"}, given, **fields)
 
 
-def told(id_: str, name: str = "read", arguments: str = '{"path": "a"}', **fields: Any) -> dict[str, Any]:
+def call_object(id_: str, name: str = "read", arguments: str = '{"path": "a"}', **fields: Any) -> dict[str, Any]:
     return {**fields, "id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -97,12 +97,12 @@ BOTH_WAYS: list[tuple[str, Message, dict[str, Any]]] = [
     (
         "calls alone, for llama-cpp-python answers null with an error",
         Message("assistant", (call("c1", "c1"),)),
-        {"role": "assistant", "content": "", "tool_calls": [told("c1")]},
+        {"role": "assistant", "content": "", "tool_calls": [call_object("c1")]},
     ),
     (
         "text and two calls",
         Message("assistant", (TextPart("I look."), call("c1", "c1"), call("c2", "c2", "ping"))),
-        {"role": "assistant", "content": "I look.", "tool_calls": [told("c1"), told("c2", "ping")]},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call_object("c1"), call_object("c2", "ping")]},
     ),
     (
         "an image",
@@ -151,7 +151,7 @@ BOTH_WAYS: list[tuple[str, Message, dict[str, Any]]] = [
     (
         "a thought signature",
         Message("assistant", (call("c1", "c1", opaque=Opaque("openai-chat", "m", {"extra_content": {"g": 1}})),)),
-        {"role": "assistant", "content": "", "tool_calls": [told("c1", extra_content={"g": 1})]},
+        {"role": "assistant", "content": "", "tool_calls": [call_object("c1", extra_content={"g": 1})]},
     ),
 ]
 
@@ -197,7 +197,7 @@ def test_a_malformed_call_goes_back_as_text():
     malformed = MalformedCall("c2", '{"path": ', "invalid_arguments", "cut off", "read")
     results = Message("tool", (failure(malformed, "malformed", "cut off"), result(A, "ok")))
     assert encode(Message("assistant", (TextPart("I look."), A, malformed)), results) == [
-        {"role": "assistant", "content": 'I look.\n{"path": ', "tool_calls": [told("given")]},
+        {"role": "assistant", "content": 'I look.\n{"path": ', "tool_calls": [call_object("given")]},
         {"role": "tool", "tool_call_id": "given", "content": "ok"},
         {"role": "user", "content": "ERROR: cut off"},
     ]
@@ -339,7 +339,7 @@ def test_other_ways_to_write_a_message():
         {"role": "user", "content": [{"type": "image_url", "image_url": PNG_URL}]},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}], "audio": None, "function_call": None},
         {"role": "assistant", "content": None, "refusal": "Never.", "tool_calls": None},
-        {"role": "assistant", "tool_calls": [told("c1", arguments=""), {**told("c2"), "index": 1}]},
+        {"role": "assistant", "tool_calls": [call_object("c1", arguments=""), {**call_object("c2"), "index": 1}]},
         {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "x"}], "name": "read"},
         {"role": "tool", "tool_call_id": "c1", "content": ""},
     )
@@ -357,7 +357,7 @@ def test_other_ways_to_write_a_message():
 def test_ids_that_come_again_are_made_unique():
     """Clients that number the calls of each turn anew."""
     step = [
-        {"role": "assistant", "tool_calls": [told("call_0")]},
+        {"role": "assistant", "tool_calls": [call_object("call_0")]},
         {"role": "tool", "tool_call_id": "call_0", "content": "x"},
     ]
     messages = decode(*step, *step)
@@ -369,7 +369,7 @@ def test_ids_that_come_again_are_made_unique():
 
 def test_calls_of_one_turn_with_one_id_have_a_result_each():
     said, answered = decode(
-        {"role": "assistant", "tool_calls": [told("c"), told("c")]},
+        {"role": "assistant", "tool_calls": [call_object("c"), call_object("c")]},
         {"role": "tool", "tool_call_id": "c", "content": "one"},
         {"role": "tool", "tool_call_id": "c", "content": "two"},
     )
@@ -379,7 +379,9 @@ def test_calls_of_one_turn_with_one_id_have_a_result_each():
 
 def test_ids_that_look_like_those_made_here_stay_apart():
     """The reader once looked for a free id for ever."""
-    messages = decode(*({"role": "assistant", "tool_calls": [told(each)]} for each in ("a", "a-2", "a", "a-1", "a")))
+    messages = decode(
+        *({"role": "assistant", "tool_calls": [call_object(each)]} for each in ("a", "a-2", "a", "a-1", "a"))
+    )
     assert len({message.calls[0].id for message in messages}) == 5
 
 
@@ -388,7 +390,7 @@ def test_a_result_keeps_the_id_that_no_call_has_and_its_name():
         {"role": "tool", "tool_call_id": "c", "content": "x"},
         {"role": "tool", "content": "y", "name": "read"},
         {"role": "user", "content": "Hi"},
-        {"role": "assistant", "tool_calls": [told("c")]},
+        {"role": "assistant", "tool_calls": [call_object("c")]},
     )
     assert [(part.call_id, part.name) for part in found[0].results] == [("c", ""), ("", "read")]
     assert [message.role for message in found] == ["tool", "user", "assistant"]
@@ -406,7 +408,7 @@ def test_calls_of_the_old_form_are_read():
 
 def test_a_call_with_broken_arguments_in_the_history_is_malformed():
     said, answered = decode(
-        {"role": "assistant", "tool_calls": [told("c1", arguments='{"path": ')]},
+        {"role": "assistant", "tool_calls": [call_object("c1", arguments='{"path": ')]},
         {"role": "tool", "tool_call_id": "c1", "content": "no JSON"},
     )
     (malformed,) = said.calls

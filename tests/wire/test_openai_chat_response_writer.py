@@ -42,7 +42,7 @@ def frames(deltas: list[Delta], *, usage: bool = True) -> list[Any]:
     return [data for _, data in found]
 
 
-def said(deltas: list[Delta]) -> list[tuple[Any, Any]]:
+def written_chunks(deltas: list[Delta]) -> list[tuple[Any, Any]]:
     """The delta and the finish reason of each chunk."""
     *chunks, done = frames(deltas, usage=False)
     assert done == "[DONE]"
@@ -109,7 +109,7 @@ def test_the_chunks_of_a_turn():
         BatchEnded((0,), True),
         TurnEnded("tool_calls", Usage(3, 2, 1, 0)),
     ]
-    assert said(turn) == [
+    assert written_chunks(turn) == [
         FIRST,
         ({"reasoning_content": "hm"}, None),
         ({"content": "So"}, None),
@@ -135,7 +135,7 @@ def test_the_chunks_of_a_turn():
 
 
 def test_a_turn_that_says_nothing_has_its_role_all_the_same():
-    assert said([TurnEnded("stop")]) == [FIRST, ({}, None), ({}, "stop")]
+    assert written_chunks([TurnEnded("stop")]) == [FIRST, ({}, None), ({}, "stop")]
 
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(3), Usage(None, 2)])
@@ -158,14 +158,14 @@ def test_usage_that_is_not_known_is_not_told(usage: Usage):
     ],
 )
 def test_finish_reasons(finish: FinishReason, alone: str, with_a_call: str):
-    assert said([TextDelta("x"), TurnEnded(finish)])[-1] == ({}, alone)
-    assert said([*CALL, TurnEnded(finish)])[-1] == ({}, with_a_call)
+    assert written_chunks([TextDelta("x"), TurnEnded(finish)])[-1] == ({}, alone)
+    assert written_chunks([*CALL, TurnEnded(finish)])[-1] == ({}, with_a_call)
     assert whole([*CALL, TurnEnded(finish)])["choices"][0]["finish_reason"] == with_a_call
 
 
 def test_a_refusal():
     turn = [TextDelta("I will not."), TurnEnded("refusal")]
-    assert said(turn)[-1] == ({}, "content_filter")
+    assert written_chunks(turn)[-1] == ({}, "content_filter")
     (choice,) = whole(turn)["choices"]
     assert choice["message"] == {"role": "assistant", "content": None, "refusal": "I will not."}
     assert OPENAI_CHAT.decode_response(whole(turn)) == [TextDelta("I will not."), TurnEnded("refusal", model="m-1")]
@@ -194,13 +194,13 @@ def test_ids_that_a_dialect_lacks_or_repeats():
     ids = [call["id"] for call in choice["message"]["tool_calls"]]
     assert ids[1] == "1"
     assert len(set(ids)) == 4
-    sent = [delta["tool_calls"][0] for delta, _ in said(turn) if "tool_calls" in delta]
+    sent = [delta["tool_calls"][0] for delta, _ in written_chunks(turn) if "tool_calls" in delta]
     assert [each["id"] for each in sent if "id" in each] == ids
 
 
 def test_a_call_that_was_not_streamed_is_sent_whole():
     """A call that repair made."""
-    assert said([CallCompleted(4, "read", {"path": "é"}, "c4"), TurnEnded("stop")])[1:] == [
+    assert written_chunks([CallCompleted(4, "read", {"path": "é"}, "c4"), TurnEnded("stop")])[1:] == [
         (started(0, "read", "c4"), None),
         (arguments(0, '{"path": "é"}'), None),
         ({}, "tool_calls"),
@@ -209,13 +209,13 @@ def test_a_call_that_was_not_streamed_is_sent_whole():
 
 def test_a_call_without_fragments_has_its_arguments_at_the_end():
     turn = [CallStarted(0, "ping"), CallCompleted(0, "ping", {}), TurnEnded("stop")]
-    assert said(turn)[2] == (arguments(0, "{}"), None)
+    assert written_chunks(turn)[2] == (arguments(0, "{}"), None)
 
 
 def test_what_is_no_call_is_told_as_text():
     malformed = CallMalformed(0, "<tool_call>{", "unclosed", "it has no end", 5)
     turn = [malformed, BatchEnded((), False), TurnEnded("stop")]
-    assert said(turn) == [FIRST, ({"content": "<tool_call>{"}, None), ({}, "stop")]
+    assert written_chunks(turn) == [FIRST, ({"content": "<tool_call>{"}, None), ({}, "stop")]
 
 
 @pytest.mark.parametrize("sent", ["", '{"path": ', '{"path": "a"}', '{"path": "a'])
@@ -237,7 +237,7 @@ def _call_at(index: int) -> list[Delta]:
 
 def test_places_count_what_was_sent():
     turn = [CallMalformed(0, "x", "cut", "cut", 0), *_call_at(1), *_call_at(3), TurnEnded("stop")]
-    places = [delta["tool_calls"][0]["index"] for delta, _ in said(turn) if "tool_calls" in delta]
+    places = [delta["tool_calls"][0]["index"] for delta, _ in written_chunks(turn) if "tool_calls" in delta]
     assert places == [0, 0, 1, 1]
 
 
@@ -250,7 +250,11 @@ def test_what_clients_need_not_know_is_left_out():
         PartEnded("reasoning", Opaque("anthropic", "m-1", {"signature": "x"})),
         BatchEnded((), True),
     ]
-    assert said([TextDelta("x"), *quiet, TurnEnded("stop")]) == [FIRST, ({"content": "x"}, None), ({}, "stop")]
+    assert written_chunks([TextDelta("x"), *quiet, TurnEnded("stop")]) == [
+        FIRST,
+        ({"content": "x"}, None),
+        ({}, "stop"),
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

@@ -46,7 +46,7 @@ def sent(*messages: Message | TextMessage, **fields: Any) -> list[Any]:
     return encode(*messages, **fields)["input"]
 
 
-def said(role: str, text: str) -> dict[str, Any]:
+def message_item(role: str, text: str) -> dict[str, Any]:
     return {"type": "message", "role": role, "content": text}
 
 
@@ -74,8 +74,8 @@ def test_a_whole_request():
         "model": "m",
         "instructions": "Be brief.",
         "input": [
-            said("user", "Read it."),
-            said("assistant", "Yes."),
+            message_item("user", "Read it."),
+            message_item("assistant", "Yes."),
             {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": '{"path": "é"}'},
             {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
         ],
@@ -125,10 +125,10 @@ def test_a_text_dialects_messages_are_plain_ones_and_role_tool_is_the_user():
     body = encode(*(TextMessage(role, role) for role in ("system", "user", "assistant", "tool", "system")))
     assert body["instructions"] == "system"
     assert body["input"] == [
-        said("user", "user"),
-        said("assistant", "assistant"),
-        said("user", "tool"),
-        said("system", "system"),
+        message_item("user", "user"),
+        message_item("assistant", "assistant"),
+        message_item("user", "tool"),
+        message_item("system", "system"),
     ]
 
 
@@ -150,10 +150,10 @@ def test_images_files_and_json_in_messages_and_results():
     body = encode(*messages)
     assert body["input"][0]["content"] == body["input"][2]["output"] == parts
     assert OPENAI_RESPONSES.decode_request(body).request.messages == messages
-    assert sent(Message("user", (JsonPart({"a": "é"}),))) == [said("user", '{"a": "é"}')]
+    assert sent(Message("user", (JsonPart({"a": "é"}),))) == [message_item("user", '{"a": "é"}')]
     assert sent(Message("assistant", (JsonPart([1]), ImagePart("image/png", b"x")))) == [
-        said("assistant", "[1]"),
-        said("assistant", "[image: image/png]"),
+        message_item("assistant", "[1]"),
+        message_item("assistant", "[image: image/png]"),
     ]
 
 
@@ -189,7 +189,7 @@ def test_reasoning_that_cannot_go_back_stays_here_and_so_do_the_ids_of_its_turn(
     call = ToolCall("c1", "read", {}, "call_1", opaque=signed({"id": "fc_1"}))
     text = TextPart("So.", signed({"id": "msg_1", "phase": "commentary"}))
     assert sent(*step(ReasoningPart("hm", opaque), text, call))[:2] == [
-        {**said("assistant", "So."), "phase": "commentary"},
+        {**message_item("assistant", "So."), "phase": "commentary"},
         {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
     ]
 
@@ -198,10 +198,10 @@ def test_a_malformed_call_goes_back_as_text_behind_the_outputs_of_its_batch():
     good, bad = ToolCall("c1", "read", {}, "call_1"), MalformedCall("c2", '{"pa', "invalid_arguments", "cut", "read")
     results = (failure(bad, "malformed", "cut"), ToolResult("c1", "read", "success", (TextPart("ok"),)))
     assert sent(Message("assistant", (bad, good)), Message("tool", results)) == [
-        said("assistant", '{"pa'),
+        message_item("assistant", '{"pa'),
         {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
-        said("user", "cut"),
+        message_item("user", "cut"),
     ]
 
 
@@ -218,12 +218,12 @@ def test_only_what_the_server_does_not_have_is_sent_and_the_instructions():
     assert body["store"] is True
     assert body["input"] == [
         {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
-        said("user", "And?"),
+        message_item("user", "And?"),
     ]
 
 
 def test_an_answer_that_was_not_taken_into_the_conversation_is_not_missed():
-    assert sent(*SO_FAR, Message.user("Again."), earlier=Earlier("resp_1", 2)) == [said("user", "Again.")]
+    assert sent(*SO_FAR, Message.user("Again."), earlier=Earlier("resp_1", 2)) == [message_item("user", "Again.")]
     assert sent(*SO_FAR, earlier=Earlier("resp_1", 2)) == []
 
 
@@ -235,7 +235,7 @@ def test_an_answer_that_was_not_taken_into_the_conversation_is_not_missed():
 def test_a_kept_turn_whose_calls_cannot_be_answered_is_sent_anew_with_all_before(call: Any):
     body = encode(*SO_FAR, *step(call), earlier=Earlier("resp_1", 2))
     assert "previous_response_id" not in body
-    assert body["input"][0] == said("user", "Read it.")
+    assert body["input"][0] == message_item("user", "Read it.")
 
 
 def test_more_earlier_messages_than_there_are():
@@ -316,7 +316,10 @@ def ask(**fields: Any) -> Any:
 def test_input_may_be_a_text_and_roles_may_be_developer():
     found = ask(input="Hi", instructions="Be brief.").request
     assert found.messages == [Message.system("Be brief."), Message.user("Hi")]
-    items = [{"role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}, said("user", "Hi")]
+    items = [
+        {"role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+        message_item("user", "Hi"),
+    ]
     assert ask(input=items).request.messages == found.messages
 
 

@@ -16,7 +16,7 @@ from toolspeak.data.deltas import (
 )
 
 
-def said(deltas: Iterable[Delta]) -> dict[str, Any]:
+def joined_deltas(deltas: Iterable[Delta]) -> dict[str, Any]:
     """Text, reasoning and each call's arguments joined; what else came, in order, the calls' own deltas apart."""
     found: dict[str, Any] = {"text": "", "reasoning": "", "started": [], "completed": [], "others": []}
     arguments: dict[int, str] = {}

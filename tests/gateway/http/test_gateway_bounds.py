@@ -38,7 +38,7 @@ def tool_of(path: str, name: str) -> dict[str, Any]:
     return {"type": "function", **function} if path == "/v1/responses" else {"type": "function", "function": function}
 
 
-def asked(path: str, *contents: bytes, bounds: Bounds = FEW) -> tuple[list[httpx2.Response], int]:
+def answers_and_requests(path: str, *contents: bytes, bounds: Bounds = FEW) -> tuple[list[httpx2.Response], int]:
     """The answers, and how often the upstream was asked."""
 
     async def run() -> tuple[list[httpx2.Response], int]:
@@ -72,7 +72,7 @@ def test_what_is_too_much_is_refused_and_the_next_request_is_answered(path: str,
         "tool name": body_of(path, [HELLO], tools=[tool_of(path, "t" * 13)]),
     }[what]
     good = body_of(path, [HELLO], tools=[tool_of(path, "t" * 12)])
-    (refused, answered), times = asked(path, json.dumps(body).encode(), json.dumps(good).encode())
+    (refused, answered), times = answers_and_requests(path, json.dumps(body).encode(), json.dumps(good).encode())
     assert refused.status_code == status, refused.text
     assert word in refused.text
     assert (answered.status_code, times) == (200, 1)
@@ -81,7 +81,7 @@ def test_what_is_too_much_is_refused_and_the_next_request_is_answered(path: str,
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_brackets_commas_and_quotes_in_a_text_are_no_values(path: str):
     said = '[{"a": 1}, "b\\"]' * 50_000  # a body that is read in a thread, too
-    (answer,), times = asked(path, json.dumps(body_of(path, [{**HELLO, "content": said}])).encode())
+    (answer,), times = answers_and_requests(path, json.dumps(body_of(path, [{**HELLO, "content": said}])).encode())
     assert (answer.status_code, times) == (200, 1)
 
 

@@ -159,7 +159,7 @@ SOUND: dict[str, list[Item]] = {
 }
 
 
-def asked(path: str, items: Sequence[Item], **more: Any) -> tuple[list[dict[str, Any]], set[str]]:
+def sent_items(path: str, items: Sequence[Item], **more: Any) -> tuple[list[dict[str, Any]], set[str]]:
     """What an upstream is sent, and the codes of the warnings."""
 
     async def run() -> tuple[list[dict[str, Any]], set[str]]:
@@ -182,7 +182,7 @@ def as_read(message: dict[str, Any]) -> str:
 @pytest.mark.parametrize("which", BROKEN)
 def test_a_native_upstream_gets_a_conversation_that_it_takes(which: str, path: str):
     items, warnings, wanted = BROKEN[which]
-    sent, codes = asked(path, items, dialect="native")
+    sent, codes = sent_items(path, items, dialect="native")
     assert codes == warnings
     read = [as_read(message) for message in sent][-len(wanted) :]
     assert all(part in found for part, found in zip(wanted, read, strict=True)), read
@@ -193,7 +193,7 @@ def test_a_native_upstream_gets_a_conversation_that_it_takes(which: str, path: s
 @pytest.mark.parametrize("which", BROKEN)
 def test_a_model_whose_calls_are_text_reads_every_result_once(which: str, path: str):
     items, warnings, _ = BROKEN[which]
-    sent, codes = asked(path, items, dialect="hermes")
+    sent, codes = sent_items(path, items, dialect="hermes")
     assert codes == warnings
     text = "\n".join(message["content"] for message in sent)
     for said in {item[2] for item in items if item[0] == "result"}:
@@ -206,7 +206,7 @@ def test_a_model_whose_calls_are_text_reads_every_result_once(which: str, path: 
 @pytest.mark.parametrize("path", ENDPOINTS)
 @pytest.mark.parametrize("which", SOUND)
 def test_a_sound_conversation_has_no_warning(which: str, path: str, dialect: str):
-    sent, codes = asked(path, SOUND[which], dialect=dialect)
+    sent, codes = sent_items(path, SOUND[which], dialect=dialect)
     assert codes == set()
     if dialect == "native":
         assert_chat_takes(sent)

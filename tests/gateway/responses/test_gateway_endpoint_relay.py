@@ -43,7 +43,7 @@ AUDIO_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ntransfer-encoding:
 SOUND = bytes(range(256)) * 40
 
 
-def asked(
+def relayed(
     answer: Answer, path: str, *, upstream: dict[str, Any] | None = None, key: str = "", **request: Any
 ) -> tuple[httpx2.Response, Server]:
     """A request through a gateway with one upstream, and what that was sent."""
@@ -67,7 +67,7 @@ def sent_as(path: str) -> dict[str, Any]:
 @pytest.mark.parametrize("path", PASSED)
 def test_request_and_answer_pass_as_they_came(path: str):
     answer = json.dumps({"object": "list", "model": "m", "x": [0.10, 1e-9], "y": "ü"}, indent=1).encode()
-    response, server = asked(whole("200 OK", answer), path, **sent_as(path))
+    response, server = relayed(whole("200 OK", answer), path, **sent_as(path))
     assert (response.status_code, response.content) == (200, answer)
     assert response.headers["content-type"] == "application/json"
     (exchange,) = server.exchanges
@@ -82,7 +82,7 @@ def test_request_and_answer_pass_as_they_came(path: str):
 @pytest.mark.parametrize("path", PASSED)
 def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: str):
     answer = whole("200 OK", b'{"model": "there", "data": [1]}')
-    response, server = asked(answer, path, upstream={"names": ("m",), "model": "there"}, **sent_as(path))
+    response, server = relayed(answer, path, upstream={"names": ("m",), "model": "there"}, **sent_as(path))
     assert response.json() == {"model": "m", "data": [1]}
     if path in FORMS:
         assert b'name="model"\r\n\r\nthere\r\n' in server.exchanges[0].body
@@ -100,14 +100,14 @@ def test_the_upstreams_key_takes_the_place_of_the_clients_and_no_other_header_pa
         "x-forwarded-for": "1.2.3.4",
         "openai-organization": "o",
     }
-    _, server = asked(answer, "/v1/embeddings", key="alice" * 5, json=body, headers=headers)
+    _, server = relayed(answer, "/v1/embeddings", key="alice" * 5, json=body, headers=headers)
     sent = server.exchanges[0].headers
     assert not {"cookie", "x-api-key", "authorization", "te", "x-forwarded-for", "openai-organization"} & set(sent)
 
 
 def test_of_an_upstreams_headers_the_type_alone_passes():
     answer = whole("200 OK", b"{}", "application/json", "set-cookie: a=b", "x-powered-by: y", "keep-alive: timeout=5")
-    response, _ = asked(answer, "/v1/embeddings", json={"model": "m"})
+    response, _ = relayed(answer, "/v1/embeddings", json={"model": "m"})
     assert not {"set-cookie", "x-powered-by", "keep-alive"} & set(response.headers)
 
 
@@ -115,16 +115,16 @@ def test_of_an_upstreams_headers_the_type_alone_passes():
 def test_a_key_asks_for_its_own_models_only(path: str):
     request = sent_as(path)
     request["json" if "json" in request else "data"]["model"] = "secret"
-    response, server = asked(whole("200 OK", b"{}"), path, key="alice" * 5, **request)
+    response, server = relayed(whole("200 OK", b"{}"), path, key="alice" * 5, **request)
     assert (response.status_code, server.exchanges) == (404, [])
-    response, _ = asked(whole("200 OK", b"{}"), path, **sent_as(path), key="alice" * 5)
+    response, _ = relayed(whole("200 OK", b"{}"), path, **sent_as(path), key="alice" * 5)
     assert response.status_code == 200
 
 
 def test_of_a_model_that_stands_there_twice_the_one_that_was_looked_at_is_asked():
     body = b'{"model": "secret", "input": "x", "model": "m"}'
     headers = {"content-type": "application/json"}
-    _, server = asked(whole("200 OK", b"{}"), "/v1/embeddings", key="alice" * 5, content=body, headers=headers)
+    _, server = relayed(whole("200 OK", b"{}"), "/v1/embeddings", key="alice" * 5, content=body, headers=headers)
     assert server.exchanges[0].body.count(b'"model"') == 1
     assert server.exchanges[0].json == {"model": "m", "input": "x"}
 
@@ -133,7 +133,7 @@ def test_of_a_model_that_stands_there_twice_the_one_that_was_looked_at_is_asked(
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/tokenize"])
 def test_a_model_whose_server_speaks_another_api(path: str, provider: str):
     upstream = {"provider": provider, "key_variable": ""}
-    response, server = asked(whole("200 OK", b"{}"), path, upstream=upstream, json={"model": "m"})
+    response, server = relayed(whole("200 OK", b"{}"), path, upstream=upstream, json={"model": "m"})
     assert response.status_code == 404
     assert provider in response.json()["error"]["message"]
     assert not server.exchanges
@@ -209,7 +209,7 @@ def test_a_streamed_completion_passes_byte_for_byte_and_its_usage_is_counted(wan
 
 
 def test_a_streamed_completion_has_the_name_that_the_client_knows():
-    response, _ = asked(
+    response, _ = relayed(
         stream(*CHUNKS, END), "/v1/completions", upstream={"model": "m"}, json={"model": "mine", "stream": True}
     )
     told = [data for data in events(response.text) if data != "[DONE]"]
@@ -242,20 +242,20 @@ def test_speech_passes_as_it_comes():
 def test_a_transcription_that_is_streamed_or_is_text_passes():
     events_of = [event({"type": "transcript.text.delta", "delta": "a"}), event({"type": "transcript.text.done"})]
     request = {"data": {"model": "m", "stream": "true"}, "files": {"file": SOUND}}
-    response, _ = asked(stream(*events_of), FORMS[0], **request)
+    response, _ = relayed(stream(*events_of), FORMS[0], **request)
     assert response.content == b"".join(events_of)
-    response, _ = asked(whole("200 OK", b"Hello.", "text/plain; charset=utf-8"), FORMS[0], **sent_as(FORMS[0]))
+    response, _ = relayed(whole("200 OK", b"Hello.", "text/plain; charset=utf-8"), FORMS[0], **sent_as(FORMS[0]))
     assert (response.content, response.headers["content-type"]) == (b"Hello.", "text/plain; charset=utf-8")
 
 
 def test_an_empty_answer_passes():
-    response, _ = asked(whole("200 OK", b"", "audio/mpeg"), "/v1/audio/speech", json={"model": "m"})
+    response, _ = relayed(whole("200 OK", b"", "audio/mpeg"), "/v1/audio/speech", json={"model": "m"})
     assert (response.status_code, response.content, response.headers["content-type"]) == (200, b"", "audio/mpeg")
 
 
 def test_a_completion_that_comes_whole_to_one_who_asked_for_a_stream_is_a_stream():
     answer = {"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}
-    response, _ = asked(
+    response, _ = relayed(
         whole("200 OK", json.dumps(answer).encode()), "/v1/completions", json={"model": "m", "stream": True}
     )
     assert events(response.text) == [answer, "[DONE]"]
@@ -286,7 +286,7 @@ def test_a_large_answer_is_counted_and_renamed():
 def test_a_packed_answer_is_unpacked():
     answer = b'{"data": "' + b"x" * 5000 + b'"}'
     packed = whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip")
-    response, _ = asked(packed, "/v1/embeddings", json={"model": "m"})
+    response, _ = relayed(packed, "/v1/embeddings", json={"model": "m"})
     assert response.content == answer
     assert "content-encoding" not in response.headers
 
@@ -313,7 +313,7 @@ FAULTS: list[tuple[Answer, int, str]] = [
 def test_what_fails_before_the_answer_has_a_status_and_shows_no_address(
     answer: Answer, status: int, word: str, path: str
 ):
-    response, _ = asked(answer, path, **sent_as(path))
+    response, _ = relayed(answer, path, **sent_as(path))
     error = response.json()["error"]
     assert (response.status_code, word in error["message"]) == (status, True), error
     assert "10.0.0.5" not in response.text
@@ -330,7 +330,7 @@ BREAKS: list[tuple[bytes, bytes, str]] = [
 @pytest.mark.parametrize(("broken", "end", "word"), BREAKS, ids=["error", "dropped", "ended"])
 def test_a_stream_that_breaks_off_ends_in_an_error(broken: bytes, end: bytes, word: str):
     answer = dropped(HEAD, chunked([CHUNKS[1], broken]), end)
-    response, _ = asked(answer, "/v1/completions", json={"model": "m", "stream": True})
+    response, _ = relayed(answer, "/v1/completions", json={"model": "m", "stream": True})
     assert response.content.startswith(CHUNKS[1])
     error = events(response.text)[-1]["error"]
     assert word in error["message"]
@@ -341,7 +341,7 @@ def test_a_stream_that_breaks_off_ends_in_an_error(broken: bytes, end: bytes, wo
 
 def test_bytes_that_break_off_are_not_taken_for_whole():
     with pytest.raises(httpx2.RemoteProtocolError):
-        asked(dropped(AUDIO_HEAD, chunked([SOUND])), "/v1/audio/speech", json={"model": "m"})
+        relayed(dropped(AUDIO_HEAD, chunked([SOUND])), "/v1/audio/speech", json={"model": "m"})
 
 
 def test_what_fails_before_there_is_an_answer_is_asked_again():
@@ -478,7 +478,7 @@ def test_a_form_is_read_as_it_is_written():
 ])  # fmt: skip
 def test_a_form_that_servers_could_read_in_two_ways_is_refused(body: bytes):
     request = {"content": body, "headers": {"content-type": KIND}}
-    response, server = asked(whole("200 OK", b"{}"), FORMS[0], **request)
+    response, server = relayed(whole("200 OK", b"{}"), FORMS[0], **request)
     assert (response.status_code, server.exchanges) == (400, [])
 
 
@@ -488,7 +488,7 @@ def test_a_form_that_servers_could_read_in_two_ways_is_refused(body: bytes):
 ])  # fmt: skip
 def test_a_form_needs_one_boundary(kind: str):
     request = {"content": form(MODEL, FILE), "headers": {"content-type": kind}}
-    response, server = asked(whole("200 OK", b"{}"), FORMS[0], **request)
+    response, server = relayed(whole("200 OK", b"{}"), FORMS[0], **request)
     assert (response.status_code, server.exchanges) == (400, [])
     assert "boundary" in response.json()["error"]["message"]
 
@@ -515,7 +515,7 @@ def test_a_form_that_is_read_names_its_model_once_and_whatever_else_is_refused(p
 
 def test_a_web_page_cannot_send_a_form_to_a_gateway_without_keys():
     page = {**sent_as(FORMS[0]), "headers": {"origin": "https://evil.example"}}
-    response, server = asked(whole("200 OK", b"{}"), FORMS[0], **page)
+    response, server = relayed(whole("200 OK", b"{}"), FORMS[0], **page)
     assert (response.status_code, server.exchanges) == (403, [])
-    response, _ = asked(whole("200 OK", b"{}"), FORMS[0], key="alice" * 5, **page)
+    response, _ = relayed(whole("200 OK", b"{}"), FORMS[0], key="alice" * 5, **page)
     assert response.status_code == 200

@@ -254,7 +254,7 @@ COMPLETION: dict[str, Any] = {
 ANSWERS = {CHAT: COMPLETION, RESPONSES: RESPONSE, MESSAGES: MESSAGE}
 
 
-def asked(answer: Answer, path: str = CHAT, *, upstream: dict[str, Any] | None = None, **more: Any):
+def relayed(answer: Answer, path: str = CHAT, *, upstream: dict[str, Any] | None = None, **more: Any):
     """A request through a gateway with one upstream of the client's API, and what that was sent."""
 
     async def run() -> tuple[httpx2.Response, Server]:
@@ -271,7 +271,7 @@ WANTED = {CHAT: {"stream_options": {"include_usage": True}}, RESPONSES: {}, MESS
 @pytest.mark.parametrize("cut", [0, 1, 50])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_events_with_calls_pass_byte_for_byte(path: str, cut: int):
-    response, server = asked(in_turn(STREAMS[path], cut=cut), path, stream=True, **WANTED[path])
+    response, server = relayed(in_turn(STREAMS[path], cut=cut), path, stream=True, **WANTED[path])
     assert response.content == b"".join(STREAMS[path])
     assert server.exchanges[0].json == {**ASKED[path], "stream": True, **WANTED[path]}
 
@@ -279,7 +279,7 @@ def test_events_with_calls_pass_byte_for_byte(path: str, cut: int):
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_an_answer_in_one_piece_passes_as_it_came(path: str):
     answer = json.dumps(ANSWERS[path], indent=1).encode()
-    response, server = asked(whole("200 OK", answer), path)
+    response, server = relayed(whole("200 OK", answer), path)
     assert response.content == answer
     assert server.exchanges[0].json == ASKED[path]
 
@@ -289,7 +289,7 @@ def test_an_answer_in_one_piece_passes_as_it_came(path: str):
 def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: str, streams: bool):
     answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
     upstream = {"model": "m", "options": {"x_option": 1, "x_new": 2}}
-    response, server = asked(answer, path, upstream=upstream, model="mine", stream=streams)
+    response, server = relayed(answer, path, upstream=upstream, model="mine", stream=streams)
     sent = server.exchanges[0].json
     assert (sent["model"], sent["x_option"], sent["x_new"]) == ("m", 1, ASKED[path]["x_new"])
     assert b'"mine"' in response.content
@@ -314,17 +314,17 @@ def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
 def test_several_answers_pass_unmended():
     several = {**COMPLETION, "choices": [COMPLETION["choices"][0], {**COMPLETION["choices"][0], "index": 1}]}
     answer = json.dumps(several).encode()
-    response, server = asked(whole("200 OK", answer), n=2)
+    response, server = relayed(whole("200 OK", answer), n=2)
     assert response.content == answer
     assert server.exchanges[0].json == {**ASKED[CHAT], "n": 2}
-    refused, _ = asked(whole("200 OK", answer), upstream={"dialect": "hermes"}, n=2)
+    refused, _ = relayed(whole("200 OK", answer), upstream={"dialect": "hermes"}, n=2)
     assert refused.status_code == 400
 
 
 # --- what is mended -------------------------------------------------------------------------------------------------
 
 
-def told(text: str) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
+def joined_events(text: str) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
     """What a client puts together of a stream's events: text, calls, and the events."""
     found = [each for each in events(text) if each != "[DONE]"]
     said, calls = "", list[dict[str, Any]]()
@@ -351,9 +351,9 @@ def test_what_is_sent_twice_is_sent_once_and_the_rest_stays():
         COUNTED,
         DONE,
     ]
-    response, _ = asked(in_turn(sent), stream=True, **WANTED[CHAT])
+    response, _ = relayed(in_turn(sent), stream=True, **WANTED[CHAT])
     assert response.content.startswith(b"".join(sent[:3]))
-    said, calls, found = told(response.text)
+    said, calls, found = joined_events(response.text)
     assert said == "Hm."
     assert calls == [{"id": "a", "name": "weather", "arguments": '{"city":"Rome"}'}]
     assert {each["id"] for each in found[:-1]} == {"up"}
@@ -376,8 +376,8 @@ def test_what_is_sent_twice_is_sent_once_and_the_rest_stays():
 )
 def test_calls_in_another_form_come_in_the_apis(first: dict[str, Any]):
     sent = [chunk({"content": "Hm."}), chunk(first), chunk({}, "tool_calls", timings={"x": 1}), DONE]
-    response, _ = asked(in_turn(sent), stream=True)
-    said, calls, found = told(response.text)
+    response, _ = relayed(in_turn(sent), stream=True)
+    said, calls, found = joined_events(response.text)
     assert (said, calls[0]["name"], json.loads(calls[0]["arguments"])) == ("Hm.", "weather", {})
     assert calls[0]["id"]
     assert found[-1]["timings"] == {"x": 1}
@@ -391,8 +391,8 @@ def test_the_role_is_said_once_and_never_null(first: list[bytes], said: dict[str
     """llama-cpp-python says null beside calls. OpenAI's client for Node takes the last role that it reads, and wants
     one."""
     sent = [*first, chunk({**role, **said}), chunk({}, "stop"), COUNTED, DONE]
-    response, _ = asked(in_turn(sent), stream=True, **WANTED[CHAT])
-    _, _, found = told(response.text)
+    response, _ = relayed(in_turn(sent), stream=True, **WANTED[CHAT])
+    _, _, found = joined_events(response.text)
     deltas = [each["choices"][0]["delta"] for each in found if each["choices"]]
     assert [delta["role"] for delta in deltas if "role" in delta] == ["assistant"]
 
@@ -407,7 +407,7 @@ def test_an_event_whose_role_is_mended_keeps_what_else_it_says_and_the_others_pa
         COUNTED,
         DONE,
     ]
-    response, _ = asked(in_turn([named, *others]), stream=True, **WANTED[CHAT])
+    response, _ = relayed(in_turn([named, *others]), stream=True, **WANTED[CHAT])
     first, *rest = response.content.split(b"\n\n")
     assert b"\n\n".join(rest) == b"".join(others)
     told_id, data = first.split(b"\n")
@@ -423,9 +423,9 @@ LEAKED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</too
 def test_calls_in_the_text_are_found_and_the_rest_stays(size: int):
     texts = ["Let me see. ", *(LEAKED[i : i + size] for i in range(0, len(LEAKED), size))]
     sent = [ROLE, *(chunk({"content": text}) for text in texts), chunk({}, "stop", timings={"x": 1}), COUNTED, DONE]
-    response, _ = asked(in_turn(sent), stream=True, **WANTED[CHAT])
+    response, _ = relayed(in_turn(sent), stream=True, **WANTED[CHAT])
     assert response.content.startswith(b"".join(sent[:2]))
-    said, calls, found = told(response.text)
+    said, calls, found = joined_events(response.text)
     assert said.strip() == "Let me see."
     assert [(each["name"], json.loads(each["arguments"])) for each in calls] == [("weather", {"city": "Rome"})]
     ended = found[-2]
@@ -443,7 +443,7 @@ def test_calls_in_the_text_of_one_piece_are_found_and_the_rest_stays():
         "finish_reason": "stop",
         "message": {"role": "assistant", "content": LEAKED, "x": 1},
     }
-    response, _ = asked(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
+    response, _ = relayed(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
     found = response.json()
     (made,) = found["choices"]
     assert made["message"]["tool_calls"][0]["function"]["name"] == "weather"
@@ -479,7 +479,7 @@ TEXT_STREAMS: dict[str, list[bytes]] = {
 
 @pytest.mark.parametrize("path", TEXT_STREAMS)
 def test_calls_in_the_text_of_other_apis_are_found(path: str):
-    response, _ = asked(in_turn(TEXT_STREAMS[path]), path, stream=True)
+    response, _ = relayed(in_turn(TEXT_STREAMS[path]), path, stream=True)
     assert response.content.startswith(b"".join(TEXT_STREAMS[path][:2]))
     turn = read(ENDPOINTS[path], response.text, stream=True)
     assert turn.message.text.strip() == "Let me see."
@@ -497,29 +497,29 @@ def test_calls_in_the_text_of_other_apis_are_found(path: str):
 def test_calls_that_the_request_does_not_allow_are_left_out(path: str, streams: bool):
     none = {"type": "none"} if path == MESSAGES else "none"
     answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
-    response, server = asked(answer, path, stream=streams, tool_choice=none)
+    response, server = relayed(answer, path, stream=streams, tool_choice=none)
     assert server.exchanges[0].json["tool_choice"] == none
     assert not read(ENDPOINTS[path], response.text, stream=streams).calls
     assert "call_left_out" in response.text
 
 
 def test_calls_are_held_where_the_configuration_says_so():
-    response, _ = asked(in_turn(CHAT_STREAM), stream=True, upstream={"hold_calls": True})
-    _, calls, found = told(response.text)
+    response, _ = relayed(in_turn(CHAT_STREAM), stream=True, upstream={"hold_calls": True})
+    _, calls, found = joined_events(response.text)
     assert [(each["id"], json.loads(each["arguments"])) for each in calls] == [
         ("call_a", {"city": "Rome"}),
         ("call_b", {}),
     ]
     assert found[-1]["timings"] == {"x": 1}
-    response, _ = asked(in_turn(CHAT_STREAM), stream=True, parallel_tool_calls=False)
-    _, calls, found = told(response.text)
+    response, _ = relayed(in_turn(CHAT_STREAM), stream=True, parallel_tool_calls=False)
+    _, calls, found = joined_events(response.text)
     assert [each["id"] for each in calls] == ["call_a"]
     assert found[-1]["toolspeak"]["warnings"][0]["code"] == "call_left_out"
 
 
 def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
     choice = {**COMPLETION["choices"][0], "finish_reason": "stop"}
-    response, _ = asked(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
+    response, _ = relayed(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
     found = response.json()
     assert found["choices"][0]["finish_reason"] == "tool_calls"
     assert found["choices"][0]["message"]["audio"] == {"id": "a"}
@@ -528,7 +528,7 @@ def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
 
 @pytest.mark.parametrize("sent", [[chunk({"content": "Hm."})], [chunk({"content": "Hm."}, "")], CALLS])
 def test_an_answer_that_does_not_say_how_it_ended_says_so_before_it_is_done(sent: list[bytes]):
-    response, _ = asked(in_turn([ROLE, *sent, DONE]), stream=True)
+    response, _ = relayed(in_turn([ROLE, *sent, DONE]), stream=True)
     assert response.content.startswith(b"".join([ROLE, *sent]))
     found = events(response.text)
     assert found.count("[DONE]") == 1
@@ -538,8 +538,8 @@ def test_an_answer_that_does_not_say_how_it_ended_says_so_before_it_is_done(sent
 
 def test_arguments_that_were_cut_are_no_json_for_a_client():
     sent = [ROLE, CALLS[0], CALLS[1], chunk({}, "length", timings={"x": 1}), DONE]
-    response, _ = asked(in_turn(sent), stream=True)
-    _, calls, found = told(response.text)
+    response, _ = relayed(in_turn(sent), stream=True)
+    _, calls, found = joined_events(response.text)
     with pytest.raises(ValueError, match=r"Expecting|delimiter|Extra"):
         json.loads(calls[0]["arguments"])
     assert found[-1]["choices"][0]["finish_reason"] == "length"
@@ -550,30 +550,30 @@ def test_a_model_that_has_to_call_is_asked_again_and_nothing_of_its_first_try_le
     first = [ROLE, chunk({"content": "No."}), chunk({}, "stop", x_first=1), COUNTED, DONE]
     second = [ROLE, *CALLS[:3], chunk({}, "tool_calls", x_second=1), COUNTED, DONE]
     upstream = {"capabilities": {"tool_choice": False}}
-    response, server = asked(
+    response, server = relayed(
         in_turn(first, second), stream=True, tool_choice="required", upstream=upstream, **WANTED[CHAT]
     )
-    said, calls, found = told(response.text)
+    said, calls, found = joined_events(response.text)
     assert (said, len(calls), len(server.exchanges)) == ("", 1, 2)
     assert not any("x_first" in each for each in found)
     assert found[-1]["usage"]["completion_tokens"] == 10
-    response, _ = asked(in_turn(first, second), tool_choice="required", upstream=upstream)
+    response, _ = relayed(in_turn(first, second), tool_choice="required", upstream=upstream)
     assert response.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "weather"
     assert "x_first" not in response.text
 
 
 def test_a_conversation_that_was_healed_is_sent_as_it_was_healed():
     messages = ASKED[CHAT]["messages"][:3]
-    response, server = asked(in_turn(CHAT_STREAM), messages=messages, stream=True)
+    response, server = relayed(in_turn(CHAT_STREAM), messages=messages, stream=True)
     assert [message["role"] for message in server.exchanges[0].json["messages"]][-1] == "tool"
     assert "call_without_result" in response.text
 
 
 def test_an_answer_that_comes_whole_to_one_who_asked_for_a_stream_and_the_other_way_round():
-    response, _ = asked(whole("200 OK", json.dumps(COMPLETION).encode()), stream=True)
-    assert told(response.text)[1][0]["name"] == "weather"
+    response, _ = relayed(whole("200 OK", json.dumps(COMPLETION).encode()), stream=True)
+    assert joined_events(response.text)[1][0]["name"] == "weather"
     assert response.text.endswith("[DONE]\n\n")
-    response, _ = asked(stream(*CHAT_STREAM))
+    response, _ = relayed(stream(*CHAT_STREAM))
     assert len(response.json()["choices"][0]["message"]["tool_calls"]) == 2
 
 
@@ -591,7 +591,7 @@ BREAKS: list[tuple[bytes, str]] = [
 def test_a_stream_that_breaks_off_ends_in_an_error(path: str, broken: bytes, word: str):
     begun = STREAMS[path][:5] if path != RESPONSES else STREAMS[path][:3]
     head = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
-    response, _ = asked(dropped(head, chunked([*begun, broken])), path, stream=True)
+    response, _ = relayed(dropped(head, chunked([*begun, broken])), path, stream=True)
     assert response.content.startswith(b"".join(begun[:-1]))
     last = events(response.text)[-1]
     error = last.get("error") or last["response"]["error"]
@@ -683,7 +683,7 @@ def test_a_server_that_takes_no_tools_is_asked_in_text():
         upstream = {"dialect": "auto", "provider": "lmstudio", "model": "qwen3-8b"}
         async with serve(refusal, text) as server, gateway(at(server, **upstream)) as served:
             response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True})
-            assert told(response.text)[1][0]["name"] == "weather"
+            assert joined_events(response.text)[1][0]["name"] == "weather"
             assert ["tools" in each.json for each in server.exchanges] == [True, False]
 
     asyncio.run(run())
@@ -743,7 +743,7 @@ def test_a_client_reads_the_same_as_where_the_answer_is_written_anew(
         named_ = [[each["function"] for each in choice["message"].get("tool_calls", ())] for choice in (one, other)]
         assert named_[0] == named_[1]
         return
-    first, second = told(passed.text), told(anew.text)
+    first, second = joined_events(passed.text), joined_events(anew.text)
     assert first[0] == second[0]
     assert [(each["name"], each["arguments"]) for each in first[1]] == [
         (each["name"], each["arguments"]) for each in second[1]

@@ -99,7 +99,7 @@ STREAMS: dict[str, list[bytes]] = {
 }
 
 
-def asked(answer: Answer, path: str, *, upstream: dict[str, Any] | None = None, **more: Any):
+def relayed(answer: Answer, path: str, *, upstream: dict[str, Any] | None = None, **more: Any):
     """A request through a gateway with one upstream of the client's API, and what that was sent."""
 
     async def run() -> tuple[httpx2.Response, Server]:
@@ -118,7 +118,7 @@ def at_api(server: Server, path: str, **more: Any):
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_request_and_answer_pass_as_they_came(path: str, dialect: str):
     answer = json.dumps(ANSWERS[path], indent=1, ensure_ascii=False).encode()
-    response, server = asked(whole("200 OK", answer), path, upstream={"dialect": dialect})
+    response, server = relayed(whole("200 OK", answer), path, upstream={"dialect": dialect})
     assert (response.status_code, response.content) == (200, answer)
     assert server.exchanges[0].json == ASKED[path]
     assert response.headers["content-type"] == "application/json"
@@ -129,7 +129,9 @@ def test_request_and_answer_pass_as_they_came(path: str, dialect: str):
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_events_pass_byte_for_byte(path: str, dialect: str, cut: int):
     more = {"stream_options": {"include_usage": True}} if path == CHAT else {}
-    response, server = asked(in_turn(STREAMS[path], cut=cut), path, upstream={"dialect": dialect}, stream=True, **more)
+    response, server = relayed(
+        in_turn(STREAMS[path], cut=cut), path, upstream={"dialect": dialect}, stream=True, **more
+    )
     assert response.content == b"".join(STREAMS[path])
     assert server.exchanges[0].json == {**ASKED[path], "stream": True, **more}
 
@@ -153,7 +155,7 @@ def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
 def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: str, streams: bool):
     answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
     more = {"stream_options": {"include_usage": True}} if streams and path == CHAT else {}
-    response, server = asked(
+    response, server = relayed(
         answer, path, upstream={"model": "m", "options": {"x_option": 1, "x_new": 2, "x_none": None}},
         model="mine", stream=streams, **more,
     )  # fmt: skip
@@ -174,7 +176,7 @@ def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_an_upstream_that_streams_to_one_who_did_not_ask(path: str):
-    response, _ = asked(stream(*STREAMS[path]), path)
+    response, _ = relayed(stream(*STREAMS[path]), path)
     assert response.headers["content-type"] == "application/json"
     assert "Ho" in response.text
     assert response.json()["model"] == "m"
@@ -182,7 +184,7 @@ def test_an_upstream_that_streams_to_one_who_did_not_ask(path: str):
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_an_upstream_that_answers_in_one_piece_to_one_who_asked_for_a_stream(path: str):
-    response, _ = asked(whole("200 OK", json.dumps(ANSWERS[path]).encode()), path, stream=True)
+    response, _ = relayed(whole("200 OK", json.dumps(ANSWERS[path]).encode()), path, stream=True)
     assert response.headers["content-type"].startswith("text/event-stream")
     assert "Ho" in response.text
     assert ("[DONE]" in response.text) == (path == CHAT)
@@ -214,7 +216,7 @@ OF_TOOLS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("more", OF_TOOLS)
 def test_calls_and_tools_of_a_text_dialect_stand_in_the_prompt(more: dict[str, Any]):
-    _, server = asked(in_turn(texts("Hi.")), CHAT, n="left out", **more)
+    _, server = relayed(in_turn(texts("Hi.")), CHAT, n="left out", **more)
     sent = server.exchanges[0].json
     assert "tools" not in sent
     assert not any("tool_calls" in message or message["role"] == "tool" for message in sent["messages"])
@@ -226,7 +228,7 @@ def test_calls_and_tools_of_a_text_dialect_stand_in_the_prompt(more: dict[str, A
 ])  # fmt: skip
 def test_parts_that_the_gateway_does_not_know_pass(content: Any):
     messages = [{"role": "user", "content": content, "x": 1}, {"role": "critic", "content": "y"}]
-    response, server = asked(whole("200 OK", json.dumps(ANSWERS[CHAT]).encode()), CHAT, messages=messages)
+    response, server = relayed(whole("200 OK", json.dumps(ANSWERS[CHAT]).encode()), CHAT, messages=messages)
     assert response.status_code == 200
     assert server.exchanges[0].json["messages"] == messages
 
@@ -252,7 +254,7 @@ BREAKS: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_stream_that_breaks_off_ends_in_an_error_with_a_code(path: str, apart: bool, broken: bytes, word: str):
     parts = [*BEGUN[path], broken] if apart else [b"".join([*BEGUN[path], broken])]
-    response, _ = asked(dropped(HEAD, chunked(parts)), path, stream=True)
+    response, _ = relayed(dropped(HEAD, chunked(parts)), path, stream=True)
     assert response.content.startswith(b"".join(BEGUN[path]))
     last = events(response.text)[-1]
     error = last.get("error") or last["response"]["error"]
@@ -297,15 +299,15 @@ def test_what_fails_before_anything_was_said_is_asked_again_and_has_a_status(pat
 def test_a_stream_whose_end_was_forgotten_is_ended():
     for sent in (STREAMS[CHAT][4:5], STREAMS[CHAT][4:6]):
         one = [event(chat_chunk(0, {"content": "Ho"})), event(chat_chunk(0, {}, "stop"))]
-        response, _ = asked(stream(*one), CHAT, stream=True, n="left out")
+        response, _ = relayed(stream(*one), CHAT, stream=True, n="left out")
         assert response.content == b"".join(one) + b"data: [DONE]\n\n"
-        response, _ = asked(stream(*sent, *one), CHAT, stream=True, n=3)
+        response, _ = relayed(stream(*sent, *one), CHAT, stream=True, n=3)
         assert "error" in events(response.text.replace("\r", ""))[-1], "whether all three are whole is not known"
 
 
 def test_a_packed_answer_is_unpacked():
     answer = json.dumps(ANSWERS[CHAT]).encode()
-    response, _ = asked(whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip"), CHAT)
+    response, _ = relayed(whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip"), CHAT)
     assert response.content == answer
 
 
@@ -317,7 +319,7 @@ def test_a_packed_stream_is_unpacked():
         await exchange.send(head, packed)
 
     more = {"stream_options": {"include_usage": True}}
-    response, _ = asked(answer, CHAT, stream=True, **more)
+    response, _ = relayed(answer, CHAT, stream=True, **more)
     assert response.content == b"".join(STREAMS[CHAT])
 
 
@@ -337,7 +339,7 @@ def test_bounds_hold_for_what_is_relayed():
 
 def test_a_letter_that_was_cut_in_two_is_replaced():
     sent = event(chat_chunk(0, {"content": "HoX"})).replace(b"X", "ü".encode()[:1])
-    response, _ = asked(stream(sent, *texts()), CHAT, stream=True)
+    response, _ = relayed(stream(sent, *texts()), CHAT, stream=True)
     assert "Ho\N{REPLACEMENT CHARACTER}" in response.content.decode()
 
 
@@ -353,5 +355,5 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12
 def test_any_stream_passes_byte_for_byte_wherever_it_is_cut(said: list[str], ends: list[bytes], cut: int):
     sent = [event(chat_chunk(0, {"content": text}), end) for text, end in zip(said, ends, strict=False)]
     sent += [event(chat_chunk(0, {}, "stop")), b"data: [DONE]\n\n"]
-    response, _ = asked(in_turn(sent, cut=cut), CHAT, stream=True)
+    response, _ = relayed(in_turn(sent, cut=cut), CHAT, stream=True)
     assert response.content == b"".join(sent)

@@ -26,7 +26,7 @@ AGENTS: Any = {"type": "namespace", "name": "agents", "description": "Sub-agents
 DIALECTS = ["hermes", "qwen3-coder", "cogency-json", "harmony", "native"]
 
 
-def said(dialect: str, name: str, arguments: dict[str, Any]) -> list[bytes]:
+def call_turn(dialect: str, name: str, arguments: dict[str, Any]) -> list[bytes]:
     """The model's turn: a call."""
     spec = ToolSpec(name, "", {"type": "object", "properties": {"input": {"type": "string"}, "n": {"type": "integer"}}})
     if dialect == "native":
@@ -54,7 +54,7 @@ def ask(dialect: str, turns: list[list[bytes]], *bodies: dict[str, Any], headers
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_freeform_tool_is_called_with_a_text_and_answered(dialect: str, stream: bool):
     body = {"input": "Patch it.", "tools": [APPLY_PATCH], "stream": stream}
-    turns = [said(dialect, "apply_patch", {"input": PATCH}), texts("Done.")]
+    turns = [call_turn(dialect, "apply_patch", {"input": PATCH}), texts("Done.")]
     (first,), _ = ask(dialect, turns, body)
     answer = events(first.text)[-1]["response"] if stream else first.json()
     (call,) = [item for item in answer["output"] if item["type"] == "custom_tool_call"]
@@ -72,7 +72,7 @@ def test_a_freeform_tool_is_called_with_a_text_and_answered(dialect: str, stream
 def test_a_freeform_call_streams_as_the_api_does():
     (answer,), _ = ask(
         "hermes",
-        [said("hermes", "apply_patch", {"input": PATCH})],
+        [call_turn("hermes", "apply_patch", {"input": PATCH})],
         {"input": "Patch it.", "tools": [APPLY_PATCH], "stream": True},
     )
     told = [event for event in events(answer.text) if event != "[DONE]"]
@@ -99,7 +99,7 @@ def test_a_freeform_call_that_is_cut_never_reaches_the_client():
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_functions_of_a_namespace_are_called_as_the_api_names_them(dialect: str, stream: bool):
     body = {"input": "Spawn.", "tools": [AGENTS], "stream": stream}
-    (first,), _ = ask(dialect, [said(dialect, "agents__spawn", {"n": 2})], body)
+    (first,), _ = ask(dialect, [call_turn(dialect, "agents__spawn", {"n": 2})], body)
     answer = events(first.text)[-1]["response"] if stream else first.json()
     (call,) = [item for item in answer["output"] if item["type"] == "function_call"]
     assert (call["namespace"], call["name"], json.loads(call["arguments"])) == ("agents", "spawn", {"n": 2})

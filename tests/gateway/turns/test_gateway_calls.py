@@ -24,7 +24,7 @@ NAMELESS = '<tool_call>\n{"name": , "arguments": {}}\n</tool_call>'
 pytestmark = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 
-def asked(
+def exchange_of(
     *turns: str | list[bytes],
     stream: bool,
     path: str = "/v1/chat/completions",
@@ -63,7 +63,7 @@ def made(turn: Any) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_malformed_call_is_never_one(path: str, stream: bool):
-    turn, told, requests = asked("Look. " + BROKEN, stream=stream, path=path)
+    turn, told, requests = exchange_of("Look. " + BROKEN, stream=stream, path=path)
     assert made(turn) == []
     assert told == ["malformed_call"]
     assert len(requests) == 1
@@ -74,7 +74,7 @@ def test_a_malformed_call_is_never_one(path: str, stream: bool):
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_one_of_which_nothing_has_left_stands_in_the_text(path: str, stream: bool):
-    turn, told, _ = asked("Look. " + NAMELESS, stream=stream, path=path)
+    turn, told, _ = exchange_of("Look. " + NAMELESS, stream=stream, path=path)
     assert (made(turn), told, turn.finish) == ([], ["malformed_call"], "stop")
     assert turn.text.startswith("Look. ")
     assert '{"name": , "arguments": {}}' in turn.text
@@ -82,7 +82,7 @@ def test_one_of_which_nothing_has_left_stands_in_the_text(path: str, stream: boo
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_malformed_call_is_asked_for_again(path: str, stream: bool):
-    turn, told, requests = asked(
+    turn, told, requests = exchange_of(
         "Look. " + BROKEN, written("hermes", ROME), stream=stream, path=path, repair=1, hold_calls=True
     )
     assert made(turn) == [ROME]
@@ -95,14 +95,14 @@ def test_a_malformed_call_is_asked_for_again(path: str, stream: bool):
 
 
 def test_a_call_that_has_begun_to_leave_is_not_asked_for_again(stream: bool):
-    turn, told, requests = asked(BROKEN, written("hermes", ROME), stream=stream, repair=1)
+    turn, told, requests = exchange_of(BROKEN, written("hermes", ROME), stream=stream, repair=1)
     assert len(requests) == (1 if stream else 2)
     assert told == (["malformed_call"] if stream else ["repaired_call"])
     assert made(turn) == ([] if stream else [ROME])
 
 
 def test_asking_again_has_an_end(stream: bool):
-    turn, told, requests = asked(NAMELESS, NAMELESS, ROME[0], stream=stream, repair=1, hold_calls=True)
+    turn, told, requests = exchange_of(NAMELESS, NAMELESS, ROME[0], stream=stream, repair=1, hold_calls=True)
     assert len(requests) == 2
     assert told == ["repaired_call", "malformed_call"]
     assert made(turn) == []
@@ -148,7 +148,7 @@ def test_an_attempt_that_nobody_counted_is_estimated(stream: bool):
 )
 def test_a_required_call_is_insisted_on(choice: ToolChoice, path: str, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, choice)
-    turn, told, requests = asked(
+    turn, told, requests = exchange_of(
         "I would rather talk.", written("hermes", ROME), stream=stream, path=path, request=request
     )
     assert (made(turn), turn.text.strip(), told, turn.finish) == ([ROME], "", ["asked_again"], "tool_calls")
@@ -159,7 +159,7 @@ def test_a_required_call_is_insisted_on(choice: ToolChoice, path: str, stream: b
 
 def test_a_model_that_will_not_call_is_believed_in_the_end(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
-    turn, told, requests = asked("No.", "Still no.", stream=stream, request=request)
+    turn, told, requests = exchange_of("No.", "Still no.", stream=stream, request=request)
     assert (made(turn), turn.text, turn.finish) == ([], "Still no.", "stop")
     assert told == ["asked_again", "tool_choice_not_followed"]
     assert len(requests) == 2
@@ -167,7 +167,7 @@ def test_a_model_that_will_not_call_is_believed_in_the_end(stream: bool):
 
 def test_another_tool_than_the_named_one_is_left_out(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("specific", "clock"))
-    turn, told, _ = asked(written("hermes", ROME, NOON), stream=stream, request=request)
+    turn, told, _ = exchange_of(written("hermes", ROME, NOON), stream=stream, request=request)
     assert made(turn) == [NOON]
     assert told == ["call_left_out"]
 
@@ -175,7 +175,7 @@ def test_another_tool_than_the_named_one_is_left_out(stream: bool):
 def test_a_refused_turn_is_not_insisted_on(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
     cut = [event(says("I ca")), event(says("", "length")), event("[DONE]")]
-    turn, told, requests = asked(cut, stream=stream, request=request)
+    turn, told, requests = exchange_of(cut, stream=stream, request=request)
     assert len(requests) == 1
     assert turn.finish == "length"
     assert told[0] == "tool_choice_not_followed"
@@ -184,13 +184,13 @@ def test_a_refused_turn_is_not_insisted_on(stream: bool):
 @pytest.mark.parametrize("hold_calls", [False, True])
 def test_one_call_where_parallel_ones_are_forbidden(hold_calls: bool, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, parallel=False)
-    turn, told, _ = asked(written("hermes", ROME, OSLO), stream=stream, request=request, hold_calls=hold_calls)
+    turn, told, _ = exchange_of(written("hermes", ROME, OSLO), stream=stream, request=request, hold_calls=hold_calls)
     assert (made(turn), told) == ([ROME], ["call_left_out"])
 
 
 def test_no_call_where_none_is_allowed(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("none"))
-    turn, told, requests = asked("Well. " + written("hermes", ROME), stream=stream, request=request)
+    turn, told, requests = exchange_of("Well. " + written("hermes", ROME), stream=stream, request=request)
     assert (made(turn), turn.text.strip(), turn.finish) == ([], "Well.", "stop")
     assert told == ["call_left_out"]
     assert "Do not call tools" in requests[0]["messages"][-1]["content"]
@@ -198,7 +198,7 @@ def test_no_call_where_none_is_allowed(stream: bool):
 
 def test_only_the_last_call_of_a_dialect_that_says_so(stream: bool):
     both = written("tool-call", ROME) + "\n" + written("tool-call", OSLO)
-    turn, told, _ = asked(both, stream=stream, dialect="tool-call")
+    turn, told, _ = exchange_of(both, stream=stream, dialect="tool-call")
     assert (made(turn), told) == ([OSLO], [])
 
 
@@ -239,7 +239,9 @@ def leaked(text: str, *native: dict[str, Any]) -> list[bytes]:
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_leaked_call_of_a_native_upstream_is_one(path: str, stream: bool):
-    turn, told, requests = asked(leaked("Hm. " + written("hermes", ROME)), stream=stream, path=path, dialect="native")
+    turn, told, requests = exchange_of(
+        leaked("Hm. " + written("hermes", ROME)), stream=stream, path=path, dialect="native"
+    )
     assert (made(turn), turn.text.strip(), turn.finish) == ([ROME], "Hm.", "tool_calls")
     assert told == ["leaked_call"]
     assert requests[0]["tools"]
@@ -247,7 +249,7 @@ def test_a_leaked_call_of_a_native_upstream_is_one(path: str, stream: bool):
 
 def test_a_leaked_call_that_came_natively_too_leaves_once(stream: bool):
     sent = leaked(written("hermes", ROME), {"name": "weather", "arguments": '{"city": "Rome"}'})
-    turn, told, _ = asked(sent, stream=stream, dialect="native")
+    turn, told, _ = exchange_of(sent, stream=stream, dialect="native")
     assert (made(turn), told) == ([ROME], [])
 
 
@@ -272,7 +274,7 @@ def test_a_server_that_takes_no_tools_gets_them_as_text(stream: bool):
 
 def test_after_its_calls_a_model_is_read_for_its_usage_alone(stream: bool):
     text = written("cogency-json", ROME)
-    turn, told, _ = asked(texts(text, "\n<end>"), stream=stream, dialect="cogency-json")
+    turn, told, _ = exchange_of(texts(text, "\n<end>"), stream=stream, dialect="cogency-json")
     assert (made(turn), told) == ([ROME], [])
     if not stream:
         assert (turn.usage.input, turn.usage.output) == (30, 12)
@@ -305,7 +307,7 @@ def test_one_that_goes_on_is_closed_and_its_usage_estimated(chatty: bool, stream
 
 def test_a_grammar_where_the_upstream_has_one(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
-    turn, told, (sent,) = asked(
+    turn, told, (sent,) = exchange_of(
         written("hermes", ROME), stream=stream, request=request, capabilities={"grammar": "gbnf"}
     )
     assert made(turn) == [ROME]
@@ -315,7 +317,7 @@ def test_a_grammar_where_the_upstream_has_one(stream: bool):
 
 def test_strict_tools_reach_a_native_upstream(stream: bool):
     tool = ToolSpec("weather", "", {"type": "object", "properties": {}}, extra={"strict": True})
-    _, _, (sent,) = asked(texts("Hi."), stream=stream, request=ModelRequest([QUESTION], [tool]), dialect="native")
+    _, _, (sent,) = exchange_of(texts("Hi."), stream=stream, request=ModelRequest([QUESTION], [tool]), dialect="native")
     assert sent["tools"][0]["function"]["strict"] is True
 
 
@@ -325,7 +327,7 @@ def test_images_and_unknown_fields_pass(stream: bool):
     options = {"temperature": 0.5, "stop": ["\n\n"], "top_secret": {"x": 1}}
     for tools in (TOOLS, ()):
         request = ModelRequest([asked_with_image], tools, options=options)
-        _, _, (sent,) = asked("A cat.", stream=stream, request=request)
+        _, _, (sent,) = exchange_of("A cat.", stream=stream, request=request)
         assert {name: sent[name] for name in options} == options
         content = sent["messages"][-1]["content"]
         assert [part["type"] for part in content] == ["text", "image_url", "text"]
@@ -334,13 +336,15 @@ def test_images_and_unknown_fields_pass(stream: bool):
 
 def test_the_form_of_an_answer_is_asked_for_in_words_where_calls_are_text(stream: bool):
     output = OutputSchema("city", {"type": "object", "properties": {"name": {"type": "string"}}})
-    _, _, (sent,) = asked('{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], TOOLS, output=output))
+    _, _, (sent,) = exchange_of(
+        '{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], TOOLS, output=output)
+    )
     assert "response_format" not in sent
     assert '"name": {"type": "string"}' in sent["messages"][0]["content"]
-    _, _, (sent,) = asked('{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], output=output))
+    _, _, (sent,) = exchange_of('{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], output=output))
     assert sent["response_format"]["json_schema"]["name"] == "city"
     plain = ModelRequest([QUESTION], TOOLS, options={"response_format": {"type": "json_object"}})
-    _, _, (sent,) = asked("{}", stream=stream, request=plain)
+    _, _, (sent,) = exchange_of("{}", stream=stream, request=plain)
     assert "response_format" not in sent
     assert "JSON" in sent["messages"][0]["content"]
 
@@ -369,7 +373,7 @@ def native_events(*calls: tuple[str, dict[str, Any]]) -> list[bytes]:
 def test_a_last_call_at_the_limit_reaches_no_client(path: str, over: int, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, options={LIMITS[path]: LIMIT + over})
     sent = native_events(ROME, OSLO)
-    turn, told, _ = asked(
+    turn, told, _ = exchange_of(
         sent, stream=stream, path=path, request=request, dialect="native", capabilities={"tools": True}
     )
     if over:
@@ -382,7 +386,7 @@ def test_a_last_call_at_the_limit_reaches_no_client(path: str, over: int, stream
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_call_in_text_without_its_end_at_the_limit_reaches_no_client(path: str, over: int, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, options={LIMITS[path]: LIMIT + over})
-    turn, told, _ = asked(UNCLOSED, stream=stream, path=path, request=request)
+    turn, told, _ = exchange_of(UNCLOSED, stream=stream, path=path, request=request)
     if over:
         assert (made(turn), told, turn.finish) == ([ROME], [], "tool_calls")
     else:
@@ -392,7 +396,7 @@ def test_a_call_in_text_without_its_end_at_the_limit_reaches_no_client(path: str
 def test_of_a_block_that_is_cut_the_last_call_is_never_complete(stream: bool):
     """Nothing of the block counts. The first call had left whole: only what follows it spoils it for most clients."""
     cut = written("jamba", ROME, OSLO).removesuffix("]</tool_calls>")
-    turn, told, _ = asked(texts(*pieces(cut, 4), finish="length"), stream=stream, dialect="jamba")
+    turn, told, _ = exchange_of(texts(*pieces(cut, 4), finish="length"), stream=stream, dialect="jamba")
     assert OSLO not in made(turn)
     assert stream or made(turn) == []
     assert ({*told}, turn.finish) == ({"malformed_call"}, "length")
@@ -406,7 +410,7 @@ def test_results_are_told_in_the_order_of_their_calls(path: str, answered: tuple
     towns = {"a": "sunny in Rome", "b": "snow in Oslo"}
     results = tuple(ToolResult(each, "weather", "success", (TextPart(towns[each]),)) for each in answered)
     history = [QUESTION, Message("assistant", calls), Message("tool", results)]
-    _, _, (sent,) = asked("Hm.", stream=stream, path=path, request=ModelRequest(history, TOOLS))
+    _, _, (sent,) = exchange_of("Hm.", stream=stream, path=path, request=ModelRequest(history, TOOLS))
     text = sent["messages"][-1]["content"]
     first, second = text.split("</tool_response>")[:2]
     assert "snow in Oslo" in second

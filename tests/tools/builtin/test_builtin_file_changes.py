@@ -19,7 +19,7 @@ from toolspeak.tools.builtin import Workspace, workspace_tools
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs limits and attributes as Linux has them")
 
 
-def told(root, path, content):
+def append_result(root, path, content):
     """What a model is told of one `append`."""
     call = f'<execute>[{{"name": "append", "args": {{"path": "{path}", "content": "{content}"}}}}]</execute>'
     result = Agent(ScriptedProvider([call, "ok"]), workspace_tools(root), approve="all").run_sync("go")
@@ -33,9 +33,9 @@ def test_of_an_append_that_does_not_fit_on_the_disk_nothing_stays(root, before):
     if before is not None:
         (root / "log.txt").write_text(before)
     program = (
-        "import resource, sys; from test_builtin_file_changes import told;"
+        "import resource, sys; from test_builtin_file_changes import append_result;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000));"
-        f"print(told({str(root)!r}, 'log.txt', 'x' * 100_000))"
+        f"print(append_result({str(root)!r}, 'log.txt', 'x' * 100_000))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=os.path.dirname(__file__), capture_output=True, text=True, check=True
@@ -44,7 +44,7 @@ def test_of_an_append_that_does_not_fit_on_the_disk_nothing_stays(root, before):
     assert "'log.txt' was replaced" not in done.stdout
     assert os.listdir(root) == ([] if before is None else ["log.txt"])
     assert before is None or (root / "log.txt").read_text() == before
-    assert '"size"' in told(root, "log.txt", "more")
+    assert '"size"' in append_result(root, "log.txt", "more")
 
 
 def as_another(groups, work):
