@@ -387,7 +387,8 @@ def flags(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def participles(path: str, text: str) -> list[str]:
     """The identifiers of a file that are a participle and no noun; `path` is relative to the package."""
     tree = ast.parse(text)
-    names = [(0, Path(path).stem), *(each for each in identifiers(tree) if each not in {*flags(tree)})]
+    declared_flags = set(flags(tree))
+    names = [(0, Path(path).stem), *(each for each in identifiers(tree) if each not in declared_flags)]
     return [
         f"{path}:{line}: {name}"
         for line, name in names
