@@ -14,8 +14,7 @@ from toolspeak.journal.commits import unbroken
 from toolspeak.journal.maintenance import JournalFinding
 from toolspeak.journal.postgres_listener import PostgresListener, channel_of
 from toolspeak.journal.postgres_pool import AgainError, PostgresPool
-from toolspeak.journal.records import CHANGES_OF_RUNS, Row, pack, starts_rightly
-from toolspeak.journal.sql import APPEND
+from toolspeak.journal.records import CHANGES_OF_RUNS, Row, pack
 from toolspeak.journal.sql_inputs import FOLLOW_SECONDS
 from toolspeak.journal.sql_maintenance import MaintainedSqlJournal
 from toolspeak.journal.sql_schema import SPAN, VERSION, newer, steps_from
@@ -93,19 +92,22 @@ class PostgresJournal(MaintainedSqlJournal):
 
     async def _append(self, record: Record, lease: Lease | None) -> None:
         row = pack(record)
-        if record.seq and not row.blobs and starts_rightly(record) and type(record.event) not in CHANGES_OF_RUNS:
-            # One statement needs no transaction, which would be two more round trips.
-            arguments = (record.run_id, record.seq, row.text, row.places, lease.epoch if lease else 0)
-            async with self._pool.connection() as connection:
-                if await PostgresConnection(connection).change(APPEND, *arguments) == 1:
-                    return
+        # One statement needs no transaction, which would be two more round trips.
+        is_one_statement = record.seq and not row.blobs and type(record.event) not in CHANGES_OF_RUNS
         for tries_left in range(_TRIES - 1, -1, -1):
             try:
-                await super().append(record, lease)
+                async with self._connected() if is_one_statement else self._writing() as db:
+                    await self._add(db, record, row, lease)
                 break
             except AgainError:
                 if not tries_left:
                     raise
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[PostgresConnection]:
+        """Each statement is committed by itself."""
+        async with self._pool.connection() as connection:
+            yield PostgresConnection(connection)
 
     @asynccontextmanager
     async def _writing(self, *, synced: bool = False) -> AsyncGenerator[PostgresConnection]:

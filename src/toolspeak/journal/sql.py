@@ -110,11 +110,6 @@ class SqlJournal(SqlInputs):
 
     # --- records -------------------------------------------------------------------------------------------------
 
-    async def append(self, record: Record, lease: Lease | None = None) -> None:
-        row = pack(record)
-        async with self._writing() as db:
-            await self._add(db, record, row, lease)
-
     async def _add(self, db: Connection, record: Record, row: RecordRow, lease: Lease | None) -> None:
         event, epoch = record.event, lease.epoch if lease else 0
         if isinstance(event, RunStarted) and record.seq == 0:
