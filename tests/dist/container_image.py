@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from server_process import free_port
 
 FOLDER = Path(os.environ["IMAGE_FOLDER"]).resolve()
 BUILDAH = [
@@ -66,12 +66,6 @@ def container() -> Iterator[str]:
     name = buildah("from", IMAGE)
     yield name
     buildah("rm", name)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def ask(url: str, body: object = None, key: str = "") -> tuple[int, Any]:
