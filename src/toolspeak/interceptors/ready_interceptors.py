@@ -35,14 +35,25 @@ def is_temporary(result: ToolResult) -> bool:
     return result.code == "timeout" or (result.code == "exception" and _CRASH.match(result.text) is not None)
 
 
-def _delay(attempt: int, clock: Clock, base: float, longest: float) -> float:
-    # Full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
-    return clock.random() * min(longest, base * 2.0 ** min(attempt - 1, 30))
-
-
 def _positive(name: str, value: float) -> None:
     if isinstance(value, bool) or not value > 0:
         raise ConfigurationError(f"{name} must be a number above 0, not {value!r}")
+
+
+class _Backoff:
+    """The waits between attempts. Raises ConfigurationError for numbers that are not above 0."""
+
+    def __init__(self, attempts: int, base_seconds: float, max_seconds: float, clock: Clock) -> None:
+        for name, value in (("attempts", attempts), ("base_seconds", base_seconds), ("max_seconds", max_seconds)):
+            _positive(name, value)
+        self.attempts, self.max_seconds = attempts, max_seconds
+        self._base, self._clock = base_seconds, clock
+
+    async def wait(self, attempt: int, extra_seconds: float = 0.0) -> None:
+        """Waits after this attempt, the first of which is 1."""
+        # Full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
+        jitter = self._clock.random() * min(self.max_seconds, self._base * 2.0 ** min(attempt - 1, 30))
+        await self._clock.sleep(extra_seconds + jitter)
 
 
 class Retry(Interceptor):
@@ -71,13 +82,9 @@ class Retry(Interceptor):
         tools: Collection[str] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        for name, value in (("attempts", attempts), ("base_seconds", base_seconds), ("max_seconds", max_seconds)):
-            _positive(name, value)
-        self._attempts = attempts
-        self._base, self._longest = base_seconds, max_seconds
+        self._backoff = _Backoff(attempts, base_seconds, max_seconds, clock)
         self._when = when
         self._tools = frozenset(tools)
-        self._clock = clock
 
     async def around(self, call: ToolCall, proceed: Proceed, context: HookContext) -> ToolResult:
         """Proceeds until the call succeeds or no attempt is left."""
@@ -86,10 +93,10 @@ class Retry(Interceptor):
             return result
         if not effects.may_run_twice:
             return result
-        for attempt in range(1, self._attempts):
+        for attempt in range(1, self._backoff.attempts):
             if not self._when(result):
                 break
-            await self._clock.sleep(_delay(attempt, self._clock, self._base, self._longest))
+            await self._backoff.wait(attempt)
             result = await proceed(call)
         return result
 
@@ -117,12 +124,8 @@ class ModelRetry(ModelInterceptor):
         when: Callable[[ProviderError], bool] = lambda error: error.retryable,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        for name, value in (("attempts", attempts), ("base_seconds", base_seconds), ("max_seconds", max_seconds)):
-            _positive(name, value)
-        self._attempts = attempts
-        self._base, self._longest = base_seconds, max_seconds
+        self._backoff = _Backoff(attempts, base_seconds, max_seconds, clock)
         self._when = when
-        self._clock = clock
 
     async def around(
         self, request: TurnRequest, proceed: Callable[[TurnRequest], Awaitable[ParsedTurn]], context: HookContext
@@ -134,9 +137,10 @@ class ModelRetry(ModelInterceptor):
                 return await proceed(request)
             except ProviderError as error:
                 requested = error.retry_after or 0.0
-                if attempt >= self._attempts or requested > self._longest or not self._when(error):
+                backoff = self._backoff
+                if attempt >= backoff.attempts or requested > backoff.max_seconds or not self._when(error):
                     raise
-                await self._clock.sleep(requested + _delay(attempt, self._clock, self._base, self._longest))
+                await backoff.wait(attempt, requested)
                 attempt += 1
 
 
