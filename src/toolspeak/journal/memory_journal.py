@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import suppress
 from dataclasses import field, replace
 from typing import cast
 
@@ -13,6 +11,7 @@ from toolspeak.data.events import Record, RunConfigured, RunFinished, RunPaused,
 from toolspeak.data.run_values import UNFINISHED, RunStatus
 from toolspeak.data.values import quick
 from toolspeak.journal.base import Lease, Requests, RunInfo, RunInput, SearchHit, SessionInfo
+from toolspeak.journal.followed_texts import FollowedTexts
 from toolspeak.journal.leases import busy, check_lease, engine_of, is_held, may_take
 from toolspeak.journal.records import (
     CHANGES_OF_RUNS,
@@ -45,7 +44,7 @@ class _Run:
     suspend: int = 0
     due: float | None = None
     inputs: list[_Input] = field(default_factory=list["_Input"])
-    readers: list[asyncio.Queue[str]] = field(default_factory=list[asyncio.Queue[str]])
+    readers: list[FollowedTexts] = field(default_factory=list[FollowedTexts])
 
 
 @quick(frozen=False, eq=False)
@@ -179,21 +178,15 @@ class MemoryJournal:
 
     async def publish(self, run_id: str, text: str) -> None:
         for reader in self._runs[run_id].readers if run_id in self._runs else ():
-            with suppress(asyncio.QueueFull):
-                reader.put_nowait(text)
+            reader.offer(text)
 
     async def follow(self, run_id: str) -> AsyncGenerator[str]:
-        reader: asyncio.Queue[str] = asyncio.Queue(_MOST_PIECES)
+        reader = FollowedTexts(_MOST_PIECES)
         run = self._runs.setdefault(run_id, _Run())
         run.readers.append(reader)
         try:
             while True:
-                try:
-                    async with asyncio.timeout(_LOOK_SECONDS):
-                        text = await reader.get()
-                except TimeoutError:
-                    text = ""
-                yield text
+                yield await reader.next(_LOOK_SECONDS)
         finally:
             run.readers.remove(reader)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it has none
 
+from toolspeak.journal.followed_texts import FollowedTexts
+
 _MOST = 256  # texts of one run that wait for a slow reader; the next are lost
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
@@ -31,24 +33,19 @@ class PostgresListener:
         self._connection: Any = None
         self._channels: set[str] = set()
         self._lock = asyncio.Lock()
-        self._readers: dict[str, set[asyncio.Queue[str]]] = {}
+        self._readers: dict[str, set[FollowedTexts]] = {}
 
     async def texts(self, channel: str, seconds: float) -> AsyncGenerator[str]:
         """Yields the texts of a channel, and "" after so many seconds without one. A connection that breaks is opened
         again; what was published meanwhile is lost."""
-        queue: asyncio.Queue[str] = asyncio.Queue(_MOST)
-        self._readers.setdefault(channel, set()).add(queue)
+        reader = FollowedTexts(_MOST)
+        self._readers.setdefault(channel, set()).add(reader)
         try:
             while True:
                 await self._listen(channel)
-                try:
-                    async with asyncio.timeout(seconds):
-                        text = await queue.get()
-                except TimeoutError:
-                    text = ""
-                yield text
+                yield await reader.next(seconds)
         finally:
-            await self._leave(channel, queue)
+            await self._leave(channel, reader)
 
     async def _listen(self, channel: str) -> None:
         async with self._lock:
@@ -61,13 +58,12 @@ class PostgresListener:
                     await self._connection.add_listener(channel, self._hear)
 
     def _hear(self, _connection: Any, _pid: int, channel: str, text: str) -> None:
-        for queue in self._readers.get(channel, ()):
-            with suppress(asyncio.QueueFull):
-                queue.put_nowait(text)
+        for reader in self._readers.get(channel, ()):
+            reader.offer(text)
 
-    async def _leave(self, channel: str, queue: asyncio.Queue[str]) -> None:
+    async def _leave(self, channel: str, reader: FollowedTexts) -> None:
         readers = self._readers[channel]
-        readers.discard(queue)
+        readers.discard(reader)
         if readers:
             return
         del self._readers[channel]
