@@ -19,7 +19,22 @@ SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
 
 CORE = {"lazy", "version", "errors", "data", "dialects", "wire", "tools", "journal", "providers", "execute", "agent"}
-EDGES = {"interceptors", "ui", "testing", "mcp", "adapters", "gateway", "engines", "telemetry", "web", "cli"}
+EDGES = {
+    "interceptors",
+    "ui",
+    "testing",
+    "mcp",
+    "adapters",
+    "gateway",
+    "engines",
+    "telemetry",
+    "web",
+    "changes",
+    "project",
+    "chat",
+    "acp",
+    "cli",
+}
 
 # Which rooms a room may import besides itself.
 ALLOWED: dict[str, set[str]] = {
@@ -42,7 +57,11 @@ ALLOWED: dict[str, set[str]] = {
     "engines": CORE,
     "telemetry": CORE,
     "web": CORE | {"ui"},
-    "testing": CORE | EDGES - {"cli"},
+    "changes": CORE,
+    "project": CORE | {"interceptors", "mcp", "changes"},
+    "chat": CORE | {"interceptors", "ui", "mcp", "changes", "project"},
+    "acp": CORE | {"interceptors", "mcp", "changes", "project"},
+    "testing": CORE | EDGES - {"cli", "chat", "acp"},
     "cli": CORE | EDGES,
     "__main__": {"cli"},
 }
@@ -56,7 +75,7 @@ WIRE_SHARED = {
 # What the commands share: files beside their folder. `main` and `command_table` find a command by its name.
 CLI_SHARED = {
     "agents_option", "attended_run", "command_options", "demo_project", "demo_schedules", "exit_codes",
-    "journal_option", "journal_removals", "reply_description", "rules_file", "run_lookup", "signals", "timeline_file",
+    "journal_option", "journal_removals", "reply_description", "run_lookup", "signals", "timeline_file",
 }  # fmt: skip
 
 # What every dialect is made against: files beside the folders of `dialects`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forked import completed_text
-from toolspeak.cli.rules_file import open_rules
+from toolspeak.project.rules_file import open_rules
 from toolspeak.data.approvals import Rule
 
 

@@ -1,124 +1,44 @@
-"""What `run` and `resume` share: they drive a run with the built-in tools, and show it to a person."""
+"""What `run` and `resume` share: they drive a run, and show it to a person."""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import io
-import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import MISSING, asdict, fields
-from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import click
 from rich.console import Console
 
-from toolspeak import dialects, mcp
 from toolspeak.agent import (
-    DEFAULT_DIALECT,
     Agent,
-    Approval,
     Cassette,
-    DialectSettings,
-    Execution,
     Run,
     RunResult,
     RunState,
 )
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.recorder import Watched
-from toolspeak.cli.command_options import read_json, write_text
+from toolspeak.cli.command_options import write_text
 from toolspeak.cli.exit_codes import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
 from toolspeak.cli.journal_option import resuming
-from toolspeak.cli.rules_file import open_rules
 from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Record
-from toolspeak.data.messages import JSON
-from toolspeak.data.prices import Price, read_prices
-from toolspeak.data.protected import protect
 from toolspeak.data.run_values import PAUSED
 from toolspeak.data.values import quick
-from toolspeak.dialects import Section, get_dialect
-from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError, ProviderError, RunError
-from toolspeak.execute import Approver, InDoubtPolicy, ScheduleName
+from toolspeak.execute import Approver, InDoubtPolicy
 from toolspeak.journal import Journal, MemoryJournal
-from toolspeak.tools import Tool, Toolset
-from toolspeak.tools.builtin import recall_tool, workspace_tools
+from toolspeak.project.agent_builder import open_agent
+from toolspeak.project.run_setup import Setup
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
 from toolspeak.ui.format import count
 from toolspeak.ui.lanes import batches
 from toolspeak.ui.terminal_approver import has_terminal, terminal_approver
-
-ApproveOption = Literal["ask", "all", "all+repaired", "none"]
-
-AGENT_NAME = "agent"
-"""Of the agent of every run of `toolspeak run`."""
-
-_INSTRUCTIONS = """\
-You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
-something, and check your work afterwards. Your last message, without a call, is your answer: say what you found or
-did, in a few sentences."""
-
-
-@quick()
-class Setup:
-    """The settings of a run's agent. The run's first record holds them, so that `resume` uses them again."""
-
-    model: str
-    dialect: str
-    workspace: str
-    approve: ApproveOption
-    schedule: ScheduleName | Literal["native"]
-    starts_in: Section
-    listing: PromptListing | None = None
-    repair: Literal["yes", "no"] = "no"
-    rules: str = ""
-    window: int | None = None
-    prices: str = ""
-    mcp: str = ""
-    record: str = ""
-    """The file of the run's cassette."""
-    recording: str = ""
-    """The cassette's id."""
-    env: str = ""
-    """Names of environment variables, with spaces between them."""
-    active_file: str = ""
-
-    def as_json(self) -> dict[str, JSON]:
-        """The settings as JSON, with absolute paths: the run may be resumed from another folder."""
-        return {
-            **asdict(self),
-            "model": with_absolute_path(self.model),
-            "workspace": str(Path(self.workspace).resolve()),
-        }
-
-    @classmethod
-    def of(cls, run_id: str, setup_json: Mapping[str, JSON]) -> Setup:
-        """The settings of a run, from its first record. Raises ConfigurationError for a run of another program."""
-        optional = {
-            field.name for field in fields(cls) if field.default is not MISSING and field.name not in setup_json
-        }
-        # All fields are text, but for these two, which may be null too.
-        names = [field.name for field in fields(cls) if field.name not in optional | {"window", "listing"}]
-        window, listing = setup_json.get("window"), setup_json.get("listing")
-        texts = all(isinstance(setup_json.get(name), str) for name in names)
-        if not texts or not isinstance(window, int | None) or not isinstance(listing, str | None):
-            raise ConfigurationError(
-                f"run {run_id} was not started by `toolspeak run`: resume it with the program that started it"
-            )
-        return cls(**{name: setup_json[name] for name in names}, window=window, listing=cast("PromptListing", listing))
-
-
-def with_absolute_path(model: str) -> str:
-    """The model string, valid in any folder."""
-    kind, _, name = model.partition(":")
-    return f"{kind}:{Path(name).resolve()}" if kind == "scripted" else model
 
 
 def recording_of(setup: Setup) -> Cassette | None:
@@ -148,26 +68,6 @@ class Display:
     """Show the model's reasoning."""
 
 
-def _prices(file: str) -> Mapping[str, Price]:
-    protect(file, "the list of prices")  # `resume` reads the file again
-    return read_prices(read_json(file), file)
-
-
-def hide_environment() -> None:
-    """Hides this process's environment, which holds keys, from the commands it starts (`/proc/PID/environ`). Only on
-    Linux, and not from root.
-
-    A process that is not "dumpable" belongs to root in /proc (man 2 prctl, PR_SET_DUMPABLE); its children are dumpable
-    again.
-    """
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-_PR_SET_DUMPABLE = 4
-
-
 def open_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -185,54 +85,13 @@ async def work(
 ) -> int:
     """Drives the run that `begin` makes, and shows it. Returns the command's exit code. `cassette` records the run or
     replays it."""
-    hide_environment()
-    if not setup.mcp:
-        return await _work(setup, journal, begin, display, in_doubt, cassette, ())
-    # Results and errors hold every problem; the SDK would also write tracebacks between the lines.
-    logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
-    async with mcp.McpServers.from_file(setup.mcp) as servers:
-        for server_error in servers.left_out:
-            click.echo(f"toolspeak: {printable(str(server_error))}", err=True)
-        return await _work(setup, journal, begin, display, in_doubt, cassette, servers.tools)
-
-
-async def _work(
-    setup: Setup,
-    journal: Journal,
-    begin: Callable[[Agent], Awaitable[Run]],
-    display: Display,
-    in_doubt: InDoubtPolicy,
-    cassette: Cassette | None,
-    more_tools: Iterable[Tool],
-) -> int:
     live = make_console(sys.stdout if sys.stdout.isatty() and not display.as_json else sys.stderr)
     approver = _approver(setup, live, display.as_json)
-    tools = workspace_tools(setup.workspace, active_file=setup.active_file or None, env=setup.env.split())
-    agent = Agent(
-        setup.model,
-        Toolset([*tools, recall_tool(journal), *more_tools]),
-        dialect=DialectSettings(
-            dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
-            listing=setup.listing,
-            starts_in=setup.starts_in,
-        ),
-        instructions=_INSTRUCTIONS,
-        approve=Approval(
-            approver,
-            rules=open_rules(setup.rules) if setup.rules else None,
-            # `--approve all` does not mean that someone has checked whether the call took effect.
-            in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
-        ),
-        execution=Execution(schedule=setup.schedule),
-        window=setup.window,
-        prices=_prices(setup.prices) if setup.prices else {},
-        name=AGENT_NAME,
-        journal=journal,
-        cassette=cassette,
-    )
-    show = _print_record if display.as_json else Renderer(live, thoughts=display.thoughts).show
-    try:
-        run = await begin(agent)
+    async with open_agent(setup, journal, approver, cassette=cassette, in_doubt=in_doubt) as ready_agent:
+        for warning in ready_agent.warnings:
+            click.echo(f"toolspeak: {printable(warning)}", err=True)
+        show = _print_record if display.as_json else Renderer(live, thoughts=display.thoughts).show
+        run = await begin(ready_agent.agent)
         try:
             state = await watch(run, show, approver if isinstance(approver, InStep) else None)
         except ProviderError:
@@ -246,8 +105,6 @@ async def _work(
                 info = await journal.run(run.run_id)
                 title = "" if info is None else info.title
                 write_timeline(display.timeline, batches(await journal.read(run.run_id)), title)
-    finally:
-        await agent.aclose()
     _print_summary(state)
     result = result_of(run)
     if cassette is not None and cassette.requests_left:
@@ -259,10 +116,6 @@ async def _work(
         click.echo("toolspeak: the recording ends here: the run was not resumed, or not with --record", err=True)
         return AWAITING_APPROVAL if result.status == "awaiting_approval" else SUSPENDED
     return _finish(result, display.as_json)
-
-
-def _written_in(dialect: str) -> str:
-    return DEFAULT_DIALECT if dialect == "auto" else dialect
 
 
 def _approver(setup: Setup, live: Console, as_json: bool) -> Approver | Literal["all", "all+repaired", "none"] | None:

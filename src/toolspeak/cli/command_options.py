@@ -17,6 +17,7 @@ from toolspeak.dialects import Dialect, Listing, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError
+from toolspeak.project.json_file import read_json
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 STANDARD_INPUT = "-"
@@ -191,22 +192,6 @@ def read_tools(path: str | None) -> tuple[ToolSpec, ...]:
     if path is None:
         return ()
     return tool_specs(read_json(path), path)
-
-
-def read_json(path: str) -> Any:
-    """The value in a JSON file, which may start with a byte order mark. Raises ConfigurationError with the file."""
-    try:
-        return json.loads(Path(path).read_text("utf-8-sig"))
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file; name a JSON file") from None
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it first"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: not JSON: {error}") from None
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror or error}") from None
 
 
 def tool_specs(tool_list: Any, where: str) -> tuple[ToolSpec, ...]:

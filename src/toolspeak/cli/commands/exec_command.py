@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 
 import click
 
-from toolspeak.cli.attended_run import hide_environment
 from toolspeak.cli.command_options import (
     active_file_option,
     chosen_dialect,
@@ -29,6 +28,7 @@ from toolspeak.data.messages import ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn, section_of_reply
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
+from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.files_read import KEY as FILES_READ
 from toolspeak.ui.terminal_approver import terminal_approver

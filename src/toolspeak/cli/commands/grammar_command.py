@@ -6,10 +6,11 @@ from typing import Any, cast
 
 import click
 
-from toolspeak.cli.command_options import Spelled, dialect_option, read_json, read_tools, starts_in_option, write_text
+from toolspeak.cli.command_options import Spelled, dialect_option, read_tools, starts_in_option, write_text
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import TARGETS, Section, SpecialTokens, Target, get_dialect
 from toolspeak.errors import ConfigurationError
+from toolspeak.project.json_file import read_json
 
 _MODES = ("auto", "required", "none")
 

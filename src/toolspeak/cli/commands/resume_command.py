@@ -10,7 +10,7 @@ from dataclasses import replace
 import click
 
 from toolspeak.agent import Agent, Run
-from toolspeak.cli.attended_run import AGENT_NAME, ApproveOption, Display, Setup, open_streams, recording_of, work
+from toolspeak.cli.attended_run import Display, open_streams, recording_of, work
 from toolspeak.cli.command_options import thoughts_option
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
 from toolspeak.cli.journal_option import journal_of, journal_option
@@ -23,6 +23,8 @@ from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
 from toolspeak.execute import InDoubtPolicy
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.leases import is_held
+from toolspeak.project.agent_builder import AGENT_NAME
+from toolspeak.project.run_setup import ApproveOption, Setup
 from toolspeak.ui import printable
 
 _AGAIN_SECONDS = 1.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from toolspeak.cli.rules_file import open_rules
 from toolspeak.execute import StandingRule
+from toolspeak.project.rules_file import open_rules
 from toolspeak.ui import printable
 
 

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
-from toolspeak.cli.attended_run import ApproveOption, Display, Setup, open_streams, with_absolute_path, work
+from toolspeak.cli.attended_run import Display, open_streams, work
 from toolspeak.cli.command_options import (
     active_file_option,
     env_option,
@@ -35,6 +35,7 @@ from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
 from toolspeak.journal import Journal
+from toolspeak.project.run_setup import ApproveOption, Setup, with_absolute_path
 
 _MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
 """The options that belong to the model: by default a session keeps those of its last run."""

@@ -1,0 +1,115 @@
+"""Makes the agent of a run from the run's settings and what the project brings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from toolspeak import dialects, mcp
+from toolspeak.agent import DEFAULT_DIALECT, Agent, Approval, Cassette, DialectSettings, Execution
+from toolspeak.agent.interceptors import AnyInterceptor
+from toolspeak.data.prices import Price, read_prices
+from toolspeak.data.protected import protect
+from toolspeak.data.values import quick
+from toolspeak.dialects import get_dialect
+from toolspeak.execute import Approve, InDoubtPolicy, Observer
+from toolspeak.journal import Journal
+from toolspeak.project.hidden_environment import hide_environment
+from toolspeak.project.json_file import read_json
+from toolspeak.project.rules_file import open_rules
+from toolspeak.project.run_setup import Setup
+from toolspeak.tools import ToolLike, Toolset
+from toolspeak.tools.builtin import recall_tool, workspace_tools
+
+AGENT_NAME = "agent"
+"""Of the agent of every run of the command line."""
+
+_INSTRUCTIONS = """\
+You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
+something, and check your work afterwards. Your last message, without a call, is your answer: say what you found or
+did, in a few sentences."""
+
+
+@quick()
+class OpenedAgent:
+    """An agent, with everything that it needs open."""
+
+    agent: Agent
+    warnings: tuple[str, ...] = ()
+    """What the person should know, such as a tool that was left out. The texts may come from a server."""
+
+
+@asynccontextmanager
+async def open_agent(
+    setup: Setup,
+    journal: Journal,
+    approver: Approve,
+    *,
+    cassette: Cassette | None = None,
+    in_doubt: InDoubtPolicy = "ask",
+    observers: Sequence[Observer] = (),
+    interceptors: Sequence[AnyInterceptor] = (),
+    tools: Sequence[ToolLike[Any]] = (),
+) -> AsyncGenerator[OpenedAgent]:
+    """The agent of these settings: its model, the built-in tools, MCP servers, rules and prices. It closes all of them
+    at the end, but for the journal.
+
+    `approver`: decides about calls (see `Approval`). `cassette` records the run or replays it. `tools` follow the
+    built-in ones; MCP servers' tools come last.
+
+    Hides this process's environment from the commands that the agent starts. Raises ConfigurationError for settings
+    that it cannot use, and McpError for a server that it cannot start.
+    """
+    hide_environment()
+    warnings: list[str] = []
+    async with AsyncExitStack() as opened_parts:
+        toolset = Toolset(
+            [
+                *workspace_tools(setup.workspace, active_file=setup.active_file or None, env=setup.env.split()),
+                recall_tool(journal),
+                *tools,
+            ]
+        )
+        if setup.mcp:
+            # Results and errors hold every problem; the SDK would also write tracebacks between the lines.
+            logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
+            servers = await opened_parts.enter_async_context(mcp.McpServers.from_file(setup.mcp))
+            warnings += [str(problem) for problem in servers.left_out]
+            toolset = toolset + servers.tools
+        agent = Agent(
+            setup.model,
+            toolset,
+            dialect=DialectSettings(
+                dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
+                listing=setup.listing,
+                starts_in=setup.starts_in,
+            ),
+            instructions=_INSTRUCTIONS,
+            approve=Approval(
+                approver,
+                rules=open_rules(setup.rules) if setup.rules else None,
+                # `--approve all` does not mean that someone has checked whether the call took effect.
+                in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
+            ),
+            execution=Execution(schedule=setup.schedule),
+            window=setup.window,
+            interceptors=interceptors,
+            observers=observers,
+            prices=_prices(setup.prices) if setup.prices else {},
+            name=AGENT_NAME,
+            journal=journal,
+            cassette=cassette,
+        )
+        opened_parts.push_async_callback(agent.aclose)
+        yield OpenedAgent(agent, tuple(warnings))
+
+
+def _prices(file: str) -> Mapping[str, Price]:
+    protect(file, "the list of prices")  # `resume` reads the file again
+    return read_prices(read_json(file), file)
+
+
+def _written_in(dialect: str) -> str:
+    return DEFAULT_DIALECT if dialect == "auto" else dialect

@@ -1,0 +1,81 @@
+"""The settings of a run's agent, as the run's first record holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
+from toolspeak.dialects import Section
+from toolspeak.dialects.base import PromptListing
+from toolspeak.errors import ConfigurationError
+from toolspeak.execute import ScheduleName
+
+ApproveOption = Literal["ask", "all", "all+repaired", "none"]
+
+
+@quick()
+class Setup:
+    """The settings of a run's agent. The run's first record holds them, so that `resume` uses them again."""
+
+    model: str
+    dialect: str
+    workspace: str
+    approve: ApproveOption
+    schedule: ScheduleName | Literal["native"]
+    starts_in: Section
+    listing: PromptListing | None = None
+    repair: Literal["yes", "no"] = "no"
+    rules: str = ""
+    window: int | None = None
+    prices: str = ""
+    mcp: str = ""
+    record: str = ""
+    """The file of the run's cassette."""
+    recording: str = ""
+    """The cassette's id."""
+    env: str = ""
+    """Names of environment variables, with spaces between them."""
+    active_file: str = ""
+
+    def as_json(self) -> dict[str, JSON]:
+        """The settings as JSON, with absolute paths: the run may be resumed from another folder."""
+        setup_json: dict[str, Any] = msgspec.to_builtins(self)
+        return {
+            **setup_json,
+            "model": with_absolute_path(self.model),
+            "workspace": str(Path(self.workspace).resolve()),
+        }
+
+    @classmethod
+    def of(cls, run_id: str, setup_json: Mapping[str, JSON]) -> Setup:
+        """The settings of a run, from its first record. A field that the record lacks has its default.
+
+        Raises ConfigurationError for a run of another program, and for settings that this version does not know.
+        """
+        known_fields = {field.name for field in fields(cls)}
+        if not {"model", "workspace", "approve"} <= setup_json.keys():
+            raise ConfigurationError(
+                f"run {run_id} was not started by `toolspeak run`: resume it with the program that started it"
+            )
+        unknown = [name for name in setup_json if name not in known_fields]
+        try:
+            if unknown:  # to leave a setting out could run what it forbids
+                raise ValueError(f"unknown settings: {', '.join(unknown)}")
+            return msgspec.convert(dict(setup_json), cls)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"the settings of run {run_id} are not those of this version of toolspeak ({error}): "
+                "resume it with the version that started it"
+            ) from None
+
+
+def with_absolute_path(model: str) -> str:
+    """The model string, valid in any folder."""
+    kind, _, name = model.partition(":")
+    return f"{kind}:{Path(name).resolve()}" if kind == "scripted" else model

@@ -1,0 +1,73 @@
+"""The settings of a run in its first record, as `resume` reads them: today's, older ones and others."""
+
+import asyncio
+import json
+
+import pytest
+
+from forked import completed_text
+from toolspeak.data.values import changed
+from toolspeak.journal import SqliteJournal
+
+OLDEST = ("model", "dialect", "workspace", "approve", "schedule", "starts_in")
+"""The fields of the first version."""
+
+
+@pytest.fixture
+def resumed(tmp_path, monkeypatch):
+    """Resumes a run whose first record holds the settings of a `toolspeak run`, changed by a function."""
+    book = tmp_path / "book.json"
+    book.write_text(json.dumps({"turns": ["Done."], "follow": True}), encoding="utf-8")
+    place = str(tmp_path / "toolspeak.db")
+    monkeypatch.setenv("TOOLSPEAK_JOURNAL", place)
+    done = completed_text(["run", "a task", "--model", f"scripted:{book}", "--window", "9000"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+    async def copy_run(change):
+        journal = SqliteJournal(place)
+        try:
+            (info,) = await journal.runs()
+            first = (await journal.read(info.run_id, 0, 1))[0]
+            alone = changed(first.event, session_id=None, session_version=0, setup=change(dict(first.event.setup)))
+            await journal.append(changed(first, run_id="copy", event=alone))
+        finally:
+            journal.close()
+
+    def resume(change):
+        asyncio.run(copy_run(change))
+        return completed_text(["resume", "copy"], cwd=tmp_path)
+
+    return resume
+
+
+def test_the_settings_of_today_are_read(resumed):
+    done = resumed(lambda setup: setup)
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+
+
+def test_settings_that_lack_the_newer_fields_have_their_defaults(resumed):
+    done = resumed(lambda setup: {name: setup[name] for name in OLDEST})
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"window": "9000"}, "`int | null`, got `str` - at `$.window`"),
+        ({"window": True}, "`int | null`, got `bool` - at `$.window`"),
+        ({"mcp": None}, "`str`, got `null` - at `$.mcp`"),
+        ({"schedule": "fast"}, "Invalid enum value 'fast' - at `$.schedule`"),
+        ({"network": "none"}, "unknown settings: network"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_refused_and_not_left_out(resumed, change, problem):
+    done = resumed(lambda setup: {**setup, **change})
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert "resume it with the version that started it" in done.stderr
+
+
+def test_a_run_of_another_program_is_refused(resumed):
+    done = resumed(lambda _: {"shop": "books"})
+    assert done.returncode == 2
+    assert "was not started by `toolspeak run`" in done.stderr
