@@ -21,7 +21,8 @@ from toolspeak.project.json_file import read_json
 from toolspeak.project.rules_file import open_rules
 from toolspeak.project.run_setup import Setup
 from toolspeak.tools import ToolLike, Toolset
-from toolspeak.tools.builtin import recall_tool, workspace_tools
+from toolspeak.tools.builtin import Workspace, recall_tool, workspace_tools
+from toolspeak.tools.builtin.shell import RunCommand
 
 AGENT_NAME = "agent"
 """Of the agent of every run of the command line."""
@@ -52,12 +53,14 @@ async def open_agent(
     observers: Sequence[Observer] = (),
     interceptors: Sequence[AnyInterceptor] = (),
     tools: Sequence[ToolLike[Any]] = (),
+    open_files: Workspace | None = None,
+    run_command: RunCommand | None = None,
 ) -> AsyncGenerator[OpenedAgent]:
     """The agent of these settings: its model, the built-in tools, MCP servers, rules and prices. It closes all of them
     at the end, but for the journal.
 
     `approver`: decides about calls (see `Approval`). `cassette` records the run or replays it. `tools` follow the
-    built-in ones; MCP servers' tools come last.
+    built-in ones; MCP servers' tools come last. `open_files`, `run_command`: see `workspace_tools`.
 
     Hides this process's environment from the commands that the agent starts. Raises ConfigurationError for settings
     that it cannot use, and McpError for a server that it cannot start.
@@ -67,7 +70,13 @@ async def open_agent(
     async with AsyncExitStack() as opened_parts:
         toolset = Toolset(
             [
-                *workspace_tools(setup.workspace, active_file=setup.active_file or None, env=setup.env.split()),
+                *workspace_tools(
+                    setup.workspace,
+                    active_file=setup.active_file or None,
+                    env=setup.env.split(),
+                    open_files=open_files,
+                    run_command=run_command,
+                ),
                 recall_tool(journal),
                 *tools,
             ]

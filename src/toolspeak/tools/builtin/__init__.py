@@ -20,7 +20,7 @@ from toolspeak.tools.builtin.list import list_tool
 from toolspeak.tools.builtin.read import read_tool
 from toolspeak.tools.builtin.read_result import read_result_tool
 from toolspeak.tools.builtin.recall import recall_tool
-from toolspeak.tools.builtin.shell import shell_tool
+from toolspeak.tools.builtin.shell import RunCommand, shell_tool
 from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.builtin.write import write_tool
 
@@ -37,11 +37,20 @@ WORKSPACE_TOOLS: Mapping[str, Callable[[Workspace], Tool]] = {
 """The tools that work on a workspace, in the order of the prompt."""
 
 
-def workspace_tools(root: str | Path, *, active_file: str | None = None, env: Collection[str] = ()) -> Toolset:
+def workspace_tools(
+    root: str | Path,
+    *,
+    active_file: str | None = None,
+    env: Collection[str] = (),
+    open_files: Workspace | None = None,
+    run_command: RunCommand | None = None,
+) -> Toolset:
     """The tools in the table, `active_file` and `read_result`, for the folder `root`.
 
     `active_file`: the path, relative to the workspace, of the file that the user has open.
-    `env`: the names of environment variables that commands get (see `shell_tool`).
+    `env`, `run_command`: the names of environment variables that commands get, and what runs them (see `shell_tool`).
+    `open_files`: the same folder with the files as an editor has them. The tools for one file use it; those that look
+    at many files use the disk.
 
     Raises ConfigurationError if `root` is not a folder, and for an active file outside it.
     """
@@ -53,8 +62,9 @@ def workspace_tools(root: str | Path, *, active_file: str | None = None, env: Co
             raise ConfigurationError(
                 f"the active file must be a file of the workspace that the tools can open: {error}"
             ) from None
-    makers = {**WORKSPACE_TOOLS, "shell": partial(shell_tool, env=env)}
-    tools = [make(workspace) for make in makers.values()]
+    makers = {**WORKSPACE_TOOLS, "shell": partial(shell_tool, env=env, run_command=run_command)}
+    one_file = workspace if open_files is None else open_files
+    tools = [make(workspace if name in ("list", "find") else one_file) for name, make in makers.items()]
     return Toolset([*tools, active_file_tool(active_file), read_result_tool()])
 
 

@@ -6,12 +6,13 @@ import asyncio
 import fnmatch
 import math
 import os
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 from toolspeak.data.tools import EVERYTHING, Effects
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
-from toolspeak.tools import Tool, tool
+from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture
 from toolspeak.tools.builtin.processes import Group, ProcessOutput, finished
 from toolspeak.tools.builtin.text_format import visible
@@ -27,11 +28,43 @@ instead would expose every secret with another name (DATABASE_URL, SSH_AUTH_SOCK
 UNLIMITED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
 
 
-def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT, env: Collection[str] = ()) -> Tool:
+@quick()
+class CommandOutcome:
+    """A command that has ended.
+
+    - `exit_code`: None if it has none.
+    - `output`: what it wrote.
+    - `timed_out`: it was ended at its time limit.
+    """
+
+    exit_code: int | None
+    output: str
+    timed_out: bool
+
+
+class RunCommand(Protocol):
+    """Runs a command line elsewhere, such as in a terminal of the user's editor.
+
+    It ends the command at the time limit (seconds), and when it is cancelled. `limit`: the most bytes of output.
+    """
+
+    async def __call__(
+        self, command: str, *, folder: str, environment: Mapping[str, str], timeout: float, limit: int, call_id: str
+    ) -> CommandOutcome: ...
+
+
+def shell_tool(
+    workspace: Workspace,
+    *,
+    output_limit: int = OUTPUT_LIMIT,
+    env: Collection[str] = (),
+    run_command: RunCommand | None = None,
+) -> Tool:
     """The tool `shell`. A command has all rights of the user: it only starts in the workspace.
 
     `output_limit`: the most bytes of output in a result.
     `env`: the names of environment variables that a command gets besides `INHERITED`.
+    `run_command`: runs the commands elsewhere. None: in this process's children.
     """
 
     def would(command: str) -> str:
@@ -46,7 +79,7 @@ def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT, env: C
         timeout=math.inf,
         command_line="command",
     )
-    async def shell(command: str, timeout: float = 60) -> dict[str, Any]:
+    async def shell(command: str, ctx: RunContext[Any], timeout: float = 60) -> dict[str, Any]:
         """Run a command line with /bin/sh in the workspace folder, without input.
 
         Returns the exit code and the output (standard output and error together; of a long one the beginning
@@ -57,10 +90,20 @@ def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT, env: C
             timeout: Seconds after which the command is ended.
         """
         _check(command, timeout)
-        capture = Capture(output_limit)
-        exit_code, timed_out = await _run(command, str(workspace.root), timeout, capture, (*INHERITED, *env))
-        result: dict[str, Any] = {"exit_code": exit_code, "output": capture.text()}
-        if timed_out:
+        environment = _environment(str(workspace.root), (*INHERITED, *env))
+        if run_command is None:
+            outcome = await _run(command, str(workspace.root), timeout, output_limit, environment)
+        else:
+            outcome = await run_command(
+                command,
+                folder=str(workspace.root),
+                environment=environment,
+                timeout=timeout,
+                limit=output_limit,
+                call_id=ctx.call.id,
+            )
+        result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": outcome.output}
+        if outcome.timed_out:
             result["timed_out"] = f"ended after {timeout:g} seconds; pass a longer timeout if it needs more time"
         return result
 
@@ -80,11 +123,18 @@ def _check(command: str, timeout: float) -> None:
         raise ToolError("'command' contains a lone surrogate: leave it out.") from None
 
 
+def _environment(folder: str, names: Collection[str]) -> dict[str, str]:
+    """A command's environment: this process's variables whose names fit one of these patterns."""
+    variables = os.environ.items()
+    fitting = {name: value for name, value in variables if any(fnmatch.fnmatchcase(name, each) for each in names)}
+    return {**fitting, "PWD": folder}
+
+
 async def _run(
-    command: str, folder: str, timeout: float, capture: Capture, env: Collection[str]
-) -> tuple[int | None, bool]:
-    """Returns the exit code, and whether the command reached the time limit. Ends all processes, also if it raises."""
-    loop = asyncio.get_running_loop()
+    command: str, folder: str, timeout: float, output_limit: int, environment: Mapping[str, str]
+) -> CommandOutcome:
+    """Runs the command as a child. Ends all processes, also if it raises."""
+    loop, capture = asyncio.get_running_loop(), Capture(output_limit)
     read_end, write_end = os.pipe()
     pipe = os.fdopen(read_end, "rb", buffering=0)
     try:
@@ -95,12 +145,6 @@ async def _run(
         raise
     try:
         try:
-            environment = {
-                name: value
-                for name, value in os.environ.items()
-                if any(fnmatch.fnmatchcase(name, pattern) for pattern in env)
-            }
-            environment["PWD"] = folder
             group = Group(["/bin/sh", "-c", command], cwd=folder, env=environment, output=write_end)
         except OSError as error:
             raise ToolError(f"The command could not be started: {error}.") from error
@@ -114,6 +158,6 @@ async def _run(
             timed_out = True
         finally:
             await finished(group.end(output.closed))
-        return group.exit_code, timed_out
+        return CommandOutcome(group.exit_code, capture.text(), timed_out)
     finally:
         transport.close()
