@@ -18,7 +18,9 @@ import toolspeak
 SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
 
-CORE = {"lazy", "version", "errors", "data", "dialects", "wire", "tools", "journal", "providers", "execute", "agent"}
+CORE = {
+    "lazy", "version", "errors", "data", "dialects", "wire", "sandbox", "tools", "journal", "providers", "execute", "agent",
+}  # fmt: skip
 EDGES = {
     "interceptors",
     "ui",
@@ -44,7 +46,8 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"errors"},
     "dialects": {"lazy", "errors", "data"},
     "wire": {"errors", "data"},
-    "tools": {"lazy", "errors", "data"},
+    "sandbox": {"lazy", "errors", "data"},
+    "tools": {"lazy", "errors", "data", "sandbox"},
     "journal": {"lazy", "errors", "data"},
     "providers": {"lazy", "errors", "data", "wire"},
     "execute": {"errors", "data", "tools"},

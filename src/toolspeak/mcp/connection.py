@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from toolspeak.errors import McpError, ToolError
 from toolspeak.mcp.link import Link, about, describe
 from toolspeak.mcp.servers_file import Server
-from toolspeak.tools.builtin.processes import finished
+from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin.text_format import visible
 
 

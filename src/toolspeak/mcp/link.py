@@ -24,7 +24,7 @@ from toolspeak.mcp.program import start_program
 from toolspeak.mcp.servers_file import HttpServer, Server, StdioServer
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.providers.trace_context import TRACE
-from toolspeak.tools.builtin.processes import finished
+from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin.text_format import visible
 from toolspeak.version import __version__
 

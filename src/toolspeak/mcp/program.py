@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc
 
 from toolspeak.mcp.servers_file import StdioServer
-from toolspeak.tools.builtin.processes import Group, finished, within
+from toolspeak.sandbox.processes import Group, finished, within
 
 MAX_LINE = 16 * 1024 * 1024
 """The most bytes of one message. The model gets less of it in any case, but it has to be read first."""

@@ -13,7 +13,7 @@ from toolspeak.mcp.connection import McpConnection
 from toolspeak.mcp.mcp_tools import LeftOut, tool_name, tool_of
 from toolspeak.mcp.servers_file import Server, read_servers
 from toolspeak.tools import Tool, Toolset
-from toolspeak.tools.builtin.processes import finished
+from toolspeak.sandbox.processes import finished
 
 
 class McpServers:

@@ -14,7 +14,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture
-from toolspeak.tools.builtin.processes import Group, ProcessOutput, finished
+from toolspeak.sandbox.processes import Group, ProcessOutput, finished
 from toolspeak.tools.builtin.text_format import visible
 from toolspeak.tools.builtin.workspace import Workspace
 

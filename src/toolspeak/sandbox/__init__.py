@@ -1,0 +1,1 @@
+"""The boundary that the operating system draws around the processes of tools."""
