@@ -19,7 +19,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
 
 CORE = {
-    "lazy", "version", "errors", "data", "dialects", "wire", "sandbox", "tools", "journal", "providers", "execute", "agent",
+    "lazy", "version", "errors", "data", "dialects", "wire", "sandbox", "tools", "journal", "providers", "execute",
+    "agent",
 }  # fmt: skip
 EDGES = {
     "interceptors",

@@ -12,8 +12,8 @@ from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.mcp.connection import McpConnection
 from toolspeak.mcp.mcp_tools import LeftOut, tool_name, tool_of
 from toolspeak.mcp.servers_file import Server, read_servers
-from toolspeak.tools import Tool, Toolset
 from toolspeak.sandbox.processes import finished
+from toolspeak.tools import Tool, Toolset
 
 
 class McpServers:

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from toolspeak.data.tools import EVERYTHING, Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
+from toolspeak.sandbox.processes import Group, ProcessOutput, finished
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture
-from toolspeak.sandbox.processes import Group, ProcessOutput, finished
 from toolspeak.tools.builtin.text_format import visible
 from toolspeak.tools.builtin.workspace import Workspace
 
