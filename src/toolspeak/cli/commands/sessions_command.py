@@ -21,15 +21,13 @@ from toolspeak.cli.run_lookup import (
     SHORT,
     find_run,
     find_session,
-    folder_of,
-    setup_of,
-    setup_of_run,
     short_id,
     status_of,
 )
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
+from toolspeak.project.recorded_setup import folder_of, setup_of, setup_of_run
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
 from toolspeak.ui.terminal_approver import confirm
