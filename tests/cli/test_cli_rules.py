@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forked import completed_text
-from toolspeak.project.rules_file import open_rules
 from toolspeak.data.approvals import Rule
+from toolspeak.project.rules_file import open_rules
 
 
 def listed(path):

@@ -11,11 +11,11 @@ from click.core import ParameterSource
 from platformdirs import user_data_path
 
 from toolspeak.cli.command_options import CommandT
-from toolspeak.cli.run_lookup import short_id
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal, open_journal
 from toolspeak.journal.maintenance import MaintainedJournal
+from toolspeak.project.run_lookup import short_id
 
 ResultT = TypeVar("ResultT")
 

@@ -24,7 +24,6 @@ from toolspeak.agent.storage.archives import prune as prune_groups
 from toolspeak.agent.storage.runs import close_run
 from toolspeak.cli.command_options import CommandT
 from toolspeak.cli.journal_option import journal_of, journal_option, with_journal
-from toolspeak.cli.run_lookup import find_run
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError, FormatError, RunBusy, RunConflict, RunError, ToolspeakError
@@ -32,6 +31,7 @@ from toolspeak.gateway.erasure import erase_key
 from toolspeak.gateway.settings.gateway_settings import read_config
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.maintenance import MaintainedJournal, RunGroup
+from toolspeak.project.run_lookup import find_run
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
 from toolspeak.ui.terminal_approver import confirm

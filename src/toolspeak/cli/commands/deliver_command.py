@@ -9,11 +9,11 @@ import click
 
 from toolspeak.cli.agents_option import engine_option
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import find_run, short_id
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.messages import JSON
 from toolspeak.engines import RunClient, open_engine
 from toolspeak.journal import Journal
+from toolspeak.project.run_lookup import find_run, short_id
 from toolspeak.ui import printable
 
 

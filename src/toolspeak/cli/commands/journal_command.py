@@ -16,11 +16,11 @@ from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.exit_codes import NO_ANSWER
 from toolspeak.cli.journal_option import journal_option, with_journal
 from toolspeak.cli.journal_removals import REMOVALS
-from toolspeak.cli.run_lookup import status_of
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.check import CheckProgress, check_journal
 from toolspeak.journal.maintenance import MaintainedJournal
+from toolspeak.project.run_lookup import status_of
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
 

@@ -14,7 +14,6 @@ from toolspeak.cli.attended_run import Display, open_streams, recording_of, work
 from toolspeak.cli.command_options import thoughts_option
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import find_run, short_id, unfinished
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import quick
@@ -25,6 +24,7 @@ from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.leases import is_held
 from toolspeak.project.agent_builder import AGENT_NAME
 from toolspeak.project.recorded_setup import folder_of, setup_of_run
+from toolspeak.project.run_lookup import find_run, short_id, unfinished
 from toolspeak.project.run_setup import ApproveOption, Setup
 from toolspeak.ui import printable
 

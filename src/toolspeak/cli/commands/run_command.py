@@ -26,7 +26,6 @@ from toolspeak.cli.command_options import (
     workspace_option,
 )
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import find_session, last_session_of
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import JSON
@@ -36,6 +35,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
 from toolspeak.journal import Journal
 from toolspeak.project.recorded_setup import setup_of
+from toolspeak.project.run_lookup import find_session, last_session_of
 from toolspeak.project.run_setup import ApproveOption, Setup, with_absolute_path
 
 _MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")

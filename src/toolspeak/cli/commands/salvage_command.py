@@ -6,11 +6,11 @@ import click
 
 from toolspeak.agent.storage.runs import close_run
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import short_id
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import SqliteJournal
+from toolspeak.project.run_lookup import short_id
 from toolspeak.ui import printable
 
 

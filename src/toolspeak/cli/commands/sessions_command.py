@@ -17,17 +17,17 @@ from toolspeak.agent.storage.exports import export_session, import_closed, impor
 from toolspeak.agent.storage.sessions import fork_session
 from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import (
+from toolspeak.cli.signals import run_to_end
+from toolspeak.errors import ConfigurationError, ToolspeakError
+from toolspeak.journal import Journal, RunInfo, SessionInfo
+from toolspeak.project.recorded_setup import folder_of, setup_of, setup_of_run
+from toolspeak.project.run_lookup import (
     SHORT,
     find_run,
     find_session,
     short_id,
     status_of,
 )
-from toolspeak.cli.signals import run_to_end
-from toolspeak.errors import ConfigurationError, ToolspeakError
-from toolspeak.journal import Journal, RunInfo, SessionInfo
-from toolspeak.project.recorded_setup import folder_of, setup_of, setup_of_run
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
 from toolspeak.ui.terminal_approver import confirm

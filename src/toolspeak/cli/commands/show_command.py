@@ -12,12 +12,12 @@ from toolspeak.agent import RunState
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.cli.command_options import write_json_line, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import find_run, status_of
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import RunFinished
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
+from toolspeak.project.run_lookup import find_run, status_of
 from toolspeak.ui import summary
 from toolspeak.ui.timeline import Timeline
 

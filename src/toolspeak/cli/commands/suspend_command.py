@@ -8,11 +8,11 @@ import click
 
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_lookup import find_run, short_id, status_of
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.leases import is_held
+from toolspeak.project.run_lookup import find_run, short_id, status_of
 from toolspeak.ui import printable
 
 _POLL_SECONDS = 0.1

@@ -6,10 +6,10 @@ import click
 
 from toolspeak.cli.command_options import write_text
 from toolspeak.cli.journal_option import journal_option, with_journal
-from toolspeak.cli.run_lookup import find_run
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal.leases import is_held
 from toolspeak.journal.maintenance import MaintainedJournal
+from toolspeak.project.run_lookup import find_run
 from toolspeak.telemetry import part
 
 
