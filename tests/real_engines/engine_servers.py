@@ -53,8 +53,8 @@ def engine_server(
 class Restate:
     """A server of its own in a folder, on ports of 127.0.0.1."""
 
-    def __init__(self, folder: Path, keep_alive: tuple[str, str]) -> None:
-        self._folder, self._keep_alive = folder, keep_alive
+    def __init__(self, folder: Path, keep_alive: tuple[str, str] = KEEP_ALIVE, calls_per_connection: int = 1) -> None:
+        self._folder, self._keep_alive, self._calls_per_connection = folder, keep_alive, calls_per_connection
         self._ingress, self._admin, self._node, self._worker = (free_port() for _ in range(4))
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"restate://127.0.0.1:{self._ingress}?admin=127.0.0.1:{self._admin}&listen=127.0.0.1:{self._worker}"
@@ -69,6 +69,7 @@ class Restate:
             **os.environ,
             "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL": self._keep_alive[0],
             "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT": self._keep_alive[1],
+            "RESTATE_WORKER__INVOKER__HTTP2_STREAMS_PER_CONNECTION_LIMIT": str(self._calls_per_connection),
             "DO_NOT_TRACK": "1",
             "RESTATE_DISABLE_TELEMETRY": "true",
             "RESTATE_LISTEN_MODE": "tcp",

@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import suppress
@@ -39,6 +40,7 @@ _RETRIES = InvocationRetryPolicy(
     max_attempts=2**31,
 )
 _REQUEST_SECONDS = 10.0
+_ONE_CALL_SETTING = "RESTATE_WORKER__INVOKER__HTTP2_STREAMS_PER_CONNECTION_LIMIT=1"
 _CLOSING_SECONDS = 2.0
 
 
@@ -222,6 +224,8 @@ class _WorkerServer:
 
     def __init__(self, app: Any, address: tuple[str, int]) -> None:
         self._app = app
+        self._calls = Counter[Any]()  # under way, by the connection's other end
+        self._warns = True
         self._outcome: Future[None] = Future()
         self._loop = asyncio.new_event_loop()
         self._stopping, self._closing = asyncio.Event(), asyncio.Event()
@@ -243,10 +247,9 @@ class _WorkerServer:
         config = Config()
         config.bind = [f"fd://{self._socket.detach()}"]
         config.errorlog = None
-        # A connection for each call: the system spreads them over the workers of an address, and a worker that drains
-        # closes those that are idle, so no further call comes to it.
-        config.h2_max_concurrent_streams = 1
-        config.keep_alive_max_requests = 2**31 - 1
+        # The worker itself does not limit the calls of a connection: the server sends 50 before it has read the limit.
+        # Those beyond it would break the connection, or wait at the server's end until another call has ended.
+        config.h2_max_concurrent_streams = config.keep_alive_max_requests = 2**31 - 1
         config.keep_alive_timeout = config.graceful_timeout = _DAY.total_seconds()
         try:
             self._loop.run_until_complete(self._until_ended(config))
@@ -259,7 +262,7 @@ class _WorkerServer:
     async def _until_ended(self, config: Config) -> None:
         # Connections that break are the server's business, which calls again.
         self._loop.set_exception_handler(lambda _, problem: _LOG.debug("the server's connection: %s", problem))
-        serving = asyncio.create_task(serve(self._app, config, shutdown_trigger=self._stopping.wait))
+        serving = asyncio.create_task(serve(self._answer, config, shutdown_trigger=self._stopping.wait))
         closing = asyncio.create_task(self._closing.wait())
         await asyncio.wait((serving, closing), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
@@ -270,6 +273,23 @@ class _WorkerServer:
             task.cancel()
         if rest:
             await asyncio.wait(rest, timeout=_CLOSING_SECONDS)
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        connection = scope.get("client")
+        self._calls[connection] += 1
+        if self._warns and self._calls[connection] > 1:
+            self._warns = False
+            _LOG.warning(
+                "the engine restate: the server sends many calls over one connection, so one worker gets them all while"
+                " others may be idle; start the server with %s",
+                _ONE_CALL_SETTING,
+            )
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._calls[connection] -= 1
+            if not self._calls[connection]:
+                del self._calls[connection]
 
     def stop(self) -> None:
         """Takes no further call, and ends when those under way have been answered."""
