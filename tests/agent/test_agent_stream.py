@@ -200,7 +200,7 @@ def test_what_is_said_is_read_at_the_next_step():
             "Adds."
             if a == 1:
                 run.say("Please hurry.")
-                run.say("And be kind.")
+                run.say(Message.user("And be kind."))
             return a + b
 
         run = Agent(provider, [add], journal=journal).start("go")

@@ -6,6 +6,8 @@ import pytest
 from agent_helpers import WatchedJournal, calling
 
 from toolspeak import Agent, Effects, Session, tool
+from toolspeak.agent.storage.runs import close_run
+from toolspeak.data.deltas import TextDelta
 from toolspeak.data.events import ModelAsked, RunFinished, ToolStarted
 from toolspeak.errors import ConfigurationError, RunConflict, RunError
 from toolspeak.providers.scripted import ScriptedProvider
@@ -132,6 +134,25 @@ def test_a_run_that_was_interrupted_in_a_turn_is_closed_by_the_next_task():
         with pytest.raises(RunError, match="it has ended"):
             await agent.resume(first)
         assert [message.text for message in await session.messages()] == ["Hello?", "What is the weather?", "Sunny."]
+
+    asyncio.run(main())
+
+
+def test_a_run_that_is_closed_in_a_turn_keeps_what_the_user_saw_of_it():
+    async def main():
+        shop = Shop()
+        session, _ = shop.session("The first planet is Mercury. The second", "Venus.")
+        run = await session.start("Name the planets.")
+        stream = run.stream()
+        async for item in stream:
+            if isinstance(item, TextDelta):
+                break
+        await stream.aclose()
+        await close_run(shop.journal, run.run_id, said=item.text)
+        assert (await session.run("Go on.")).answer == "Venus."
+        conversation = ["Name the planets.", item.text, "Go on.", "Venus."]
+        assert [message.text for message in await session.messages()] == conversation
+        assert item.text in str(shop.model.requests[-1])
 
     asyncio.run(main())
 

@@ -113,12 +113,13 @@ class Run(Generic[AnswerT]):
         """What the run's tools keep between calls."""
         return self._contexts.memory
 
-    def say(self, text: str) -> None:
+    def say(self, message: str | Message) -> None:
         """Queues a user message for the next step. Raises RunError for a run that has ended or paused."""
         state = self._recorder.current
         if state is not None and state.status != "running" and self._driven:
             raise RunError(f"run {self.run_id} is {state.status}; give `history` to a new run, or resume it first")
-        self._inbox.append(without_secrets(Message.user(text), self._settings.secrets))
+        user_message = Message.user(message) if isinstance(message, str) else message
+        self._inbox.append(without_secrets(user_message, self._settings.secrets))
 
     def suspend(self) -> None:
         """Asks the run to stop before its next turn or call. Call it in the thread of the run's event loop.
