@@ -30,4 +30,6 @@ def pytest_collection_finish():
 def pytest_configure(config):
     folder = tempfile.TemporaryDirectory(prefix="toolspeak-tests-")
     config.add_cleanup(folder.cleanup)
+    # Nor does one read the instructions and skills of whoever runs them.
+    os.environ["HOME"] = os.environ["XDG_CONFIG_HOME"] = folder.name
     os.environ["TOOLSPEAK_JOURNAL"] = os.path.join(folder.name, "toolspeak.db")

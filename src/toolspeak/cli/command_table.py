@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Serve any model to any client, with tool calls.",
     "sessions": "List the sessions with their runs.",
     "show": "Show what happened in a run.",
+    "skills": "List the skills of a folder.",
     "submit": "Record a run for a worker.",
     "suspend": "Suspend a run, to continue it later.",
     "tools": "List the built-in tools, or those of a file.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from toolspeak import dialects, mcp
@@ -17,7 +18,9 @@ from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, InDoubtPolicy, Observer
 from toolspeak.journal import Journal
 from toolspeak.project.hidden_environment import hide_environment
+from toolspeak.project.instruction_files import NearerInstructions
 from toolspeak.project.json_file import read_json
+from toolspeak.project.project_files import read_project_files
 from toolspeak.project.rules_file import open_rules
 from toolspeak.project.run_setup import Setup
 from toolspeak.tools import ToolLike, Toolset
@@ -68,6 +71,8 @@ async def open_agent(
     hide_environment()
     warnings: list[str] = []
     async with AsyncExitStack() as opened_parts:
+        files = read_project_files(setup.workspace)
+        warnings += files.problems
         toolset = Toolset(
             [
                 *workspace_tools(
@@ -76,8 +81,10 @@ async def open_agent(
                     env=setup.env.split(),
                     open_files=open_files,
                     run_command=run_command,
+                    also_read=files.folders_to_read,
                 ),
                 recall_tool(journal),
+                *files.tools,
                 *tools,
             ]
         )
@@ -89,13 +96,13 @@ async def open_agent(
             toolset = toolset + servers.tools
         agent = Agent(
             setup.model,
-            toolset,
+            Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset)),
             dialect=DialectSettings(
                 dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
                 listing=setup.listing,
                 starts_in=setup.starts_in,
             ),
-            instructions=_INSTRUCTIONS,
+            instructions="\n\n".join(filter(None, (_INSTRUCTIONS, files.instructions))),
             approve=Approval(
                 approver,
                 rules=open_rules(setup.rules) if setup.rules else None,

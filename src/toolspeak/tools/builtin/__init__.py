@@ -5,7 +5,7 @@ To add a tool, add a file with its factory and a line in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +44,7 @@ def workspace_tools(
     env: Collection[str] = (),
     open_files: Workspace | None = None,
     run_command: RunCommand | None = None,
+    also_read: Iterable[str | Path] = (),
 ) -> Toolset:
     """The tools in the table, `active_file` and `read_result`, for the folder `root`.
 
@@ -51,8 +52,9 @@ def workspace_tools(
     `env`, `run_command`: the names of environment variables that commands get, and what runs them (see `shell_tool`).
     `open_files`: the same folder with the files as an editor has them. The tools for one file use it; those that look
     at many files use the disk.
+    `also_read`: folders outside the workspace whose files `read` opens too, by their absolute paths.
 
-    Raises ConfigurationError if `root` is not a folder, and for an active file outside it.
+    Raises ConfigurationError if `root` or one of `also_read` is not a folder, and for an active file outside `root`.
     """
     workspace = Workspace(root)
     if active_file is not None:
@@ -62,7 +64,11 @@ def workspace_tools(
             raise ConfigurationError(
                 f"the active file must be a file of the workspace that the tools can open: {error}"
             ) from None
-    makers = {**WORKSPACE_TOOLS, "shell": partial(shell_tool, env=env, run_command=run_command)}
+    makers = {
+        **WORKSPACE_TOOLS,
+        "read": partial(read_tool, others=[Workspace(folder) for folder in also_read]),
+        "shell": partial(shell_tool, env=env, run_command=run_command),
+    }
     one_file = workspace if open_files is None else open_files
     tools = [make(workspace if name in ("list", "find") else one_file) for name, make in makers.items()]
     return Toolset([*tools, active_file_tool(active_file), read_result_tool()])

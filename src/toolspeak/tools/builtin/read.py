@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -17,14 +18,20 @@ PAGE_LINES = 2_000
 PAGE_BYTES = 12 * 1024  # below the executor's limit for a result, so that a page arrives whole
 
 
-def read_tool(workspace: Workspace) -> Tool:
-    """The tool `read`: reads a text file page by page."""
+def read_tool(workspace: Workspace, others: Sequence[Workspace] = ()) -> Tool:
+    """The tool `read`: reads a text file page by page.
+
+    `others`: folders outside of the workspace whose files it reads too, by their absolute paths.
+    """
 
     def effects(path: str) -> Effects:
-        version = workspace.version(path)
-        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False, version=version)
+        place, path = _place_of(path, workspace, others)
+        version = place.version(path)
+        return Effects(reads={place.scope(path)}, idempotent=True, destructive=False, version=version)
 
-    @tool(name="read", aliases={"file": "path"}, effects=effects, effects_bound=effects(""))
+    bound = Effects(reads={each.scope("") for each in (workspace, *others)}, idempotent=True, destructive=False)
+
+    @tool(name="read", aliases={"file": "path"}, effects=effects, effects_bound=bound)
     def read(
         path: str, ctx: RunContext[Any], start: int | None = None, lines: int | None = None, numbered: bool = False
     ) -> str:
@@ -43,14 +50,24 @@ def read_tool(workspace: Workspace) -> Tool:
         if lines is not None and lines < 1:
             raise ToolError(f"'lines' is {lines}: read at least 1 line.")
         page = _Page(start or 1, min(lines or PAGE_LINES, PAGE_LINES))
-        with workspace.open(path) as file:
+        place, path = _place_of(path, workspace, others)
+        with place.open(path) as file:
             sha256 = _scan(file, path, page, ctx)
         if page.first > max(page.total, 1):
             raise ToolError(f"'start' is {page.first}, but {path!r} has {page.total} lines.")
-        files_read.record_lines(ctx, workspace.real(path), sha256, page.first, page.last_whole, page.total)
+        files_read.record_lines(ctx, place.real(path), sha256, page.first, page.last_whole, page.total)
         return page.text(numbered=numbered)
 
     return read
+
+
+def _place_of(path: str, workspace: Workspace, others: Sequence[Workspace]) -> tuple[Workspace, str]:
+    """The folder that a path lies in, and the path relative to it."""
+    for other in others if path.startswith("/") else ():
+        for name in other.names:
+            if path.startswith(f"{name}/"):
+                return other, path[len(name) + 1 :]
+    return workspace, path
 
 
 @dataclass(slots=True)

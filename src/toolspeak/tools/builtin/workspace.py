@@ -95,15 +95,15 @@ class Workspace:
         if not os.path.isdir(real):
             raise ConfigurationError(f"The workspace {str(root)!r} is not a folder: make it, or name another.")
         self.root = Path(real)
-        self._absolute = absolute
+        self.names = (absolute, real)  # the folder's path as the caller wrote it, and the real one
         self._descriptors = descriptors
         self._lock_seconds = lock_seconds
         self._ignores_case = sys.platform in ("win32", "darwin")
 
     def resolve(self, path: str) -> Parts:
         """The place of a path, from names alone: the components below the root, without links; `()` is the root."""
-        parts = components(path, (self._absolute, str(self.root)))
-        return follow(str(self.root), self._absolute, parts, repr(path))
+        parts = components(path, self.names)
+        return follow(str(self.root), self.names[0], parts, repr(path))
 
     def real(self, path: str) -> str:
         """The absolute real path, written with `/`."""
@@ -284,7 +284,7 @@ class Workspace:
         if not entry.is_symlink():
             return Entry(name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False), link=False)
         try:
-            target = follow(str(self.root), self._absolute, (*parts, name), name)
+            target = follow(str(self.root), self.names[0], (*parts, name), name)
             if not target:
                 return Entry(name, folder=True, file=False, link=True)
             with self.folder(target[:-1]) as folder:

@@ -1,0 +1,41 @@
+"""What an agent gets from the files of its project and its user: instructions and skills."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from toolspeak.data.values import quick
+from toolspeak.project.instruction_files import instructions_text, read_instruction_files
+from toolspeak.project.skills import find_skills, skill_tool, skills_text
+from toolspeak.tools import Tool
+
+
+@quick()
+class ProjectFiles:
+    """A part of an agent's instructions, the tools that go with it, and what is wrong with some of the files.
+
+    - `folders_to_read`: folders outside of the workspace whose files the model may read.
+    """
+
+    instructions: str
+    tools: tuple[Tool, ...]
+    folders_to_read: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+
+def read_project_files(workspace: str) -> ProjectFiles:
+    """Reads AGENTS.md and the skills of a workspace and its user. A file that cannot be used is left out, and named in
+    `problems`."""
+    folder = Path(os.path.realpath(workspace))
+    files, unreadable = read_instruction_files(folder)
+    instructions, cuts = instructions_text(files, folder)
+    skill_list = find_skills(folder)
+    skills = skill_list.skills
+    outside = [skill.folder for skill in skills.values() if folder not in skill.folder.parents]
+    return ProjectFiles(
+        "\n\n".join(filter(None, (instructions, skills_text(skills)))),
+        (skill_tool(skills),) if skills else (),
+        tuple(outside),
+        (*unreadable, *cuts, *skill_list.problems),
+    )

@@ -1,0 +1,208 @@
+"""Skills: folders with instructions for one kind of task (the format of agentskills.io).
+
+A model reads them at three levels: the name and the description of each are part of its instructions, the tool `skill`
+gives the rest of SKILL.md, and the tool `read` opens the files beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
+from toolspeak.errors import ConfigurationError, ToolError, suggest
+from toolspeak.project.folders import FileSource, Origin, sources_of
+from toolspeak.project.frontmatter import read_markdown
+from toolspeak.tools import Tool, tool
+from toolspeak.tools.builtin.text_format import quoted, visible
+
+FILE = "SKILL.md"
+
+MOST_DEFINITIONS = 200
+"""How many folders or files of one place are looked at."""
+
+_MOST_LISTED = 16 * 1024  # bytes of names and descriptions in the instructions
+_MOST_FILES = 100
+_DEEPEST = 4
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+_INTRODUCTION = """\
+Skills hold instructions for certain tasks. When a task fits one, call `skill` with its name before you begin."""
+
+
+@quick()
+class Skill:
+    """A skill, without its instructions.
+
+    - `folder`: the folder with its files.
+    - `top`: the folder that its links must not leave; None if they may lead anywhere.
+    - `allowed_tools`: the tools that it suggests. Not a permission.
+    """
+
+    name: str
+    description: str
+    folder: Path
+    origin: Origin
+    top: Path | None
+    allowed_tools: str = ""
+    compatibility: str = ""
+
+
+@quick()
+class SkillList:
+    """The skills that are used, by name; what is wrong with others; and which are hidden by a nearer one."""
+
+    skills: Mapping[str, Skill]
+    problems: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
+def find_skills(workspace: Path) -> SkillList:
+    """The skills of the project and its user. Of two with one name the nearest counts. Reads no instructions."""
+    skills, problems, hidden = dict[str, Skill](), list[str](), list[str]()
+    for source in sources_of("skills", workspace):
+        for folder in definitions_in(source, problems, lambda each: each.is_dir() and os.path.lexists(each / FILE)):
+            try:
+                skill = read_skill(folder, source)
+            except ConfigurationError as error:
+                problems.append(str(error))
+                continue
+            other = skills.setdefault(skill.name, skill)
+            if other is not skill:
+                hidden.append(f"{folder}: not used, since {other.folder} has the same name and is nearer")
+    return SkillList(skills, tuple(problems), tuple(hidden))
+
+
+def definitions_in(source: FileSource, problems: list[str], fits: Callable[[Path], bool]) -> Iterator[Path]:
+    """The entries of a folder that fit, by name; adds to `problems` what cannot be looked at."""
+    try:
+        entries = sorted(os.listdir(source.path))
+    except OSError as error:
+        problems.append(f"{source.path}: {error.strerror}")
+        return
+    if len(entries) > MOST_DEFINITIONS:
+        problems.append(f"{source.path}: only the first {MOST_DEFINITIONS} of {len(entries)} entries are looked at")
+    for entry in entries[:MOST_DEFINITIONS]:
+        path = source.path / entry
+        if fits(path):
+            yield path
+
+
+def read_skill(folder: Path, source: FileSource) -> Skill:
+    """Reads what SKILL.md says about the skill. Raises ConfigurationError, with the place and the remedy, for a file
+    that does not follow the format."""
+    path = folder / FILE
+    fields = read_markdown(path, source.top).fields
+    name = text_field(fields, "name", path, 64)
+    if _NAME.fullmatch(name) is None:
+        raise ConfigurationError(
+            f"{path}: name: {_literal(name)} must be of small letters, digits and single hyphens between them"
+        )
+    if name != folder.name:
+        raise ConfigurationError(
+            f"{path}: name: {name!r} is not the name of its folder, {_literal(folder.name)}; rename one of them"
+        )
+    description = text_field(fields, "description", path, 1024)
+    compatibility = text_field(fields, "compatibility", path, 500, optional=True)
+    if not isinstance(fields.get("metadata") or {}, Mapping):
+        raise ConfigurationError(f"{path}: metadata must be lines `name: value`")
+    allowed = fields.get("allowed-tools")
+    tools = allowed if isinstance(allowed, str) else json.dumps(allowed) if allowed else ""
+    return Skill(name, description, folder, source.origin, source.top, tools, compatibility)
+
+
+def text_field(fields: Mapping[str, JSON], name: str, path: Path, most: int, *, optional: bool = False) -> str:
+    """A field with a text of 1 to `most` characters; "" if it is `optional` and missing. Raises ConfigurationError."""
+    value = fields.get(name)
+    if value is None and optional:
+        return ""
+    if value is None:
+        raise ConfigurationError(f"{path}: the field `{name}` is missing; add a line `{name}: …`")
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{path}: {name} must be a text, not {_literal(str(value))}; put it in quotes")
+    text = value.strip()
+    if not 1 <= len(text) <= most:
+        raise ConfigurationError(f"{path}: {name} has {len(text):,} characters, and must have 1 to {most:,}")
+    return text
+
+
+def skills_text(skills: Mapping[str, Skill]) -> str:
+    """The skills as a part of an agent's instructions: a line for each. "" without skills."""
+    if not skills:
+        return ""
+    lines, room = [_INTRODUCTION], _MOST_LISTED
+    for skill in skills.values():
+        line = f"- {skill.name}: {visible(' '.join(skill.description.split()))}"
+        room -= len(line.encode())
+        lines.append(line if room >= 0 else f"- {skill.name}")
+    return "\n".join(lines)
+
+
+def skill_tool(skills: Mapping[str, Skill]) -> Tool:
+    """The tool `skill`, which gives the instructions of a skill."""
+    names = tuple(skills)
+    reads = Effects(reads={f"file:{skill.folder.as_posix()}" for skill in skills.values()}, destructive=False)
+
+    def effects(name: str) -> Effects:
+        skill = skills.get(name)
+        return reads if skill is None else Effects(reads={f"file:{skill.folder.as_posix()}"}, destructive=False)
+
+    @tool(name="skill", aliases={"skill": "name"}, effects=effects, effects_bound=reads)
+    def skill(name: str) -> str:
+        """Get the instructions of a skill. The files that they mention are beside them: open them with `read`.
+
+        Args:
+            name: The name of the skill, from the list in your instructions.
+        """
+        chosen = skills.get(name)
+        if chosen is None:
+            raise ToolError(f"there is no skill {suggest(name, names)}")
+        try:
+            body = read_markdown(chosen.folder / FILE, chosen.top).body
+        except ConfigurationError as error:
+            raise ToolError(f"The skill {name!r} cannot be read: {error}") from None
+        return _activated(chosen, body)
+
+    return skill
+
+
+def _activated(skill: Skill, body: str) -> str:
+    """What the model reads of a skill."""
+    folder = quoted(skill.folder.as_posix())
+    parts = [f"The skill {skill.name}. Its folder is {folder}; paths in it are relative to that folder."]
+    if skill.compatibility:
+        parts.append(f"It needs: {visible(skill.compatibility)}")
+    if skill.allowed_tools:
+        parts.append(f"It suggests these tools: {visible(skill.allowed_tools)}")
+    files = list(_files_of(skill.folder))
+    if files:
+        parts.append(
+            "Its files: " + ", ".join(map(quoted, files[:_MOST_FILES])) + (" …" if len(files) > _MOST_FILES else "")
+        )
+    return "\n".join([*parts, "", body])
+
+
+def _files_of(folder: Path) -> Iterator[str]:
+    """The files below a folder, relative to it, at most one more than are listed. Follows no links."""
+    count = 0
+    for parent, folders, files in os.walk(folder):
+        place = Path(parent)
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        if len(place.relative_to(folder).parts) >= _DEEPEST:
+            folders.clear()
+        for name in sorted(files):
+            if name == FILE and place == folder:
+                continue
+            yield (place / name).relative_to(folder).as_posix()
+            count += 1
+            if count > _MOST_FILES:
+                return
+
+
+def _literal(text: str) -> str:
+    return visible(repr(text[:80]))
