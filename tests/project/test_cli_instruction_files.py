@@ -77,9 +77,11 @@ def test_the_users_own_file_may_be_a_link(project):
 def test_a_file_below_comes_once_with_the_first_result_from_its_folder(project):
     project.write("src/AGENTS.md", "rules of src")
     project.write("src/deep/AGENTS.md", "rules of deep")
-    project.write("src/deep/a.txt", "content")
-    project.write("b.txt", "content")
-    run = project.run(calls(("read", {"path": "b.txt"})), calls(READ, READ), calls(READ), "Done.")
+    paths = [f"src/deep/{name}.txt" for name in "abc"]
+    for path in ("d.txt", *paths):
+        project.write(path, "content")
+    outside, *reads = (("read", {"path": path}) for path in ("d.txt", *paths))
+    run = project.run(calls(outside), calls(*reads[:2]), calls(reads[2]), "Done.")
     assert "rules of" not in run.system
     outside, *inside = run.results
     assert "rules" not in outside
