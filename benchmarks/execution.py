@@ -75,42 +75,42 @@ READERS = {
 
 
 async def careful(name: str, count: int) -> list[dict[str, Any]]:
-    asked = [(f"c{i}", json.dumps({"a": i, "b": 1})) for i in range(count)]
+    calls = [(f"c{i}", json.dumps({"a": i, "b": 1})) for i in range(count)]
     messages: list[dict[str, Any]] = []
-    log = [event async for event in _events(name, asked, messages)]
+    log = [event async for event in _events(name, calls, messages)]
     assert len(log) == 2 * count
     return messages
 
 
 async def _events(
-    name: str, asked: Sequence[tuple[str, str]], messages: list[dict[str, Any]]
+    name: str, calls: Sequence[tuple[str, str]], messages: list[dict[str, Any]]
 ) -> AsyncIterator[Happened]:
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     seq = 0
-    for call_id, arguments in asked:
+    for call_id, arguments in calls:
         seq += 1
         yield Happened(seq, "started", call_id, arguments)
     async with asyncio.TaskGroup() as tasks:
-        for call_id, arguments in asked:
-            tasks.create_task(_call(name, call_id, arguments, found))
-    for call_id, _ in asked:
-        content = json.dumps(found[call_id])
+        for call_id, arguments in calls:
+            tasks.create_task(_call(name, call_id, arguments, results))
+    for call_id, _ in calls:
+        content = json.dumps(results[call_id])
         messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
         seq += 1
         yield Happened(seq, "finished", call_id, content)
 
 
-async def _call(name: str, call_id: str, arguments: str, found: dict[str, Any]) -> None:
+async def _call(name: str, call_id: str, arguments: str, results: dict[str, Any]) -> None:
     try:
         read = READERS[name](arguments).__dict__
     except Exception as error:  # noqa: BLE001 - a wrong argument or a failing tool is a result
-        found[call_id] = f"error: {error}"
+        results[call_id] = f"error: {error}"
         return
     try:
         async with asyncio.timeout(30):
-            found[call_id] = await FUNCTIONS[name](**read)
+            results[call_id] = await FUNCTIONS[name](**read)
     except Exception as error:  # noqa: BLE001 - see above
-        found[call_id] = f"error: {error}"
+        results[call_id] = f"error: {error}"
 
 
 async def toolspeak(name: str, count: int) -> int:

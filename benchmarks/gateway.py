@@ -80,8 +80,8 @@ def running(*command: str) -> Iterator[tuple[int, str]]:
 def measured_process(kind: str, upstream: str) -> Iterator[tuple[int, int]]:
     """Returns its process and port."""
     if kind == "floor":
-        with running(str(HERE / "floor.py"), f"http://127.0.0.1:{upstream}") as (pid, said):
-            yield pid, int(said)
+        with running(str(HERE / "floor.py"), f"http://127.0.0.1:{upstream}") as (pid, port_text):
+            yield pid, int(port_text)
         return
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -116,16 +116,16 @@ def resident_kilobytes(pid: int) -> int:
 def clients(kind: str, port: int, streams: int, requests: int, chunks: int, per_second: int = 0) -> dict[str, object]:
     """Returns the clients' figures if every chunk arrived in order."""
     tools = "3" if kind.endswith("+tools") else "0"
-    asked = [f"{chunks}x{per_second}", str(streams), str(requests), tools]
+    arguments = [f"{chunks}x{per_second}", str(streams), str(requests), tools]
     done = subprocess.run(
-        [sys.executable, str(HERE / "client.py"), str(port), *asked], stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, str(HERE / "client.py"), str(port), *arguments], stdout=subprocess.PIPE, text=True, check=True
     )
-    told = json.loads(done.stdout)
-    if told["wrong"] or told["chunks"] != requests * chunks:
+    report = json.loads(done.stdout)
+    if report["wrong"] or report["chunks"] != requests * chunks:
         raise SystemExit(
-            f"{kind}: {told['wrong']} answers lost or moved chunks; {told['chunks']} of {requests * chunks} came"
+            f"{kind}: {report['wrong']} answers lost or moved chunks; {report['chunks']} of {requests * chunks} came"
         )
-    return told
+    return report
 
 
 class Watch:
@@ -161,12 +161,12 @@ class Subject:
     def measure(self, streams: int, chunks: int, per_second: int) -> Measured:
         before = cpu_seconds(self.pid)
         with Watch(self.pid) as watch:
-            told = clients(self.kind, self.port, streams, streams, chunks, per_second)
+            report = clients(self.kind, self.port, streams, streams, chunks, per_second)
         spent = cpu_seconds(self.pid) - before
         before = cpu_seconds(self.pid)
         short = clients(self.kind, self.port, min(50, streams), 400, 8)
         short_spent = cpu_seconds(self.pid) - before
-        percentiles: dict[str, float] = told["ms"]  # type: ignore[assignment]
+        percentiles: dict[str, float] = report["ms"]  # type: ignore[assignment]
         return Measured(
             spent * 1e6 / (streams * chunks),
             short_spent * 1e6 / 400,
@@ -187,12 +187,12 @@ class Subject:
 def subjects(kinds: Iterable[str]) -> Iterator[list[Subject]]:
     with contextlib.ExitStack() as stack:
         _, upstream = stack.enter_context(running(str(HERE / "upstream.py")))
-        found: list[Subject] = []
+        processes: list[Subject] = []
         for kind in kinds:
             pid, port = stack.enter_context(measured_process(kind, upstream))
             clients(kind, port, 1, 5, 8)  # imports and one-time setup
-            found.append(Subject(kind, pid, port, resident_kilobytes(pid)))
-        yield found
+            processes.append(Subject(kind, pid, port, resident_kilobytes(pid)))
+        yield processes
 
 
 def middle(values: Iterable[float]) -> float:
@@ -205,13 +205,13 @@ def compare(rounds: int, kinds: Sequence[str], loads: Sequence[tuple[int, int, i
     columns = ("µs/chunk", "x floor", "µs/req", "x floor", "req/s", "KB/stream", "p50 ms", "p99 ms")
     print(f"{'streams':>7} {'':14}" + "".join(f"{column:>10}" for column in columns))
     for streams, chunks, per_second in loads:
-        found: dict[str, list[Measured]] = {kind: [] for kind in kinds}
+        measurements: dict[str, list[Measured]] = {kind: [] for kind in kinds}
         with subjects(kinds) as measured:
             for _ in range(rounds):
                 for each in measured:
-                    found[each.kind].append(each.measure(streams, chunks, per_second))
-        for kind, ours in found.items():
-            pairs = list(zip(ours, found["floor"], strict=True))
+                    measurements[each.kind].append(each.measure(streams, chunks, per_second))
+        for kind, ours in measurements.items():
+            pairs = list(zip(ours, measurements["floor"], strict=True))
             ratio = middle(a.chunk / b.chunk for a, b in pairs)
             figures = (
                 f"{middle(each.chunk for each in ours):.1f}",
@@ -234,11 +234,11 @@ def growth(rounds: int, kinds: Sequence[str]) -> bool:
     level = True
     print(f"{'µs/chunk':14}{'2,000':>10}{'20,000':>10}{'ratio':>10}")
     with subjects(kinds) as measured:
-        found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+        costs: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
         for _ in range(rounds):
             for each in measured:
-                found[each.kind].append((each.chunk(10, 2_000), each.chunk(1, 20_000)))
-    for kind, pairs in found.items():
+                costs[each.kind].append((each.chunk(10, 2_000), each.chunk(1, 20_000)))
+    for kind, pairs in costs.items():
         ratio = middle(long / short for short, long in pairs)
         short, long = middle(pair[0] for pair in pairs), middle(pair[1] for pair in pairs)
         print(f"{kind:14}{short:>10.1f}{long:>10.1f}{ratio:>10.2f}", flush=True)
@@ -249,15 +249,15 @@ def growth(rounds: int, kinds: Sequence[str]) -> bool:
 def burst(rounds: int, kinds: Sequence[str]) -> bool:
     """Returns whether the first word meets its target when many clients send requests at once."""
     met = True
-    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    latencies: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     print(f"{BURST} at once{'':12}{'p50 ms':>10}{'x floor':>10}{'p99 ms':>10}{'x floor':>10}")
     with subjects(kinds) as measured:
         for _ in range(rounds):
             for each in measured:
-                told = clients(each.kind, each.port, BURST, BURST, 20, 10)
-                found[each.kind].append(told["first_ms"])  # type: ignore[arg-type]
-    for kind, ours in found.items():
-        line, pairs = "", list(zip(ours, found["floor"], strict=True))
+                report = clients(each.kind, each.port, BURST, BURST, 20, 10)
+                latencies[each.kind].append(report["first_ms"])  # type: ignore[arg-type]
+    for kind, ours in latencies.items():
+        line, pairs = "", list(zip(ours, latencies["floor"], strict=True))
         for part in ("p50", "p99"):
             ratio = middle(a[part] / b[part] for a, b in pairs)
             line += f"{middle(each[part] for each in ours):>10.0f}{ratio:>10.2f}"
@@ -274,7 +274,7 @@ def soak(seconds: float, per_second: int, streams: int = 500) -> bool:
         clients(kind, measured.port, streams, streams, chunks, per_second)
         before = cpu_seconds(measured.pid)
         with Watch(measured.pid, 1.0) as watch:
-            told = clients(kind, measured.port, streams, answers, chunks, per_second)
+            report = clients(kind, measured.port, streams, answers, chunks, per_second)
         spent = cpu_seconds(measured.pid) - before
     third = len(watch.samples) // 3
     first, last = statistics.median(watch.samples[:third]), statistics.median(watch.samples[-third:])
@@ -282,7 +282,7 @@ def soak(seconds: float, per_second: int, streams: int = 500) -> bool:
     line = [statistics.median(watch.samples[i * twelfth : (i + 1) * twelfth]) / 1024 for i in range(12)]
     print("MB, a twelfth of the time each: " + " ".join(f"{megabytes:.1f}" for megabytes in line))
     print(
-        f"{told['seconds']:.0f} s, {streams} streams open, {answers} answers, {answers * chunks:,} chunks, none lost "
+        f"{report['seconds']:.0f} s, {streams} streams open, {answers} answers, {answers * chunks:,} chunks, none lost "
         f"or moved; {spent * 1e6 / (answers * chunks):.1f} µs a chunk; memory {first / 1024:.1f} MB in the first third,"
         f" {last / 1024:.1f} MB in the last, {max(watch.samples) / 1024:.1f} MB at most"
     )

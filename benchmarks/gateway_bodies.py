@@ -75,17 +75,17 @@ async def measure(pid: int, address: str, body: bytes) -> tuple[list[int], float
 
         async def watch() -> None:
             while asking:
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 await client.get("/healthz")
-                waits.append((time.perf_counter() - begun) * 1000)
+                waits.append((time.perf_counter() - start) * 1000)
                 await asyncio.sleep(BETWEEN_SECONDS)
 
         watching = asyncio.create_task(watch())
-        begun = time.perf_counter()
+        start = time.perf_counter()
         head = {"content-type": "application/json"}
-        sent = (client.post("/v1/chat/completions", content=body, headers=head) for _ in range(2))
-        statuses = [answer.status_code for answer in await asyncio.gather(*sent)]
-        seconds = time.perf_counter() - begun
+        posts = (client.post("/v1/chat/completions", content=body, headers=head) for _ in range(2))
+        statuses = [answer.status_code for answer in await asyncio.gather(*posts)]
+        seconds = time.perf_counter() - start
         asking = False
         await watching
     return statuses, seconds, sorted(waits), peak_of(pid)

@@ -90,13 +90,13 @@ def change(place: str) -> str:
 class Model(ScriptedProvider):
     """A scripted model that calls `asked` with each request's number, before it answers."""
 
-    def __init__(self, turns: Sequence[str], asked: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, turns: Sequence[str], on_request: Callable[[int], None] = lambda _: None) -> None:
         super().__init__(turns)
-        self._requests, self._asked = 0, asked
+        self._requests, self._on_request = 0, on_request
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         self._requests += 1
-        self._asked(self._requests)
+        self._on_request(self._requests)
         return super().stream(request)
 
 
@@ -130,9 +130,9 @@ async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     """A model server that answers each request with a call as text, in pieces of four characters."""
     text = CALL % "look"
     deltas = [{"delta": {"content": text[start : start + 4]}} for start in range(0, len(text), 4)]
-    sent = [{"choices": [{"index": 0, **each}]} for each in (*deltas, {"delta": {}, "finish_reason": "stop"})]
-    sent.append({"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}})
-    events = "".join(f"data: {json.dumps(each)}\n\n" for each in sent) + "data: [DONE]\n\n"
+    chunks = [{"choices": [{"index": 0, **each}]} for each in (*deltas, {"delta": {}, "finish_reason": "stop"})]
+    chunks.append({"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}})
+    events = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
     with contextlib.suppress(asyncio.IncompleteReadError):
         while head := await reader.readuntil(b"\r\n\r\n"):
             length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
@@ -197,11 +197,11 @@ async def measure() -> dict[str, Trace]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="name the files and their functions")
-    named = parser.parse_args().list
+    with_files = parser.parse_args().list
     print(f"{'':10}{'files':>6}{'functions':>11}{'calls':>7}")
     for name, trace in asyncio.run(measure()).items():
         print(f"{name:10}{len(trace.files):6}{len(trace.functions):11}{trace.calls:7}")
-        for file, count in sorted(trace.files.items()) if named else ():
+        for file, count in sorted(trace.files.items()) if with_files else ():
             functions = (
                 function for _, function in sorted((line, name) for at, name, line in trace.functions if at == file)
             )

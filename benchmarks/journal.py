@@ -41,7 +41,7 @@ from toolspeak.journal.records import pack
 
 ROUNDS = 15
 
-USED = 15_000
+EARLIER_RECORDS = 15_000
 """Records written before the measurement, so that the logs have reached their final length and are overwritten from
 then on. A sync of a growing file takes twice as long on ext4."""
 
@@ -54,10 +54,10 @@ def records(run_id: str, steps: int) -> list[Record]:
     events = [(0, RunStarted((Message.user("Fix the failing test."),), "openai:model"))]
     for step in range(1, steps + 1):
         call = f"call_{step}_0"
-        said = (TextPart("I look at the file."), ToolCall(call, "read", {"path": "src/a.py", "offset": step}))
+        parts = (TextPart("I look at the file."), ToolCall(call, "read", {"path": "src/a.py", "offset": step}))
         events += [
             (step, ModelAsked("openai:model", "a" * 64, "b" * 64)),
-            (step, ModelAnswered(Message("assistant", said), "tool_calls", Usage(1000, 20))),
+            (step, ModelAnswered(Message("assistant", parts), "tool_calls", Usage(1000, 20))),
             (step, ToolStarted(call, "read", f"{run_id}:{call}")),
             (step, ToolFinished(ToolResult(call, "read", "success", (TextPart("x = 1\n" * 30),)))),
         ]
@@ -75,13 +75,13 @@ class Bare:
 
     def write(self, rows: list[tuple[int, str]], group: int) -> float:
         """Microseconds per event."""
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         for start in range(0, len(rows), group):
             self.db.execute("BEGIN IMMEDIATE")
             for row in rows[start : start + group]:
                 self.db.execute("INSERT INTO records (pos, data) VALUES (?, ?)", row)
             self.db.execute("COMMIT")
-        return (time.perf_counter() - begun) / len(rows) * 1e6
+        return (time.perf_counter() - start_time) / len(rows) * 1e6
 
 
 async def ours(journal: SqliteJournal, runs: list[list[Record]]) -> float:
@@ -91,9 +91,9 @@ async def ours(journal: SqliteJournal, runs: list[list[Record]]) -> float:
         for record in run:
             await journal.append(record)
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     await asyncio.gather(*map(write, runs))
-    return (time.perf_counter() - begun) / sum(map(len, runs)) * 1e6
+    return (time.perf_counter() - start) / sum(map(len, runs)) * 1e6
 
 
 async def handing_over(runs: list[list[Record]]) -> float:
@@ -113,9 +113,9 @@ async def handing_over(runs: list[list[Record]]) -> float:
                 loop.call_soon(commit)
             await waiting[-1]
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     await asyncio.gather(*map(write, runs))
-    return (time.perf_counter() - begun) / sum(map(len, runs)) * 1e6
+    return (time.perf_counter() - start) / sum(map(len, runs)) * 1e6
 
 
 async def appending(folder: Path, full: bool, group: int, count: int) -> list[float]:
@@ -124,11 +124,11 @@ async def appending(folder: Path, full: bool, group: int, count: int) -> list[fl
     name = f"{'full' if full else 'normal'}-{group}"
     heap, rows = Bare(folder / f"heap-{name}.db", full), Bare(folder / f"rows-{name}.db", full)
     journal = SqliteJournal(folder / f"ours-{name}.db", sync="always" if full else "never")
-    used = records(f"{name}-before", USED // 4)
+    earlier = records(f"{name}-before", EARLIER_RECORDS // 4)
     for bare in (heap, rows):
-        bare.write([(-seq, pack(record).text) for seq, record in enumerate(used, 1)], 500)
-    for start in range(0, len(used), 500):
-        await asyncio.gather(*map(journal.append, used[start : start + 500]))
+        bare.write([(-seq, pack(record).text) for seq, record in enumerate(earlier, 1)], 500)
+    for start in range(0, len(earlier), 500):
+        await asyncio.gather(*map(journal.append, earlier[start : start + 500]))
     steps = max(1, count // ROUNDS // group // 4)
     runs = [records(f"{name}-{i}", ROUNDS * steps) for i in range(group)]
     starts = [await ours(journal, [run[:1]]) for run in runs]
@@ -161,22 +161,22 @@ def rebuilding(folder: Path, events: int) -> tuple[float, float, float, float]:
     journal.close()
     floors, costs = [], []
     for _ in range(5):
-        begun = time.process_time()
+        start = time.process_time()
         db = sqlite3.connect(path)
         decoded = [json.loads(data) for (data,) in db.execute("SELECT data FROM records ORDER BY id")]
-        floors.append(time.process_time() - begun)
+        floors.append(time.process_time() - start)
         db.close()
         assert len(decoded) == len(run)
         del decoded
-        begun = time.process_time()
+        start = time.process_time()
         journal = SqliteJournal(path)
         state = asyncio.run(load_state(journal, "run"))
-        costs.append(time.process_time() - begun)
+        costs.append(time.process_time() - start)
         journal.close()
         assert state.seq == len(run)
         del state
-    sent = sum(len(pack(record).text) for record in run) / len(run)
-    return min(floors), min(costs), sent, path.stat().st_size / len(run)
+    json_bytes = sum(len(pack(record).text) for record in run) / len(run)
+    return min(floors), min(costs), json_bytes, path.stat().st_size / len(run)
 
 
 def by_step(folder: Path, steps: int) -> dict[int, float]:
@@ -184,23 +184,23 @@ def by_step(folder: Path, steps: int) -> dict[int, float]:
     run: the median of the next steps, the minimum of three runs."""
     window = min(90, max(5, steps // 100))
     marks = [step for step in (10, 100, 1000, 10_000) if step <= steps - window]
-    found = dict.fromkeys(marks, float("inf"))
+    best = dict.fromkeys(marks, float("inf"))
 
     async def main(path: Path) -> None:
-        journal, state, times, begun = SqliteJournal(path, sync="never"), None, list[float](), 0.0
+        journal, state, times, start = SqliteJournal(path, sync="never"), None, list[float](), 0.0
         for record in records("run", steps):
             if isinstance(record.event, ModelAsked):
-                times.append(time.process_time() - begun)
-                begun = time.process_time()
+                times.append(time.process_time() - start)
+                start = time.process_time()
             await journal.append(record)
             state = apply(state, record)
         journal.close()
         for step in marks:
-            found[step] = min(found[step], statistics.median(times[step : step + window]) * 1e6)
+            best[step] = min(best[step], statistics.median(times[step : step + window]) * 1e6)
 
     for number in range(3):
         asyncio.run(main(folder / f"steps-{number}.db"))
-    return found
+    return best
 
 
 def main() -> None:
@@ -222,9 +222,9 @@ def main() -> None:
             row = f"{label:24}{heap:8.1f}{rows:8.1f}{python:8.1f}{cost:9.1f}{by_rows:7.2f}{by_heap:7.2f}"
             print(f"{row}   {target:<8g}{start:.0f}", flush=True)
         events = int(100_000 * options.scale)
-        floor, cost, sent, stored = rebuilding(folder, events)
+        floor, cost, json_bytes, file_bytes = rebuilding(folder, events)
         print(f"rebuilding {events:,} events: {cost:.2f} s; rows and their JSON {floor:.2f} s; {cost / floor:.2f} (3)")
-        print(f"bytes an event: {sent:.0f} of JSON, {stored:.0f} in the file")
+        print(f"bytes an event: {json_bytes:.0f} of JSON, {file_bytes:.0f} in the file")
         steps = by_step(folder, max(20, int(10_100 * options.scale)))
         print("; ".join(f"step {step:,}: {cost:.0f} us" for step, cost in steps.items()))
         print(f"step {max(steps):,} to step {min(steps)}: {steps[max(steps)] / steps[min(steps)]:.2f} times")

@@ -69,8 +69,8 @@ class Worker:
         self._process.stdin.write(json.dumps({"metric": metric, **job}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
-        told = json.loads(line) if line else {"error": "the process ended"}
-        return told.get("error") or told
+        reply = json.loads(line) if line else {"error": "the process ended"}
+        return reply.get("error") or reply
 
 
 @contextmanager
@@ -92,22 +92,22 @@ def measure(
     workers: Sequence[Worker], rounds: int, metric: str, *, warm: bool = True, **job: Any
 ) -> dict[str, Figures]:
     """Returns the figures of each runtime that has them. `warm` adds a first round that does not count."""
-    found: dict[str, list[Figures]] = {}
+    measurements: dict[str, list[Figures]] = {}
     silent: set[str] = set()
     for number in range(rounds + warm):
         for worker in workers:
             if worker.name in silent:
                 continue
-            told = worker.ask(metric, **job)
-            if isinstance(told, str):
+            reply = worker.ask(metric, **job)
+            if isinstance(reply, str):
                 silent.add(worker.name)
-                if told != "not of this runtime":
-                    print(f"  {worker.name}: {told}", file=sys.stderr)
+                if reply != "not of this runtime":
+                    print(f"  {worker.name}: {reply}", file=sys.stderr)
             elif number or not warm:
-                found.setdefault(worker.name, []).append(told)
+                measurements.setdefault(worker.name, []).append(reply)
     return {
         name: {key: statistics.median(each[key] for each in figures) for key in figures[0]}
-        for name, figures in found.items()
+        for name, figures in measurements.items()
     }
 
 
@@ -137,13 +137,13 @@ class Table:
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
 
-    def add(self, title: str, found: dict[str, Figures], key: str, floor: str = "floor") -> None:
-        base = found.get(floor, {}).get(key)
-        for name, figures in found.items():
+    def add(self, title: str, measurements: dict[str, Figures], key: str, floor: str = "floor") -> None:
+        base = measurements.get(floor, {}).get(key)
+        for name, figures in measurements.items():
             ratio = f"{figures[key] / base:8.1f} ×" if base and name != floor else ""
             grown = f"   late/early {figures['late'] / figures['early']:5.2f}" if "late" in figures else ""
-            kept = f"   {figures['kib']:,.1f} KiB" if "kib" in figures else ""
-            print(f"{title:28} {name:16} {figures[key]:10,.2f} {ratio:>10}{grown}{kept}", flush=True)
+            memory = f"   {figures['kib']:,.1f} KiB" if "kib" in figures else ""
+            print(f"{title:28} {name:16} {figures[key]:10,.2f} {ratio:>10}{grown}{memory}", flush=True)
             self.records.append({"metric": title, "subject": name, **figures})
         print()
 

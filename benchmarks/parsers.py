@@ -123,14 +123,14 @@ class Fragment:
 
 class JsonFloor:
     def feed(self, chunk: str) -> list[Fragment]:
-        found = _JSON_RUN.match(chunk, 0)
-        return [Fragment(0, chunk[: found.end()] if found else chunk)]
+        match = _JSON_RUN.match(chunk, 0)
+        return [Fragment(0, chunk[: match.end()] if match else chunk)]
 
 
 class TextFloor:
     def feed(self, chunk: str) -> list[Fragment]:
-        found = _TEXT_RUN.match(chunk, 0)
-        return [Fragment(0, encode_basestring(chunk[: found.end()] if found else chunk)[1:-1])]
+        match = _TEXT_RUN.match(chunk, 0)
+        return [Fragment(0, encode_basestring(chunk[: match.end()] if match else chunk)[1:-1])]
 
 
 def read(dialect: Dialect, pieces: Sequence[str]) -> None:
@@ -158,26 +158,26 @@ def check_read(dialect: Dialect, content: str) -> None:
 
 def best(run: Callable[[], None], least: float = 0.25, most: int = 200) -> float:
     """Returns CPU seconds: the minimum of as many runs as fit in `least` seconds."""
-    found, spent, runs = math.inf, 0.0, 0
+    fastest, spent, runs = math.inf, 0.0, 0
     while not runs or (spent < least and runs < most):
         before = time.thread_time()
         run()
         once = time.thread_time() - before
-        found, spent, runs = min(found, once), spent + once, runs + 1
-    return found
+        fastest, spent, runs = min(fastest, once), spent + once, runs + 1
+    return fastest
 
 
 def growth(dialect: Dialect, row: Row, content: str, *, whole: bool) -> float:
     """Returns the cost ratio for twice the text. Repeats with longer texts before it counts as quadratic."""
-    found = 0.0
+    ratio = 0.0
     for size in (GROWTH_SIZE, 4 * GROWTH_SIZE):
         texts = [reply(dialect, content, each) for each in (size, 2 * size)]
         fed = [[text] if whole else pieces_of(text, row.tokens) for text in texts]
         once, twice = (best(lambda each=each: read(dialect, each)) for each in fed)
-        found = twice / once
-        if found < QUADRATIC:
+        ratio = twice / once
+        if ratio < QUADRATIC:
             break
-    return round(found, 2)
+    return round(ratio, 2)
 
 
 def measure(row: Row, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -280,17 +280,17 @@ def _foreseen(before: Sequence[tuple[int, float]], size: int) -> float:
 
 
 def show(record: dict[str, Any]) -> None:
-    told = [f"{record['engine']:10}{record['parser']:16}{record['content']:6}{record['size']:>9}"]
+    columns = [f"{record['engine']:10}{record['parser']:16}{record['content']:6}{record['size']:>9}"]
     if "error" in record:
-        told.append(f"  {record['error']}")
+        columns.append(f"  {record['error']}")
     elif record["engine"] == "toolspeak":
-        told.append(f"{record['us_per_chunk']:>11.2f} us{record['floor_us']:>7.2f}{record['ratio']:>6.1f}x")
-        told.append(f"{record['mb_per_s']:>8.1f} MB/s")
-        told += [f"  grows {record['growth']}, whole {record['growth_whole']}"] if "growth" in record else []
+        columns.append(f"{record['us_per_chunk']:>11.2f} us{record['floor_us']:>7.2f}{record['ratio']:>6.1f}x")
+        columns.append(f"{record['mb_per_s']:>8.1f} MB/s")
+        columns += [f"  grows {record['growth']}, whole {record['growth_whole']}"] if "growth" in record else []
     else:
         wrong = "" if record["ok"] else "  wrong arguments" if record["ok"] is False else "  stopped at the cap"
-        told.append(f"{record['us_per_chunk']:>11.2f} us{wrong}")
-    print("".join(told), flush=True)
+        columns.append(f"{record['us_per_chunk']:>11.2f} us{wrong}")
+    print("".join(columns), flush=True)
 
 
 def records(rows: Sequence[Row], sizes: Sequence[int], engines: Sequence[Engine]) -> Iterator[dict[str, Any]]:

@@ -26,12 +26,12 @@ SIZES = {1_000: "1 KB", 10_000: "10 KB", 100_000: "100 KB", 1_000_000: "1 MB", 1
 def lines(records: Records, engine: str) -> dict[str, list[tuple[int, float]]]:
     """Returns microseconds per chunk by size, for each of an engine's parsers."""
     wrong = {record["parser"] for record in records if record["engine"] == engine and record.get("ok") is False}
-    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    points: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for record in records:
         drawn = record["engine"] == engine and record["content"] == "code" and "us_per_chunk" in record
         if drawn and record["parser"] not in wrong:
-            found[record["parser"]].append((record["size"], record["us_per_chunk"]))
-    return found
+            points[record["parser"]].append((record["size"], record["us_per_chunk"]))
+    return points
 
 
 def draw_chunks(axes: Axes, records: Records) -> None:
@@ -52,8 +52,8 @@ def draw_chunks(axes: Axes, records: Records) -> None:
     floors = [record["floor_us"] for record in records if "floor_us" in record]
     axes.axhspan(min(floors), max(floors), color="#868e96", alpha=0.35, linewidth=0, label="floor of any Python parser")
     axes.set(xscale="log", yscale="log", xlabel="length of the argument (source code)", ylabel="CPU time a chunk (µs)")
-    shown = sorted({record["size"] for record in records})
-    axes.set_xticks(shown, [SIZES.get(size, f"{size}") for size in shown])
+    sizes = sorted({record["size"] for record in records})
+    axes.set_xticks(sizes, [SIZES.get(size, f"{size}") for size in sizes])
     axes.minorticks_off()
     axes.grid(visible=True, axis="y", color="#dee2e6", linewidth=0.6)
     axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4)
@@ -85,10 +85,12 @@ def main() -> None:
     records = [json.loads(line) for line in chosen.records.read_text(encoding="utf-8").splitlines()]
     # Text as text and the same names in every run: the file stays small, and its diffs are meaningful.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "toolspeak", "font.family": "sans-serif"})
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", width_ratios=(1.25, 1))
-    draw_chunks(left, records)
-    draw_whole(right, records)
-    for axes in (left, right):
+    figure, (left_axes, right_axes) = plt.subplots(
+        1, 2, figsize=(10, 4.6), layout="constrained", width_ratios=(1.25, 1)
+    )
+    draw_chunks(left_axes, records)
+    draw_whole(right_axes, records)
+    for axes in (left_axes, right_axes):
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(chosen.plot, metadata={"Date": None}, facecolor="white")
 

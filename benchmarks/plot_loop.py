@@ -26,14 +26,14 @@ PANELS = {
 """The metrics that are drawn, each with the key of its figure and its title."""
 
 
-def draw(axes: Axes, found: dict[str, float], title: str, order: list[str], *, named: bool) -> None:
-    places = {name: i for i, name in enumerate(order) if name in found}
+def draw(axes: Axes, costs: dict[str, float], title: str, order: list[str], *, named: bool) -> None:
+    places = {name: i for i, name in enumerate(order) if name in costs}
     colours = [OURS if name == "toolspeak" else FLOOR if name == "floor" else OTHERS for name in places]
     # Points instead of bars: on a logarithmic axis, the length of a bar has no meaning.
-    axes.hlines(list(places.values()), min(found.values()) / 2, [found[name] for name in places], "#ced4da", lw=0.8)
-    axes.scatter([found[name] for name in places], list(places.values()), 30, colours, zorder=3)
+    axes.hlines(list(places.values()), min(costs.values()) / 2, [costs[name] for name in places], "#ced4da", lw=0.8)
+    axes.scatter([costs[name] for name in places], list(places.values()), 30, colours, zorder=3)
     for name, place in places.items():
-        cost = found[name]
+        cost = costs[name]
         axes.annotate(
             f"{cost:,.0f}" if cost >= 10 else f"{cost:.1f}",
             (cost, place),
@@ -44,7 +44,7 @@ def draw(axes: Axes, found: dict[str, float], title: str, order: list[str], *, n
         )
     axes.set_yticks(range(len(order)), [NAMES.get(name, name) for name in order] if named else [], fontsize=8)
     axes.invert_yaxis()
-    axes.set(xscale="log", xlim=(min(found.values()) / 2, max(found.values()) * 6))
+    axes.set(xscale="log", xlim=(min(costs.values()) / 2, max(costs.values()) * 6))
     axes.set_title(title, fontsize=9)
     axes.tick_params(axis="x", labelsize=7)
     axes.minorticks_off()

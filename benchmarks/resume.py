@@ -39,13 +39,13 @@ def conversation(turns: int) -> tuple[list[Message], Toolset]:
             (root / name).write_text(text, encoding="utf-8")
         tools = Toolset(workspace_tools(root))
         model = ScriptedProvider(playbook(dialect, tools.specs))
-        said = list(Agent(model, tools, dialect=dialect, approve="all").run_sync(TASK).messages)
-    found: list[Message] = []
+        round_messages = list(Agent(model, tools, dialect=dialect, approve="all").run_sync(TASK).messages)
+    messages: list[Message] = []
     round_ = 0
-    while sum(message.role == "assistant" for message in found) < turns:
+    while sum(message.role == "assistant" for message in messages) < turns:
         round_ += 1
-        found += [_as_native(message, round_) for message in said]
-    return found, tools
+        messages += [_as_native(message, round_) for message in round_messages]
+    return messages, tools
 
 
 def _as_native(message: Message, round_: int) -> Message:
@@ -61,7 +61,7 @@ def _as_native(message: Message, round_: int) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def sent(messages: Sequence[Message], tools: Toolset, turns: int, *, resume: bool, fixed: bool) -> int:
+def request_bytes(messages: Sequence[Message], tools: Toolset, turns: int, *, resume: bool, fixed: bool) -> int:
     """Returns the bytes of all request bodies until the model has answered `turns` times."""
     total, answers, before = 0, 0, 0
     for i, message in enumerate(messages):
@@ -83,8 +83,8 @@ def main() -> None:
     messages, tools = conversation(max(TURNS))
     print(f"{'turns':>6}{'whole, KB':>12}{'new, KB':>10}{'times':>8}   without tools: times")
     for turns in TURNS:
-        whole, new = (sent(messages, tools, turns, resume=resume, fixed=True) for resume in (False, True))
-        bare, bare_new = (sent(messages, tools, turns, resume=resume, fixed=False) for resume in (False, True))
+        whole, new = (request_bytes(messages, tools, turns, resume=resume, fixed=True) for resume in (False, True))
+        bare, bare_new = (request_bytes(messages, tools, turns, resume=resume, fixed=False) for resume in (False, True))
         print(f"{turns:>6}{whole / 1e3:>12.1f}{new / 1e3:>10.1f}{whole / new:>8.1f}{bare / bare_new:>17.1f}")
 
 

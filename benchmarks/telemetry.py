@@ -95,11 +95,11 @@ def a_run(telemetry: Telemetry | None, steps: int) -> float:
     gc.disable()  # a garbage collection would hit one kind by chance
     start = time.process_time()
     result = asyncio.run(agent.run("go"))
-    taken = time.process_time() - start
+    seconds = time.process_time() - start
     gc.enable()
     assert result.answer == "done"
     assert model.turns == steps + 1
-    return taken / steps * 1e6
+    return seconds / steps * 1e6
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
@@ -121,9 +121,9 @@ def main() -> None:
         order = list(every)
         chance.shuffle(order)
         for name in order:
-            taken = a_run(every[name], options.steps)
+            cost = a_run(every[name], options.steps)
             if number:
-                times[name].append(taken)
+                times[name].append(cost)
     print(f"{'':12} {'µs a step':>10} {'by plain':>9}  95 % interval")
     for name, each in times.items():
         ratios = [one / plain for one, plain in zip(each, times["plain"], strict=True)]

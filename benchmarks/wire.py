@@ -39,7 +39,7 @@ COUNT = 5_000
 TARGET = 4 * 0.5  # µs
 MOST = 100_000
 GROWN = 3.0
-ASKED = WireRequest(ModelRequest([]), "m", stream=True)
+REQUEST = WireRequest(ModelRequest([]), "m", stream=True)
 UNITS = {"K": 1_000, "M": 1_000_000}
 
 
@@ -48,9 +48,9 @@ def text_turn(pieces: Iterable[str]) -> list[Delta]:
 
 
 def call_turn(pieces: Iterable[str]) -> list[Delta]:
-    told = list(pieces)
-    fragments = [ArgumentsDelta(0, piece) for piece in ('{"text": "', *told, '"}')]
-    ended = CallCompleted(0, "write", {"text": "".join(told)}, "c0")
+    text_pieces = list(pieces)
+    fragments = [ArgumentsDelta(0, piece) for piece in ('{"text": "', *text_pieces, '"}')]
+    ended = CallCompleted(0, "write", {"text": "".join(text_pieces)}, "c0")
     return [CallStarted(0, "write", "c0"), *fragments, ended, TurnEnded("tool_calls", Usage(1, 1), "m")]
 
 
@@ -59,7 +59,7 @@ KINDS: dict[str, Callable[[Iterable[str]], list[Delta]]] = {"text": text_turn, "
 
 def written(chat: WireFormat, turn: Iterable[Delta]) -> list[str]:
     """Returns the data of each event of a turn, as JSON."""
-    encoder = chat.encoder(ASKED, response_id="resp_0123456789", created=1_700_000_000)
+    encoder = chat.encoder(REQUEST, response_id="resp_0123456789", created=1_700_000_000)
     frames = [data for delta in turn for _, data in encoder.feed(delta)]
     return [json.dumps(data) for data in frames if not isinstance(data, str)]
 
@@ -96,7 +96,7 @@ def decode_read(chat: WireFormat, chunks: list[Any]) -> None:
 
 
 def encode(chat: WireFormat, turn: list[Delta]) -> None:
-    encoder = chat.encoder(ASKED, response_id="resp_0123456789", created=1_700_000_000)
+    encoder = chat.encoder(REQUEST, response_id="resp_0123456789", created=1_700_000_000)
     for delta in turn:
         encoder.feed(delta)
 

@@ -51,8 +51,8 @@ PACKAGES = (
 def names_of(package: str) -> list[str]:
     """The public names of a package; of errors.py, which has no `__all__`, its exceptions."""
     module = importlib.import_module(package)
-    listed = getattr(module, "__all__", None)
-    return sorted(listed or (name for name, each in vars(module).items() if own_class(each, module)))
+    exports = getattr(module, "__all__", None)
+    return sorted(exports or (name for name, each in vars(module).items() if own_class(each, module)))
 
 
 def own_class(each: Any, module: ModuleType) -> bool:
@@ -84,13 +84,13 @@ def entry(package: str, name: str) -> list[str]:
         return [f".. auto{kind}:: {place}", "   :members:", *inherited, ""]
     if inspect.isroutine(value):
         return [f".. autofunction:: {place}", ""]
-    shown = [f"   :type: {type(value).__name__}"]
+    options = [f"   :type: {type(value).__name__}"]
     if isinstance(value, str):
-        shown = [f"   :value: {value!r}"]
+        options = [f"   :value: {value!r}"]
     elif not isinstance(value, (tuple, dict)) and type(value).__module__ in ("typing", "types", "collections.abc"):
-        shown = [f"   :value: {short_types(stringify_annotation(value))}"]
+        options = [f"   :value: {short_types(stringify_annotation(value))}"]
     description = [f"   {line}" for line in restructured(description_of(name))]
-    return [f".. py:data:: {place}", *shown, "", *description, ""]
+    return [f".. py:data:: {place}", *options, "", *description, ""]
 
 
 def short_types(text: str) -> str:
@@ -159,16 +159,16 @@ _FIELDS = re.compile(r"^- ((?:`\w+`(?:, )?)+): (.*(?:\n  .*)*)", re.MULTILINE)
 def described_fields(value: type) -> tuple[str, dict[str, str]]:
     """What a value's docstring says of the whole, and of each field: "- `name`: …", or a text under the field."""
     text = inspect.cleandoc(value.__doc__ or "")
-    found = {
+    descriptions = {
         name: " ".join(described[2].split())
         for described in _FIELDS.finditer(text)
         for name in re.findall(r"`(\w+)`", described[1])
     }
     attributes = ModuleAnalyzer.for_module(value.__module__).find_attr_docs()
-    found |= {
+    descriptions |= {
         name: " ".join(lines).strip() for (owner, name), lines in attributes.items() if owner == value.__qualname__
     }
-    return _FIELDS.sub("", text).strip(), found
+    return _FIELDS.sub("", text).strip(), descriptions
 
 
 class ValueFields(SphinxDirective):
@@ -237,8 +237,8 @@ def process_signature(
     # A struct holds an unhashable or shared default as a factory, in the order of its fields.
     for field in msgspec.structs.fields(value) if issubclass(value, msgspec.Struct) else ():
         if field.default_factory is not msgspec.NODEFAULT:
-            shown = repr(field.default_factory())
-            signature = signature.replace("<factory>", "…" if shown.startswith("<") else shown, 1)
+            default = repr(field.default_factory())
+            signature = signature.replace("<factory>", "…" if default.startswith("<") else default, 1)
     return signature, result
 
 

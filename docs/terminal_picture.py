@@ -99,8 +99,8 @@ def drawn(session: str) -> str:
 
 def comparable(picture: str) -> list[str]:
     """The words of a picture, without what differs from run to run: the id, and the figures of the last line."""
-    shown = html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", picture))).split()
-    text = re.sub(r"resuming [0-9a-f]{8}", "resuming ID", " ".join(shown))
+    words = html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", picture))).split()
+    text = re.sub(r"resuming [0-9a-f]{8}", "resuming ID", " ".join(words))
     return re.sub(r"~[\d,]+ tokens, [\d.]+ s", "TOKENS, SECONDS", text).split()
 
 

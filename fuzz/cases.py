@@ -118,13 +118,13 @@ def sample_rows() -> tuple[dict[str, Any], ...]:
 @cache
 def toolsets() -> tuple[tuple[ToolSpec, ...], ...]:
     """No tools, ours, and those of the samples."""
-    found: dict[str, ToolSpec] = {}
+    tools: dict[str, ToolSpec] = {}
     for row in sample_rows():
         for tool in row["tools"]:
             tool = tool.get("function", tool)
             spec = ToolSpec(tool["name"], "", tool.get("parameters") or {"type": "object"})
-            found.setdefault(spec.name, spec)
-    return (), OWN_TOOLS, tuple(found.values())
+            tools.setdefault(spec.name, spec)
+    return (), OWN_TOOLS, tuple(tools.values())
 
 
 def _written(dialect: Dialect, *calls: ToolCall) -> str:
@@ -138,8 +138,8 @@ def fragments(dialect: Dialect) -> tuple[str, ...]:
         return fragments(dialect.renderer)
     if isinstance(dialect, AutoDialect):
         each = [fragments(known) for known in DIALECTS]
-        found = [text for rank in itertools.zip_longest(*each) for text in rank if text]
-        return tuple(dict.fromkeys(found))[:256]
+        texts = [text for rank in itertools.zip_longest(*each) for text in rank if text]
+        return tuple(dict.fromkeys(texts))[:256]
     calls = [_written(dialect, call) for call in _CALLS] + [_written(dialect, *_CALLS)]
     results = dialect.render_results([ToolResult("call_0", "read", "success", (TextPart("fine"),))])
     markers: list[str] = []
@@ -152,8 +152,8 @@ def fragments(dialect: Dialect) -> tuple[str, ...]:
     tokens = [token for text in (*calls, results) for token in _TOKEN.findall(text)]
     halves = [marker[: len(marker) // 2] for marker in markers]
     # Markers first: what 256 indexes do not reach of a talkative dialect is the least of it.
-    found = dict.fromkeys([*markers, *calls, results, *halves, *tokens, *_COMMON])
-    return tuple(text for text in found if text)[:256]
+    texts = dict.fromkeys([*markers, *calls, results, *halves, *tokens, *_COMMON])
+    return tuple(text for text in texts if text)[:256]
 
 
 def _decoded(data: bytes) -> str:

@@ -34,7 +34,7 @@ SECONDS, SECONDS_PER_CHARACTER = 2.0, 0.002
 GROWTH = 9.0
 """How much longer four times the text may take: 4 is linear, 16 quadratic."""
 
-KEPT, KEPT_PER_CHARACTER = 160 * 1024, 16
+FIXED_BYTES, KEPT_PER_CHARACTER = 160 * 1024, 16
 """Bytes a parser may keep: always, and of the block it reads (raw text and values, four bytes a character at most)."""
 
 HELD_PER_CHARACTER = 128
@@ -58,13 +58,13 @@ def check_case(case: Case) -> None:
     before = time.process_time()
     whole = join_deltas(_read(case, [case.text]))
     for pieces in (case.pieces, list(chunks(case.text, 4)), list(chunks(case.text, 1))):
-        found = join_deltas(_read(case, pieces))
-        if found != whole:
-            raise AssertionError(f"splits matter: {_difference(found, whole)}")
+        deltas = join_deltas(_read(case, pieces))
+        if deltas != whole:
+            raise AssertionError(f"splits matter: {_difference(deltas, whole)}")
     _check_broken_off(case, whole)
     if not _left_out(whole):
-        shown = _READ_OVER.sub("", case.text)
-        check_nothing_lost([word for word in case.words if word in shown], whole)
+        text = _READ_OVER.sub("", case.text)
+        check_nothing_lost([word for word in case.words if word in text], whole)
     spent = time.process_time() - before
     if spent > SECONDS + SECONDS_PER_CHARACTER * len(case.text):
         raise AssertionError(f"slow: {spent:.1f} s for {len(case.text)} characters")
@@ -83,9 +83,9 @@ def _read(case: Case, pieces: Iterable[str]) -> list[Delta]:
 def _check_broken_off(case: Case, whole: Sequence[Delta]) -> None:
     """Where the turn breaks off, nothing was told that the rest revokes, and no call is made up."""
     parser = _checked(case)
-    said = join_deltas(parser.feed(case.text[: case.stop]))
-    if said and not _is_beginning(said, whole):
-        raise AssertionError(f"revoked: {_difference(said, whole)}")
+    beginning = join_deltas(parser.feed(case.text[: case.stop]))
+    if beginning and not _is_beginning(beginning, whole):
+        raise AssertionError(f"revoked: {_difference(beginning, whole)}")
     known = {delta.index: delta for delta in whole if isinstance(delta, CallCompleted)}
     closing = parser.close("length")
     ignored = {delta.index for delta in closing if isinstance(delta, CallIgnored)}
@@ -94,10 +94,10 @@ def _check_broken_off(case: Case, whole: Sequence[Delta]) -> None:
             raise AssertionError(f"made up at the token limit: {delta!r}, not {known.get(delta.index)!r}")
 
 
-def _is_beginning(said: Sequence[Delta], whole: Sequence[Delta]) -> bool:
-    if len(said) > len(whole) or said[:-1] != list(whole[: len(said) - 1]):
+def _is_beginning(beginning: Sequence[Delta], whole: Sequence[Delta]) -> bool:
+    if len(beginning) > len(whole) or beginning[:-1] != list(whole[: len(beginning) - 1]):
         return False
-    last, full = said[-1], whole[len(said) - 1]
+    last, full = beginning[-1], whole[len(beginning) - 1]
     match last, full:
         case (
             (TextDelta(text), TextDelta(longer))
@@ -116,11 +116,11 @@ def _left_out(deltas: Iterable[Delta]) -> bool:
     return any(note.startswith(LENIENT) for note in notes)
 
 
-def _difference(found: Sequence[Delta], expected: Sequence[Delta]) -> str:
-    for i in range(max(len(found), len(expected))):
-        left, right = (deltas[i] if i < len(deltas) else None for deltas in (found, expected))
-        if left != right:
-            return f"delta {i} is {left!r}, of the whole text {right!r}"
+def _difference(actual: Sequence[Delta], expected: Sequence[Delta]) -> str:
+    for i in range(max(len(actual), len(expected))):
+        actual_delta, expected_delta = (deltas[i] if i < len(deltas) else None for deltas in (actual, expected))
+        if actual_delta != expected_delta:
+            return f"delta {i} is {actual_delta!r}, of the whole text {expected_delta!r}"
     return "none"
 
 
@@ -138,8 +138,8 @@ def check_growth(case: Case, seed: int, size: int = 8_000) -> None:
     for length in (size, 2 * size, 8 * size):  # again, longer: noise goes away, a square does not
         short, long = (case.text[:start] + unit * (total // len(unit)) for total in (length, 4 * length))
         once, _ = _time(case, short, step)
-        longer, kept = _time(case, long, step)
-        _check_kept(case, long, kept)
+        longer, memory = _time(case, long, step)
+        _check_kept(case, long, memory)
         if longer < max(once, 0.01) * GROWTH:
             return
     raise AssertionError(f"growth: {once:.2f} s, then {longer:.2f} s for 4 times {unit!r} behind {case.text[:start]!r}")
@@ -160,15 +160,15 @@ def _time(case: Case, text: str, step: int) -> tuple[float, int]:
     return spent, kept_bytes(parser, case)
 
 
-def _check_kept(case: Case, text: str, kept: int) -> None:
+def _check_kept(case: Case, text: str, memory: int) -> None:
     parser = case.parser()
     calls = sum(isinstance(delta, CallCompleted | CallMalformed) for delta in parser.feed(text))
     open_block = any(isinstance(each, CallMalformed | CallCompleted | ForgedResults) for each in parser.close("length"))
-    most = KEPT + 64 * calls + (KEPT_PER_CHARACTER * len(text) if open_block else 0)
+    most = FIXED_BYTES + 64 * calls + (KEPT_PER_CHARACTER * len(text) if open_block else 0)
     if isinstance(case.dialect, StrictDialect):
         most += HELD_PER_CHARACTER * len(text)
-    if kept > most:
-        raise AssertionError(f"memory: {kept} bytes kept of {len(text)} characters, {calls} calls, {open_block=}")
+    if memory > most:
+        raise AssertionError(f"memory: {memory} bytes kept of {len(text)} characters, {calls} calls, {open_block=}")
 
 
 _SHARED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, re.Pattern)
@@ -177,18 +177,18 @@ _SHARED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type
 def kept_bytes(parser: Parser, case: Case) -> int:
     """What a parser holds in memory, apart from what belongs to its dialect, and from what all its parsers share: those
     of `auto` share the tables of all dialects, which `auto` itself does not hold."""
-    seen = {id(each) for each in _reach([case.dialect, case.parser()], set())}
-    return sum(sys.getsizeof(each) for each in _reach(parser, seen))
+    base_ids = {id(each) for each in _reach([case.dialect, case.parser()], set())}
+    return sum(sys.getsizeof(each) for each in _reach(parser, base_ids))
 
 
-def _reach(root: object, seen: set[int]) -> list[object]:
-    found: list[object] = []
+def _reach(root: object, ids: set[int]) -> list[object]:
+    objects: list[object] = []
     waiting = [root]
     while waiting:
         each = waiting.pop()
-        if id(each) in seen or isinstance(each, _SHARED):
+        if id(each) in ids or isinstance(each, _SHARED):
             continue
-        seen.add(id(each))
-        found.append(each)
+        ids.add(id(each))
+        objects.append(each)
         waiting += gc.get_referents(each)
-    return found
+    return objects

@@ -76,7 +76,7 @@ class Findings:
             check(shortest)
         except Exception as again:  # noqa: BLE001
             error = again
-        shown = {
+        finding = {
             "dialect": shortest.dialect.name,
             "text": shortest.text,
             "fault": f"{type(error).__name__}: {error}",
@@ -88,5 +88,5 @@ class Findings:
             "stop": shortest.stop,
             "words": shortest.words,
         }
-        path.write_text(json.dumps(shown, indent=1) + "\n", encoding="utf-8")
-        print(f"FOUND {kind}\n  {shown['text']!r}\n  {shown['fault']}", flush=True)
+        path.write_text(json.dumps(finding, indent=1) + "\n", encoding="utf-8")
+        print(f"FOUND {kind}\n  {finding['text']!r}\n  {finding['fault']}", flush=True)

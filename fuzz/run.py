@@ -35,12 +35,12 @@ def main() -> None:
             if done.returncode:
                 print(f"{family}: {script} ended with {done.returncode}")
                 broken = True
-    found = sorted((chosen.work / "findings").glob("*.json"))
-    for path in found:
-        shown = json.loads(path.read_text(encoding="utf-8"))
-        print(f"{path}\n  {shown['text']!r}\n  {shown['fault']}")
-    print(f"{len(found)} findings")
-    sys.exit(bool(found) or broken)
+    paths = sorted((chosen.work / "findings").glob("*.json"))
+    for path in paths:
+        finding = json.loads(path.read_text(encoding="utf-8"))
+        print(f"{path}\n  {finding['text']!r}\n  {finding['fault']}")
+    print(f"{len(paths)} findings")
+    sys.exit(bool(paths) or broken)
 
 
 if __name__ == "__main__":

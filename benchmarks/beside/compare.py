@@ -64,13 +64,13 @@ def mistakes_found(library: str, python: str) -> str:
         (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}', "utf-8")
         command = [sys.executable, "-m", "pyright", "-p", str(folder), "--pythonpath", python, "--outputjson"]
         report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
-    found = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in report["generalDiagnostics"]}
+    errors = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in report["generalDiagnostics"]}
     name = f"mistakes_{library}.py"
     source = (HERE / name).read_text("utf-8").splitlines()
     marked = {(name, number) for number, line in enumerate(source, 1) if "# wrong" in line}
-    if found - marked:
-        raise SystemExit(f"unexpected type errors: {sorted(found - marked)}")
-    return f"{len(found)} of {len(marked)}"
+    if errors - marked:
+        raise SystemExit(f"unexpected type errors: {sorted(errors - marked)}")
+    return f"{len(errors)} of {len(marked)}"
 
 
 def version(package: str, python: str) -> str:

@@ -26,21 +26,21 @@ TOOL = {
 
 
 def request(port: int, model: str, tools: int) -> bytes:
-    asked = {"model": model, "messages": [{"role": "user", "content": "Go."}], "stream": True}
+    fields = {"model": model, "messages": [{"role": "user", "content": "Go."}], "stream": True}
     if tools:
         functions = [{**TOOL, "function": {**TOOL["function"], "name": f"get_{i}"}} for i in range(tools)]
-        asked["tools"] = functions
-    body = json.dumps(asked).encode()
+        fields["tools"] = functions
+    body = json.dumps(fields).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
     return head.encode() + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body
 
 
-async def ask(port: int, asked: bytes, latencies: list[float], firsts: list[float]) -> tuple[int, bool]:
+async def ask(port: int, http_request: bytes, latencies: list[float], firsts: list[float]) -> tuple[int, bool]:
     """Returns how many pieces arrived, and whether all of them arrived in order."""
-    begun = time.monotonic_ns()
+    start = time.monotonic_ns()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
-    writer.write(asked)
-    seen, right, ended = 0, True, False
+    writer.write(http_request)
+    count, right, ended = 0, True, False
     async for line in reader:
         if not line.startswith(b"data: "):
             continue
@@ -49,14 +49,14 @@ async def ask(port: int, asked: bytes, latencies: list[float], firsts: list[floa
             continue
         now = time.monotonic_ns()
         for text in CONTENT.findall(line):
-            for number, sent in PIECE.findall(text.decode()):
-                if not seen:
-                    firsts.append((now - begun) / 1e6)
-                right = right and int(number) == seen
-                seen += 1
-                latencies.append((now - int(sent)) / 1e6)
+            for number, sent_at in PIECE.findall(text.decode()):
+                if not count:
+                    firsts.append((now - start) / 1e6)
+                right = right and int(number) == count
+                count += 1
+                latencies.append((now - int(sent_at)) / 1e6)
     writer.close()
-    return seen, right and ended
+    return count, right and ended
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
@@ -65,25 +65,25 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 
 async def main(port: int, model: str, streams: int, requests: int, tools: int) -> None:
-    asked = request(port, model, tools)
+    http_request = request(port, model, tools)
     latencies: list[float] = []
     firsts: list[float] = []
-    left = iter(range(requests))
+    numbers = iter(range(requests))
     answers: list[tuple[int, bool]] = []
 
     async def worker() -> None:
-        for _ in left:
-            answer = await ask(port, asked, latencies, firsts)
+        for _ in numbers:
+            answer = await ask(port, http_request, latencies, firsts)
             answers.append(answer)
 
-    begun = time.monotonic()
+    start = time.monotonic()
     await asyncio.gather(*(worker() for _ in range(streams)))
-    seconds = time.monotonic() - begun
-    most = max(seen for seen, _ in answers)
-    wrong = sum(1 for seen, right in answers if not right or seen != most)
-    chunks = sum(seen for seen, _ in answers)
-    told = {"seconds": seconds, "requests": requests, "chunks": chunks, "wrong": wrong}
-    print(json.dumps({**told, "ms": percentiles(latencies), "first_ms": percentiles(firsts)}), flush=True)
+    seconds = time.monotonic() - start
+    most = max(count for count, _ in answers)
+    wrong = sum(1 for count, right in answers if not right or count != most)
+    chunks = sum(count for count, _ in answers)
+    report = {"seconds": seconds, "requests": requests, "chunks": chunks, "wrong": wrong}
+    print(json.dumps({**report, "ms": percentiles(latencies), "first_ms": percentiles(firsts)}), flush=True)
 
 
 if __name__ == "__main__":

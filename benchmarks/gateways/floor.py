@@ -27,9 +27,9 @@ class Proxy:
         while more:
             message = await receive()
             body, more = body + message["body"], message["more_body"]
-        asked = to_json(from_json(body))
+        content = to_json(from_json(body))
         headers = {"content-type": "application/json"}
-        async with self._client.stream("POST", "/v1/chat/completions", content=asked, headers=headers) as response:
+        async with self._client.stream("POST", "/v1/chat/completions", content=content, headers=headers) as response:
             await send(HEAD)
             async for event in httpx2.EventSource(response):
                 data = event.data

@@ -40,14 +40,14 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             await writer.drain()
             return
         length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length"))
-        asked = MODEL.search(await reader.readexactly(length))
-        assert asked is not None, "the benchmark asks for models of this form"
-        chunks, per_second = int(asked[1]), int(asked[2])
+        match = MODEL.search(await reader.readexactly(length))
+        assert match is not None, "the benchmark asks for models of this form"
+        chunks, per_second = int(match[1]), int(match[2])
         pause = 1 / per_second if per_second else 0.0
         writer.write(HEAD)
-        begun = time.monotonic() + random.random() * pause
+        start = time.monotonic() + random.random() * pause
         for number in range(chunks):
-            wait = begun + number * pause - time.monotonic() if number else 0
+            wait = start + number * pause - time.monotonic() if number else 0
             if wait > 0:
                 await asyncio.sleep(wait)
             writer.write((FRAME % f"{number}@{time.monotonic_ns()} ").encode())

@@ -83,24 +83,24 @@ class Careful(Subject):
             for call in calls:
                 seq += 1
                 yield Happened(seq, "started", call["id"], call)
-            found: dict[str, Any] = {}
+            results: dict[str, Any] = {}
             async with asyncio.TaskGroup() as tasks:
                 for call in calls:
-                    tasks.create_task(self._call(call, found))
+                    tasks.create_task(self._call(call, results))
             for call in calls:
-                content = json.dumps(found[call["id"]])
+                content = json.dumps(results[call["id"]])
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
                 seq += 1
                 yield Happened(seq, "finished", call["id"], content)
 
-    async def _call(self, call: dict[str, Any], found: dict[str, Any]) -> None:
+    async def _call(self, call: dict[str, Any], results: dict[str, Any]) -> None:
         function, validate = self.tools[call["function"]["name"]]
         try:
             arguments = validate(call["function"]["arguments"]).__dict__
             async with asyncio.timeout(30):
-                found[call["id"]] = await function(**arguments)
+                results[call["id"]] = await function(**arguments)
         except Exception as error:  # noqa: BLE001 (a wrong argument or a failing tool is a result)
-            found[call["id"]] = f"error: {error}"
+            results[call["id"]] = f"error: {error}"
 
     async def stream(self) -> int:
         return await self._read(streamed())
@@ -109,16 +109,16 @@ class Careful(Subject):
         return await self._read(_from_server(url))
 
     async def _read(self, pieces: AsyncIterator[tuple[str, str]]) -> int:
-        seen = 0
+        length = 0
         parts: dict[str, list[str]] = {}
         async for event in self._watched(pieces, parts):
-            seen += len(event.data.text)
+            length += len(event.data.text)
         if "arguments" in parts:
-            found: dict[str, Any] = {}
-            asked = {"id": "c", "function": {"name": "put", "arguments": "".join(parts["arguments"])}}
-            await self._call(asked, found)
-            seen -= len(OPENING) + len(CLOSING)
-        return seen
+            results: dict[str, Any] = {}
+            call = {"id": "c", "function": {"name": "put", "arguments": "".join(parts["arguments"])}}
+            await self._call(call, results)
+            length -= len(OPENING) + len(CLOSING)
+        return length
 
     async def _watched(
         self, pieces: AsyncIterator[tuple[str, str]], parts: dict[str, list[str]]
@@ -145,10 +145,10 @@ async def _from_server(url: str) -> AsyncIterator[tuple[str, str]]:
     while data := await reader.read(65536):
         *events, rest = (rest + data).split(b"\n\n")
         for event in events:
-            told = event.removeprefix(b"data: ")
-            if told == b"[DONE]":
+            payload = event.removeprefix(b"data: ")
+            if payload == b"[DONE]":
                 break
-            choice = json.loads(told)["choices"][0]
+            choice = json.loads(payload)["choices"][0]
             delta = choice["delta"]
             if text := delta.get("content"):
                 yield "text", text

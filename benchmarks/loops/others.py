@@ -61,14 +61,14 @@ class Llm(Subject):
         return await self._chain().text()
 
     async def stream(self) -> int:
-        seen = 0
+        length = 0
         if RUN.get().steps:
             async for event in self._chain().astream_events():
-                seen += len(event.chunk) if event.type == "tool_call_args" else 0
-            return seen - FRAME
+                length += len(event.chunk) if event.type == "tool_call_args" else 0
+            return length - FRAME
         async for text in self._chain():
-            seen += len(text)
-        return seen
+            length += len(text)
+        return length
 
 
 class Agno(Subject):
@@ -138,14 +138,14 @@ class Agno(Subject):
         return (await self.agent.arun("go", session_id=str(id(RUN.get())))).content
 
     async def stream(self) -> int:
-        seen, wanted = 0, RUN.get().steps
+        length, wanted = 0, RUN.get().steps
         async for event in self.agent.arun(
             "go", session_id=str(id(RUN.get())), stream=True, stream_events=bool(wanted)
         ):
             content = getattr(event, "content", None)
             if event.event == "RunContent" and content:
-                seen += len(content)
-        return -1 if wanted else seen  # it does not forward arguments
+                length += len(content)
+        return -1 if wanted else length  # it does not forward arguments
 
 
 class LangGraph(Subject):
@@ -212,16 +212,16 @@ class LangGraph(Subject):
 
     async def run(self) -> str:
         options = {"recursion_limit": 2 * RUN.get().steps + 50}
-        told = await self.agent.ainvoke({"messages": [("user", "go")]}, options)
-        return told["messages"][-1].content
+        state = await self.agent.ainvoke({"messages": [("user", "go")]}, options)
+        return state["messages"][-1].content
 
     async def stream(self) -> int:
-        seen, calls = 0, RUN.get().steps
+        length, calls = 0, RUN.get().steps
         async for chunk, _ in self._streaming.astream({"messages": [("user", "go")]}, stream_mode="messages"):
             if isinstance(chunk, self._chunk):
                 parts = [each["args"] or "" for each in chunk.tool_call_chunks] if calls else [chunk.content]
-                seen += sum(map(len, parts))
-        return seen - FRAME if calls else seen
+                length += sum(map(len, parts))
+        return length - FRAME if calls else length
 
 
 class PydanticAi(Subject):
@@ -288,19 +288,19 @@ class PydanticAi(Subject):
         return (await self.agent.run("go", usage_limits=self._limits)).output
 
     async def stream(self) -> int:
-        seen = 0
+        length = 0
         if not RUN.get().steps:
-            async with self.agent.run_stream("go", usage_limits=self._limits) as told:
-                async for text in told.stream_text(delta=True, debounce_by=None):
-                    seen += len(text)
-            return seen
+            async with self.agent.run_stream("go", usage_limits=self._limits) as result:
+                async for text in result.stream_text(delta=True, debounce_by=None):
+                    length += len(text)
+            return length
         async with self.agent.iter("go", usage_limits=self._limits) as run:
             async for node in run:
                 if self._agent.is_model_request_node(node):
                     async with node.stream(run.ctx) as events:
                         async for event in events:
-                            seen += len(getattr(getattr(event, "delta", None), "args_delta", None) or "")
-        return -1 if seen else 0  # the first piece arrives with the start of the call
+                            length += len(getattr(getattr(event, "delta", None), "args_delta", None) or "")
+        return -1 if length else 0  # the first piece arrives with the start of the call
 
 
 class OpenAiAgents(Subject):
@@ -357,13 +357,13 @@ class OpenAiAgents(Subject):
                     item = message(PIECE * count)
                 else:
                     call_id, name, _ = turn[0]
-                    begun = call(call_id, name, "")
+                    empty_call = call(call_id, name, "")
                     yield responses.ResponseOutputItemAddedEvent(
-                        type="response.output_item.added", item=begun, **number
+                        type="response.output_item.added", item=empty_call, **number
                     )
                     opening, piece, closing = (
                         responses.ResponseFunctionCallArgumentsDeltaEvent(
-                            type="response.function_call_arguments.delta", item_id=begun.id, delta=text, **number
+                            type="response.function_call_arguments.delta", item_id=empty_call.id, delta=text, **number
                         )
                         for text in (OPENING, PIECE, CLOSING)
                     )
@@ -392,10 +392,10 @@ class OpenAiAgents(Subject):
         return (await self._agents.Runner.run(self.agent, "go", max_turns=turns, run_config=self._config)).final_output
 
     async def stream(self) -> int:
-        calls, seen = RUN.get().steps, 0
+        calls, length = RUN.get().steps, 0
         wanted = "response.function_call_arguments.delta" if calls else "response.output_text.delta"
-        told = self._agents.Runner.run_streamed(self.agent, "go", run_config=self._config)
-        async for event in told.stream_events():
+        result = self._agents.Runner.run_streamed(self.agent, "go", run_config=self._config)
+        async for event in result.stream_events():
             if event.type == "raw_response_event" and event.data.type == wanted:
-                seen += len(event.data.delta)
-        return seen - FRAME if calls else seen
+                length += len(event.data.delta)
+        return length - FRAME if calls else length

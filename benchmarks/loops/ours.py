@@ -79,12 +79,12 @@ class Toolspeak(Subject):
         return (await self.agent.run("go")).answer
 
     async def stream(self) -> int:
-        return await _seen(self.agent)
+        return await _streamed_length(self.agent)
 
     async def chunks(self, url: str) -> int:
         provider = OpenAIProvider("m", base_url=url, capabilities=self.model.capabilities)
         async with Agent(provider, self.tools, limits=LIMITS) as agent:
-            return await _seen(agent)
+            return await _streamed_length(agent)
 
     async def request(self, steps: int) -> dict[str, Any]:
         await self._checked(Script(steps))
@@ -99,12 +99,12 @@ class Toolspeak(Subject):
         return {"request": statistics.median(times) * 1e6, "kib": size / 1024}
 
 
-async def _seen(agent: Agent) -> int:
-    seen = opened = 0
+async def _streamed_length(agent: Agent) -> int:
+    length = frame_length = 0
     async for item in agent.stream("go"):
         if isinstance(item, ArgumentsDelta):
-            seen += len(item.text)
-            opened = len(OPENING) + len(CLOSING)
+            length += len(item.text)
+            frame_length = len(OPENING) + len(CLOSING)
         elif isinstance(item, TextDelta):
-            seen += len(item.text)
-    return seen - opened - (len("done") if opened else 0)
+            length += len(item.text)
+    return length - frame_length - (len("done") if frame_length else 0)

@@ -33,19 +33,19 @@ def arguments(text: str) -> dict[str, Any]:
 
 def answer(kind: str, count: int) -> bytes:
     if kind == "text":
-        told = [chunk({"role": "assistant", "content": ""}), chunk({"content": PIECE}) * count, chunk({}, "stop")]
+        chunks = [chunk({"role": "assistant", "content": ""}), chunk({"content": PIECE}) * count, chunk({}, "stop")]
     elif kind == "done":
-        told = [chunk({"role": "assistant", "content": "done"}), chunk({}, "stop")]
+        chunks = [chunk({"role": "assistant", "content": "done"}), chunk({}, "stop")]
     else:
-        begun = {"index": 0, "id": "c0", "type": "function", "function": {"name": "put", "arguments": ""}}
-        told = [
-            chunk({"role": "assistant", "content": None, "tool_calls": [begun]}),
+        call = {"index": 0, "id": "c0", "type": "function", "function": {"name": "put", "arguments": ""}}
+        chunks = [
+            chunk({"role": "assistant", "content": None, "tool_calls": [call]}),
             chunk(arguments(OPENING)),
             chunk(arguments(PIECE)) * count,
             chunk(arguments(CLOSING)),
             chunk({}, "tool_calls"),
         ]
-    return b"".join([*told, b"data: [DONE]\n\n"])
+    return b"".join([*chunks, b"data: [DONE]\n\n"])
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,10 +53,10 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
     body = await reader.readexactly(int(length[1]) if length else 0)
     _, kind, count, *_ = head.split()[1].decode().split("/")
-    told = answer("done" if b'"role":"tool"' in body else kind, int(count))
+    reply = answer("done" if b'"role":"tool"' in body else kind, int(count))
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-    for at in range(0, len(told), PACKET):
-        writer.write(told[at : at + PACKET])
+    for at in range(0, len(reply), PACKET):
+        writer.write(reply[at : at + PACKET])
         await writer.drain()
     writer.close()
 

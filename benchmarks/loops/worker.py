@@ -125,11 +125,11 @@ class Subject:
         script = await self._checked(Script(steps))
         stamps = script.stamps
         each = [(after - before) * 1e6 for before, after in pairwise(stamps)]
-        found = {"step": (stamps[-1] - stamps[0]) / steps * 1e6}
+        figures = {"step": (stamps[-1] - stamps[0]) / steps * 1e6}
         if steps > 2 * WINDOW + 10:
-            found["early"] = statistics.median(each[10 : 10 + WINDOW])
-            found["late"] = statistics.median(each[-WINDOW:])
-        return found
+            figures["early"] = statistics.median(each[10 : 10 + WINDOW])
+            figures["late"] = statistics.median(each[-WINDOW:])
+        return figures
 
     async def runs(self, runs: int, calls: int, seconds: float) -> dict[str, Any]:
         """The cost of a model call in `runs` concurrent runs of `calls` model calls, each of which takes `seconds`."""
@@ -146,11 +146,11 @@ class Subject:
         token = RUN.set(script)
         gc.collect()
         start = time.process_time()
-        seen = await (self.chunks(f"{url}/{kind}/{count}") if url else self.stream())
+        length = await (self.chunks(f"{url}/{kind}/{count}") if url else self.stream())
         spent = time.process_time() - start
         RUN.reset(token)
-        if seen not in (count * len(PIECE), -1):
-            raise AssertionError(f"{seen} characters were seen, not {count * len(PIECE)}")
+        if length not in (count * len(PIECE), -1):
+            raise AssertionError(f"{length} characters were seen, not {count * len(PIECE)}")
         return {"delta": spent / count * 1e6}
 
     async def agents(self, count: int) -> dict[str, Any]:
@@ -161,14 +161,14 @@ class Subject:
         for _ in range(count):
             self.make(self.tools)
         spent = time.process_time() - start
-        kept = [None] * 100
+        agents = [None] * 100
         gc.collect()
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
-        for i in range(len(kept)):
-            kept[i] = self.make(self.tools)
+        for i in range(len(agents)):
+            agents[i] = self.make(self.tools)
         gc.collect()
-        size = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
+        size = (tracemalloc.get_traced_memory()[0] - before) / len(agents)
         tracemalloc.stop()
         return {"agent": spent / count * 1e6, "kib": size / 1024}
 

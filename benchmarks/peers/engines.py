@@ -79,8 +79,8 @@ def vllm_reader(job: dict[str, Any]) -> tuple[Read, Callable[[], list[str]]]:
 
     def fragments(message: Any) -> list[str]:
         functions = [call.function for call in (message.tool_calls if message else None) or []]
-        found = [each.get("arguments") if isinstance(each, dict) else each.arguments for each in functions if each]
-        return [each for each in found if each]
+        pieces = [each.get("arguments") if isinstance(each, dict) else each.arguments for each in functions if each]
+        return [each for each in pieces if each]
 
     def read(piece: str) -> list[str]:
         nonlocal text, ids
@@ -102,13 +102,16 @@ def vllm_reader(job: dict[str, Any]) -> tuple[Read, Callable[[], list[str]]]:
 
     def close() -> list[str]:
         ended = fragments(parser.finish_streaming()) if hasattr(parser, "finish_streaming") else []
-        calls, sent = getattr(parser, "prev_tool_call_arr", None), getattr(parser, "streamed_args_for_tool", None)
-        if ended or incremental or not (calls and sent):
+        calls, streamed_arguments = (
+            getattr(parser, "prev_tool_call_arr", None),
+            getattr(parser, "streamed_args_for_tool", None),
+        )
+        if ended or incremental or not (calls and streamed_arguments):
             return ended
         # The server sends what the parser has of the last call but has not streamed.
         known = calls[-1].get("arguments", "")
         known = known if isinstance(known, str) else json.dumps(known, ensure_ascii=False)
-        return [known[len(sent[-1]) :]] if known.startswith(sent[-1]) else []
+        return [known[len(streamed_arguments[-1]) :]] if known.startswith(streamed_arguments[-1]) else []
 
     return read, close
 
@@ -138,19 +141,19 @@ def run(
     job: dict[str, Any], reader: Callable[[dict[str, Any]], tuple[Read, Callable[[], list[str]]]]
 ) -> dict[str, Any]:
     read, close = reader(job)
-    pieces, sent, spent, clock = job["pieces"], list[str](), 0.0, time.thread_time
+    pieces, argument_pieces, spent, clock = job["pieces"], list[str](), 0.0, time.thread_time
     for i, piece in enumerate(pieces, 1):
         before = clock()
-        found = read(piece)
+        new_pieces = read(piece)
         spent += clock() - before
-        sent += found
+        argument_pieces += new_pieces
         if spent > job["cap"]:
             return {"seconds": spent, "done": i, "ok": None}
     before = clock()
-    sent += close()
+    argument_pieces += close()
     spent += clock() - before
     try:
-        same = json.loads("".join(sent)) == job["arguments"]
+        same = json.loads("".join(argument_pieces)) == job["arguments"]
     except ValueError:
         same = False
     return {"seconds": spent, "done": len(pieces), "ok": same}

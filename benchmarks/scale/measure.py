@@ -173,17 +173,17 @@ class Workers:
     def look(self, more: float) -> list[dict[str, float]]:
         """Returns each worker's first report after the given number of seconds."""
         until = time.time() + more
-        found: list[dict[str, float]] = []
+        reports: list[dict[str, float]] = []
         for process in self.processes:
             assert process.stdout is not None, "it is a pipe"
             while line := process.stdout.readline():
                 report = json.loads(line)
                 if report["time"] >= until:
-                    found.append(report)
+                    reports.append(report)
                     break
             else:
                 raise RuntimeError(f"worker {process.pid} has ended")
-        return found
+        return reports
 
     def end(self) -> None:
         for process in self.processes:
@@ -206,10 +206,10 @@ async def submit(where: Servers, runs: int) -> float:
 
     start = time.monotonic()
     await asyncio.gather(*(some() for _ in range(AT_ONCE)))
-    taken = time.monotonic() - start
+    seconds = time.monotonic() - start
     await client.aclose()
     await journal.aclose()
-    return runs / taken
+    return runs / seconds
 
 
 def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -> dict[str, Any]:
@@ -236,12 +236,12 @@ def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -
 
 
 def _between(first: Sequence[dict[str, float]], last: Sequence[dict[str, float]]) -> dict[str, float]:
-    taken = statistics.mean(after["time"] - before["time"] for before, after in zip(first, last, strict=True))
+    seconds = statistics.mean(after["time"] - before["time"] for before, after in zip(first, last, strict=True))
     more = {key: sum(each[key] for each in last) - sum(each[key] for each in first) for key in ("calls", "runs", "cpu")}
     return {
         "calls": more["calls"],
-        "calls_a_second": more["calls"] / taken,
-        "runs_a_second": more["runs"] / taken,
+        "calls_a_second": more["calls"] / seconds,
+        "runs_a_second": more["runs"] / seconds,
         "cpu_ms": more["cpu"] * 1e3 / max(more["calls"], 1),
     }
 
@@ -348,22 +348,22 @@ async def fill(where: Servers, runs: int) -> None:
 async def looks(where: Servers) -> tuple[float, float]:
     """Returns the milliseconds of a query for due runs and of a list of 50 runs."""
     journal: Journal = open_journal(where.journal)
-    found: list[tuple[float, float]] = []
+    times: list[tuple[float, float]] = []
     for _ in range(11):
         start = time.monotonic()
         await journal.due_runs(time.time(), agents=[AGENT], without=[], limit=50)
         middle = time.monotonic()
         await journal.runs(limit=50)
-        found.append(((middle - start) * 1e3, (time.monotonic() - middle) * 1e3))
+        times.append(((middle - start) * 1e3, (time.monotonic() - middle) * 1e3))
     await journal.aclose()
-    return statistics.median(one for one, _ in found), statistics.median(one for _, one in found)
+    return statistics.median(one for one, _ in times), statistics.median(one for _, one in times)
 
 
 def growth(engine: str, finished: int, seconds: float) -> dict[str, Any]:
     with servers(engine) as where:
         asyncio.run(fill(where, finished))
         size = ask_postgres(where.journal, "SELECT pg_database_size(current_database())")
-        due, listed = asyncio.run(looks(where))
+        due, list_ms = asyncio.run(looks(where))
         submitted = asyncio.run(submit(where, 2000))
         running = Workers(where, 1, 5)
         try:
@@ -374,7 +374,7 @@ def growth(engine: str, finished: int, seconds: float) -> dict[str, Any]:
         finally:
             running.end()
     return {
-        "finished": finished, "mib": size / 2**20, "due_ms": due, "list_ms": listed, "submitted": submitted, **figures
+        "finished": finished, "mib": size / 2**20, "due_ms": due, "list_ms": list_ms, "submitted": submitted, **figures
     }  # fmt: skip
 
 
@@ -484,7 +484,7 @@ def main() -> None:
     three.add_argument("--seconds", type=float, default=1200.0)
     three.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     if options.command == "soak":
         problems = soak(options.engine, options.workers, options.rate, options.seconds)
         if problems:
@@ -494,8 +494,8 @@ def main() -> None:
         keys = [("finished", "10,d"), ("mib", "9,.0f"), ("due_ms", "8.2f"), ("list_ms", "8.2f"), ("submitted", "9,.0f")]
         keys += [("runs_a_second", "8.1f"), ("calls_a_second", "8,.0f")]
         for finished in options.finished:
-            found.append(growth(options.engine, finished, options.seconds))
-            print(line(found[-1], keys), flush=True)
+            rows.append(growth(options.engine, finished, options.seconds))
+            print(line(rows[-1], keys), flush=True)
     else:
         print("engine                    workers steps submit/s    runs/s   steps/s    cpu ms db cpu ms   wal KiB conn")
         keys = [("workers", "8d"), ("steps", "5d"), ("submitted", "8,.0f"), ("runs_a_second", "9.1f")]
@@ -504,13 +504,13 @@ def main() -> None:
         for name in options.engines:
             for workers in options.workers:
                 if name in ("embedded-sqlite", "embedded"):
-                    found.append(floor(name, workers, options.seconds / 2))
-                    print(f"{found[-1]['engine']:25}", line(found[-1], keys), flush=True)
+                    rows.append(floor(name, workers, options.seconds / 2))
+                    print(f"{rows[-1]['engine']:25}", line(rows[-1], keys), flush=True)
                 for steps in options.steps:
-                    found.append(throughput(name, workers, steps, options.runs, options.seconds))
-                    print(f"{found[-1]['engine']:25}", line(found[-1], keys), flush=True)
+                    rows.append(throughput(name, workers, steps, options.runs, options.seconds))
+                    print(f"{rows[-1]['engine']:25}", line(rows[-1], keys), flush=True)
     if options.out is not None:
-        options.out.write_text("".join(json.dumps(each) + "\n" for each in found), encoding="utf-8")
+        options.out.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

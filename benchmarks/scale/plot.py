@@ -27,12 +27,12 @@ NAMES = {"embedded-sqlite": "embedded, SQLite", "embedded": "embedded, PostgreSQ
 def draw(axes: Axes, records: list[dict[str, Any]], steps: int) -> None:
     for engine, colour in COLOURS.items():
         for subject, style in ((engine, "-o"), (f"floor of {engine}", ":")):
-            found = [each for each in records if each["engine"] == subject and each.get("steps", steps) == steps]
-            if found:
-                found.sort(key=lambda each: each["workers"])
+            rows = [each for each in records if each["engine"] == subject and each.get("steps", steps) == steps]
+            if rows:
+                rows.sort(key=lambda each: each["workers"])
                 label = NAMES.get(engine, engine) if style == "-o" else f"floor of {NAMES.get(engine, engine)}"
-                workers = [each["workers"] for each in found]
-                axes.plot(workers, [each["calls_a_second"] for each in found], style, color=colour, label=label, ms=4)
+                workers = [each["workers"] for each in rows]
+                axes.plot(workers, [each["calls_a_second"] for each in rows], style, color=colour, label=label, ms=4)
     axes.set(xscale="log", yscale="log", xlabel="workers", title=f"runs of {steps} steps")
     axes.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
     axes.minorticks_off()
